@@ -26,15 +26,15 @@ class Translator(AgentExecutor):
         """Answer one message."""
         updater = _updater(context, event_queue)
         await updater.start_work()
-        asked = context.get_user_input().strip().lower()
-        if asked == "slowly":
+        order = context.get_user_input().strip().lower()
+        if order == "slowly":
             await asyncio.Event().wait()
-        if asked not in LANGUAGES:
+        if order not in LANGUAGES:
             question = updater.new_agent_message([Part(text="Which language?")])
             await updater.requires_input(question)
             return
         # From the second message on, the task exists, as in the SDK's own servers.
-        greeting = LANGUAGES[asked] + (" encore" if context.current_task else "")
+        greeting = LANGUAGES[order] + (" encore" if context.current_task else "")
         for number, word in enumerate(greeting.split()):
             last = number == greeting.count(" ")
             await updater.add_artifact(

@@ -24,8 +24,8 @@ async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask for approval once, then follow the answer."""
     if ctx.run == 1:
         question = f"Shall I go ahead with: {ctx.prompt}?"
-        asked = {"id": f"approval-{ctx.task}", "reason": "confirmation", "message": question}
-        yield InputRequired(question, _SCHEMA, [{**asked, "responseSchema": _SCHEMA}])
+        approval = {"id": f"approval-{ctx.task}", "reason": "confirmation", "message": question}
+        yield InputRequired(question, _SCHEMA, [{**approval, "responseSchema": _SCHEMA}])
         return
     async for word in paced(_answer(ctx.parts[0])):
         yield word

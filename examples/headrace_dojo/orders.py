@@ -39,8 +39,8 @@ async def orders(ctx: RunContext) -> AsyncIterator[Emission]:
     left = next(part["data"]["left"] for part in found.parts if "data" in part)
     if ctx.run == 1 and 0 < left < order.quantity:
         question = f"Order {order.id} is for {order.quantity} {order.article}: ship {left}?"
-        asked = {"id": f"ship-{ctx.task}", "reason": "confirmation", "message": question}
-        yield InputRequired(question, _PARTIAL, [{**asked, "responseSchema": _PARTIAL}])
+        approval = {"id": f"ship-{ctx.task}", "reason": "confirmation", "message": question}
+        yield InputRequired(question, _PARTIAL, [{**approval, "responseSchema": _PARTIAL}])
         return
     is_shipped = ctx.run == 1 or _ships(ctx.parts[0])
     shipped = min(left, order.quantity) if is_shipped else 0

@@ -102,8 +102,8 @@ class AgentVersions:
         route = self.directory.route(agent)
         try:
             open_tasks = await self._open_tasks(agent)
-        except StateUnavailable as trouble:
-            _log.info("can't count the open tasks of agent %s: %s", agent, trouble)
+        except StateUnavailable as error:
+            _log.info("can't count the open tasks of agent %s: %s", agent, error)
             open_tasks = None
         candidate = route.candidate
         return [

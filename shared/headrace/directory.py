@@ -354,8 +354,8 @@ class Directory:
             await asyncio.sleep(0.05)
             try:
                 await self.read()
-            except BusUnavailable as trouble:
-                _log.debug("agents: %s", trouble)
+            except BusUnavailable as error:
+                _log.debug("agents: %s", error)
 
     async def _hinted_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):

@@ -38,8 +38,8 @@ class SecretSettings(EnvironmentSettings):
             return given.get_secret_value()
         try:
             text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as trouble:
-            why = trouble.strerror if isinstance(trouble, OSError) else "it is not UTF-8"
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise SecretUnreadable(f"{variable(f'{name}{_FILE}')} ({file}): {why}") from None
         return text.removesuffix("\n").removesuffix("\r")
 
@@ -57,8 +57,8 @@ class SecretSettings(EnvironmentSettings):
                 raise ValueError(f"{variable(name)} and {variable(field)} are both set; set one")
             try:
                 self.secret(name)
-            except SecretUnreadable as trouble:
-                raise ValueError(str(trouble)) from None
+            except SecretUnreadable as error:
+                raise ValueError(str(error)) from None
         return self
 
     def _require_pair(self, one: str, other: str) -> None:

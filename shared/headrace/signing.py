@@ -140,10 +140,8 @@ class SigningKeys:
             await asyncio.sleep(LOOK_EVERY)
             try:
                 await self._look()
-            except HeadraceError as trouble:
-                _log.info(
-                    "could not reload the signing keys; the old ones stay in use: %s", trouble
-                )
+            except HeadraceError as error:
+                _log.info("could not reload the signing keys; the old ones stay in use: %s", error)
 
     async def _look(self) -> None:
         ring = await read_ring(self._bucket)
@@ -202,5 +200,5 @@ def _read(path: Path) -> "SigningKey":
 
     try:
         return key_of_pem(path.read_bytes())
-    except (OSError, ValueError, TypeError) as trouble:
-        raise KeyUnreadable(f"{path}: {trouble}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise KeyUnreadable(f"{path}: {error}") from None

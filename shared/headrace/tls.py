@@ -27,9 +27,9 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
             file.flush()
             try:
                 context.load_cert_chain(file.name, password=_no_password)
-            except (ssl.SSLError, ValueError) as trouble:
+            except (ssl.SSLError, ValueError) as error:
                 names = f"{variable(f'{server}_cert')}, {variable(f'{server}_key')}"
-                why = getattr(trouble, "reason", "") or "no certificate with its key"
+                why = getattr(error, "reason", "") or "no certificate with its key"
                 raise SecretUnreadable(f"{names}: {why} (PEM, without a password)") from None
     return context
 

@@ -91,9 +91,9 @@ class _Content:
         return self._is_captured
 
     @contextmanager
-    def captured_if(self, asked: bool) -> Iterator[None]:  # noqa: FBT001 - the block's only property
-        """Capture content in the block if it is `asked` for."""
-        before, self._is_captured = self._is_captured, asked
+    def captured_if(self, requested: bool) -> Iterator[None]:  # noqa: FBT001 - the block's only property
+        """Capture content in the block if it is `requested`."""
+        before, self._is_captured = self._is_captured, requested
         try:
             yield
         finally:

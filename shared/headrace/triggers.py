@@ -385,15 +385,15 @@ def may_use(subject: str, tenant: str, allowed: list[str], prefix: str) -> bool:
 
 def covers(pattern: str, subject: str) -> bool:
     """Return whether every subject that `subject` matches is matched by `pattern`, too."""
-    tokens, asked = pattern.split("."), subject.split(".")
+    tokens, covered = pattern.split("."), subject.split(".")
     for position, one in enumerate(tokens):
         if one == ">":
-            return len(asked) > position
-        if position >= len(asked) or asked[position] == ">":
+            return len(covered) > position
+        if position >= len(covered) or covered[position] == ">":
             return False
-        if one not in {"*", asked[position]}:
+        if one not in {"*", covered[position]}:
             return False
-    return len(tokens) == len(asked)
+    return len(tokens) == len(covered)
 
 
 def overlap(one: str, other: str) -> bool:

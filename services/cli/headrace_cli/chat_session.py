@@ -52,7 +52,7 @@ class ChatSession:
         self._answered: dict[str, Any] = {}
 
     @property
-    def is_asked(self) -> bool:
+    def waits_for_answer(self) -> bool:
         """Whether the agent waits for an answer."""
         return bool(self.task) and self._stream is not None and self._stream.state == _WAITING
 
@@ -147,7 +147,7 @@ class ChatSession:
 
     def leave_question(self) -> None:
         """Say how to answer the question that the agent waits for, if there is one."""
-        if self.is_asked:
+        if self.waits_for_answer:
             self._output.show_how_to_answer(self.task)
 
     def leave(self) -> None:

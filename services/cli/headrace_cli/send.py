@@ -76,7 +76,7 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
         return
     try:
         session.send(text, files)
-        while can_answer and session.is_asked and (answer := read_message()) is not None:
+        while can_answer and session.waits_for_answer and (answer := read_message()) is not None:
             session.send(answer)
         if can_answer:
             session.leave_question()

@@ -50,22 +50,22 @@ def drain(
     """Have each WORKER start no more runs, and end after its active ones; for operators."""
 
     async def work(client: "Client") -> None:
-        asked = [await client.drain(name) for name in dict.fromkeys(names)]
-        for one in asked:
+        draining = [await client.drain(name) for name in dict.fromkeys(names)]
+        for one in draining:
             printer.record(one, f"{one['worker']} drains; {one['runs']} runs are active")
         if waits:
-            await _until_ended(client, asked, printer)
+            await _until_ended(client, draining, printer)
 
     at_gateway(url, token, work)
 
 
-async def _until_ended(client: "Client", asked: "list[Json]", printer: Printer) -> None:
-    active = {one["worker"]: one for one in asked}
-    total = sum(one["runs"] for one in asked)
+async def _until_ended(client: "Client", draining: "list[Json]", printer: Printer) -> None:
+    active = {one["worker"]: one for one in draining}
+    total = sum(one["runs"] for one in draining)
     with progress("Draining", total, is_shown=not printer.as_json) as done:
         while active:
             for name, one in list(active.items()):
-                if (left := await _asked_again(client, one)) is not None:
+                if (left := await _drained_again(client, one)) is not None:
                     active[name] = left
                     continue
                 del active[name]
@@ -74,12 +74,12 @@ async def _until_ended(client: "Client", asked: "list[Json]", printer: Printer) 
             await asyncio.sleep(_PAUSE if active else 0)
 
 
-async def _asked_again(client: "Client", asked: "Json") -> "Json | None":
+async def _drained_again(client: "Client", draining: "Json") -> "Json | None":
     """Return the worker's answer; None: it has ended."""
     from headrace.client import RequestRefused  # noqa: PLC0415 - an extra
 
     try:
-        return await client.drain(asked["worker"], asked["agent"])
+        return await client.drain(draining["worker"], draining["agent"])
     except RequestRefused as refused:
         if refused.status != HTTPStatus.NOT_FOUND:
             raise

@@ -13,7 +13,7 @@ from headrace.directory import AgentCard
 from headrace.log_context import LogContext
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.subjects import encode_token
-from headrace_gateway.extensions import activated, asked_for
+from headrace_gateway.extensions import activated, requested_extensions
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
 from headrace_gateway.request_span import begin_span
 from headrace_gateway.server.auth.caller import Caller
@@ -239,15 +239,15 @@ def _call(
     if chosen is not None:
         caller, card = replace(caller, chosen_version=chosen.pinned_version), chosen
     caller = _asking(services, request.headers, card, caller)
-    asked = asked_for(request)
+    extensions = requested_extensions(request)
     return Call(
         operation=operation,
         caller=caller,
         card=card,
         cursor=cursor_of(request),
         idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
-        extensions=activated(card, list(chain.from_iterable(asked.values()))),
-        extension_headers=tuple(asked),
+        extensions=activated(card, list(chain.from_iterable(extensions.values()))),
+        extension_headers=tuple(extensions),
         disconnects=_disconnects_of(request),
         traceparent=tracing.stated_traceparent(request.headers) or "",
         base=public_url(request, services.settings),

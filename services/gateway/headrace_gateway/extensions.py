@@ -98,7 +98,7 @@ NAMES = (HTTP_EXTENSION_HEADER, "X-A2A-Extensions")
 """Headers that activate extensions; clients of A2A 0.3 send the second one, some send both."""
 
 
-def asked_for(request: HTTPConnection) -> dict[str, list[str]]:
+def requested_extensions(request: HTTPConnection) -> dict[str, list[str]]:
     """Return the values of each of `NAMES` in the request's headers or query."""
     stated = {
         name: request.headers.getlist(name) + request.query_params.getlist(name) for name in NAMES
@@ -112,14 +112,14 @@ def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
     Raises:
         ExtensionSupportRequiredError: an extension that the card requires is missing.
     """
-    asked = get_requested_extensions(values) if values else set()
+    requested = get_requested_extensions(values) if values else set()
     for extension in card.extensions:
-        if extension.get("required") and extension["uri"] not in asked:
+        if extension.get("required") and extension["uri"] not in requested:
             raise ExtensionSupportRequiredError(
                 f"agent {card.name} requires the extension {extension['uri']}: name it in "
                 f"{HTTP_EXTENSION_HEADER}"
             )
-    return tuple(sorted(asked & (_URIS | own(card)))) if asked else ()
+    return tuple(sorted(requested & (_URIS | own(card)))) if requested else ()
 
 
 def own(card: AgentCard) -> set[str]:

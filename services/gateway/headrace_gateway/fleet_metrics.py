@@ -40,8 +40,8 @@ class FleetMetrics(Collector):
         try:
             async with asyncio.timeout(_TIMEOUT):
                 self._sample = await self._sampler.sample()
-        except (BusUnavailable, TimeoutError) as trouble:
-            _log.debug("no metrics of the fleet: %s", trouble)
+        except (BusUnavailable, TimeoutError) as error:
+            _log.debug("no metrics of the fleet: %s", error)
 
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import orjson
 
-from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import decode_token
@@ -113,8 +113,8 @@ class ListChangeReceiver:
     async def _flush(self) -> None:
         try:
             await self._bus.connection.flush()
-        except TROUBLE as trouble:
-            raise BusUnavailable("NATS does not answer") from trouble
+        except NO_ANSWER as error:
+            raise BusUnavailable("NATS does not answer") from error
 
     def _miss(self) -> None:
         self._ends.clear()

@@ -86,7 +86,7 @@ class TaskState:
     @property
     def note(self) -> str:
         """A remark for operators although it is ready; usually empty."""
-        return self._clock.trouble and f"clocks are not synchronized: {self._clock.trouble}"
+        return self._clock.deviation and f"clocks are not synchronized: {self._clock.deviation}"
 
     async def start(self) -> None:
         """Connect, serve requests, and take a share of the ranges.
@@ -168,8 +168,8 @@ class TaskState:
         while True:
             try:
                 await frontier.reached()
-            except (BusUnavailable, StateUnavailable) as trouble:
-                _log.debug("the view is not built yet: %s", trouble)
+            except (BusUnavailable, StateUnavailable) as error:
+                _log.debug("the view is not built yet: %s", error)
                 await asyncio.sleep(_LOOK_AGAIN)
             else:
                 return

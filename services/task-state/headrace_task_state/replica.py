@@ -55,8 +55,8 @@ class Replica:
         while True:
             try:
                 await self._renew()
-            except StateUnavailable as trouble:
-                _log.warning("could not renew leases: %s", trouble)
+            except StateUnavailable as error:
+                _log.warning("could not renew leases: %s", error)
             await asyncio.sleep(self._interval)
 
     async def stop(self) -> None:
@@ -67,8 +67,8 @@ class Replica:
         try:
             await self._leases.release(held)
             await self._leases.leave()
-        except StateUnavailable as trouble:
-            _log.warning("leases could not be released and will expire: %s", trouble)
+        except StateUnavailable as error:
+            _log.warning("leases could not be released and will expire: %s", error)
 
     async def _renew(self) -> None:
         await self._hand_over([place for place in self._held if self._is_idle(place)])

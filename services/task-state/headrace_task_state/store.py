@@ -135,7 +135,7 @@ class DueList(StrEnum):
     TOMBSTONES = "b"
     """Tasks that have left the projection and may have data left elsewhere: when a tombstone
     replaced their log."""
-    ASKED_FOR = "d"
+    CHILDREN = "d"
     """Child tasks that have not ended: when to check their parents."""
     SUMMARIES = "s"
     """Tasks to complete from their logs: when; the most urgent have times long ago."""
@@ -159,7 +159,7 @@ class TaskChange:
     """The owner as a subject token, if the log begins here."""
     context: str = ""
     """The context id, if the log begins here."""
-    is_asked_for: bool = False
+    begins_child: bool = False
     """Whether another task requested this one, if the log begins here."""
     state: str = ""
     """The task's state, or ANSWERED, which removes it from the lists; empty: unchanged."""

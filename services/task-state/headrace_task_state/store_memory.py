@@ -231,10 +231,10 @@ class _Writer:
         key, tasks = change.key, self._store.projection.tasks
         if change.begins:
             known, children = tasks.get((key.tenant, key.task)), self._store.projection.children
-            asked = children.get((key.tenant, key.task), set())
+            child_tasks = children.get((key.tenant, key.task), set())
             self._forget(key)
             if known is not None and known.fields["log"] == change.log:
-                children[key.tenant, key.task] = asked
+                children[key.tenant, key.task] = child_tasks
             tasks[key.tenant, key.task] = _StoredTask({})
         kept = tasks.get((key.tenant, key.task))
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
@@ -272,20 +272,20 @@ class _Writer:
 
     def _note_children(self, change: TaskChange, kept: _StoredTask) -> None:
         """Register a child with its parent, and make a task's children due when its run ends."""
-        key, asked = change.key, self._due(DueList.ASKED_FOR)
+        key, due = change.key, self._due(DueList.CHILDREN)
         if parent := kept.fields.get("parent"):
             children = self._store.projection.children[key.tenant, parent]
             if change.ended is None:
                 children.add(key.task)
-                asked.setdefault(_name(key), round(time.time() * 1000) + LOOK_AFTER_MS)
+                due.setdefault(_name(key), round(time.time() * 1000) + LOOK_AFTER_MS)
             else:
                 children.discard(key.task)
-                asked.pop(_name(key), None)
+                due.pop(_name(key), None)
         if change.state not in _AT_WORK:
             for child in self._store.projection.children[key.tenant, key.task]:
                 name = f"{key.tenant}:{child}"
-                if name in asked:
-                    asked[name] = 0
+                if name in due:
+                    due[name] = 0
 
     def _forget(self, key: TaskKey) -> None:
         self._store.projection.tasks.pop((key.tenant, key.task), None)

@@ -83,7 +83,7 @@ def root_of(change: Change) -> str:
 
     Empty: no other task asked for it.
     """
-    if (lineage := change.asked_by) is None:
+    if (lineage := change.lineage) is None:
         return ""
     return lineage.path[0] if lineage.path else lineage.agent
 

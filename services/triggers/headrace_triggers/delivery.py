@@ -81,8 +81,8 @@ class Deliveries:
                 fired = await self._fired(firing_of)
             except Unfit as unfit:
                 await self._give_up(message, source, unfit)
-        except HeadraceError as trouble:
-            _log.warning("%s: an event is delivered again later: %s", source.name, trouble)
+        except HeadraceError as error:
+            _log.warning("%s: an event is delivered again later: %s", source.name, error)
             await message.nack(delay=_delay(message))
         except FiringWaits:
             raise
@@ -105,8 +105,8 @@ class Deliveries:
         """
         try:
             return await self._fired(firing_of)
-        except HeadraceError as trouble:
-            await self._keep_unstored(message, source, trouble)
+        except HeadraceError as error:
+            await self._keep_unstored(message, source, error)
         except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
             _log.exception("%s: an event can't be handled", source.name)
             await self._keep_unstored(message, source, Crashed(f"{source.name}: {crash!r}"))
@@ -130,8 +130,8 @@ class Deliveries:
             return
         try:
             await self._give_up(message, source, Crashed(f"{source.name}: {crash!r}"))
-        except HeadraceError as trouble:
-            _log.warning("%s: no dead letter yet: %s", source.name, trouble)
+        except HeadraceError as error:
+            _log.warning("%s: no dead letter yet: %s", source.name, error)
             await message.nack(delay=_delay(message))
         else:
             self._crashes.forget(place)

@@ -43,8 +43,8 @@ class DueRuns:
             return
         try:
             await self._runs.publish(key, run, request, priority)
-        except BusUnavailable as trouble:
-            _log.warning("task %s is requested again later: %s", key.task, trouble)
+        except BusUnavailable as error:
+            _log.warning("task %s is requested again later: %s", key.task, error)
             await message.nack(delay=_AGAIN)
         else:
             await message.ack()

@@ -120,9 +120,9 @@ class EventConsumers:
             await self._bus.js.delete_consumer(record.stream, record.consumer)
         except nats.js.errors.NotFoundError:
             _log.debug("consumer %s of %s is gone", record.consumer, record.stream)
-        except nats.errors.Error as trouble:
+        except nats.errors.Error as error:
             _log.warning(
-                "consumer %s of %s is not deleted yet: %s", record.consumer, record.stream, trouble
+                "consumer %s of %s is not deleted yet: %s", record.consumer, record.stream, error
             )
             return
         await self._bucket.delete(record.key)

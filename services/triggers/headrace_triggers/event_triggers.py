@@ -43,7 +43,7 @@ _DIGITS = 4
 _READ_EVERY = 5.0
 """Seconds between two readings of the bucket, if no change was heard."""
 
-_TROUBLE = (BusUnavailable, nats.errors.Error, nats.js.errors.Error)
+_NATS_ERRORS = (BusUnavailable, nats.errors.Error, nats.js.errors.Error)
 
 
 class EventTriggers:
@@ -80,8 +80,8 @@ class EventTriggers:
             while True:
                 try:
                     await self.refresh()
-                except BusUnavailable as trouble:
-                    _log.debug("triggers: %s", trouble)
+                except BusUnavailable as error:
+                    _log.debug("triggers: %s", error)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_READ_EVERY):
                         await self._changed.wait()
@@ -110,9 +110,9 @@ class EventTriggers:
                 continue
             try:
                 await self._start(trigger)
-            except _TROUBLE as trouble:
+            except _NATS_ERRORS as error:
                 # Its stream may be made later.
-                _log.warning("%s: no events yet: %s", trigger.source, trouble)
+                _log.warning("%s: no events yet: %s", trigger.source, error)
         if self._stopped or not self._has_compared:
             await self._consumers.delete_unused(kept, self._stopped)
             self._stopped, self._has_compared = [], True

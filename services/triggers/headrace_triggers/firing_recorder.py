@@ -49,5 +49,5 @@ class FiringRecorder:
         for trigger, firings in pending.values():
             try:
                 await self._history.add(trigger, firings)
-            except HeadraceError as trouble:
-                _log.debug("%s: its last firings are not recorded: %s", trigger.source, trouble)
+            except HeadraceError as error:
+                _log.debug("%s: its last firings are not recorded: %s", trigger.source, error)

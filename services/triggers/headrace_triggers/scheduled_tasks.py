@@ -62,7 +62,7 @@ class Tick:
     """When JetStream stored it."""
     following: str | None
     """When the schedule fires next."""
-    is_asked: bool
+    is_manual: bool
     """Whether its owner asked for it, instead of the clock."""
     due: datetime | None = None
     """The time that it is back-filled for."""
@@ -126,7 +126,7 @@ class Tick:
     @property
     def jitter(self) -> float:
         """Its random delay, in seconds: the same in each delivery."""
-        if self.is_asked:
+        if self.is_manual:
             return 0.0
         return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
 
@@ -206,7 +206,7 @@ class ScheduledTasks:
                 await self._leave_queue(tick)
                 return
             most = tick.schedule.max_firings
-            if known is None and most is not None and firings.began >= most and not tick.is_asked:
+            if known is None and most is not None and firings.began >= most and not tick.is_manual:
                 await self._schedules.end(tick.key, tick.schedule, f"it has begun {most} tasks")
                 await self._leave_queue(tick)
                 return
@@ -221,7 +221,7 @@ class ScheduledTasks:
 
     async def _is_due(self, tick: Tick) -> bool:
         """Return whether the schedule, as it is now, lets it fire; keep one that is over."""
-        if tick.is_asked:
+        if tick.is_manual:
             return True
         if tick.schedule.at is not None:
             await self._schedules.end(tick.key, tick.schedule, "it has fired")

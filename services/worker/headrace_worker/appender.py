@@ -228,8 +228,8 @@ class Appender:
                 await self._until_sent()
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
-        except TimeoutError as trouble:
-            _log.info("could not record that the run is handed back: %s", trouble)
+        except TimeoutError as error:
+            _log.info("could not record that the run is handed back: %s", error)
         finally:
             self.abort()
 
@@ -405,10 +405,8 @@ class Appender:
                 if sending is None:
                     sending = self._writer.send(drafts, stamp)
                 await self._writer.finish(sending, _TIMEOUT)
-            except BusUnavailable as trouble:
-                _log.warning(
-                    "%d events are waiting to be stored; retrying: %s", len(drafts), trouble
-                )
+            except BusUnavailable as error:
+                _log.warning("%d events are waiting to be stored; retrying: %s", len(drafts), error)
                 await asyncio.sleep(self._pause)
             except FencedBy as fence:
                 if not self._steps_behind(fence.entry):
@@ -435,8 +433,8 @@ class Appender:
             while (entry := await self._writer.next_entry(_LOOK)) is not None:
                 if not self._steps_behind(entry):
                     raise FencedBy(entry)
-        except BusUnavailable as trouble:
-            _log.info("could not check the log for messages: %s", trouble)
+        except BusUnavailable as error:
+            _log.info("could not check the log for messages: %s", error)
 
     def _steps_behind(self, entry: Entry) -> bool:
         """Continue after `entry` if it only queues messages; return False if it is a fence."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 
 from headrace import clock, log_context
-from headrace.jetstream.connection import TROUBLE
+from headrace.jetstream.connection import NO_ANSWER
 from headrace.log_context import LogContext
 from headrace.model import events
 from headrace.model.entry import Entry
@@ -74,8 +74,8 @@ class Attempt:
             await self._run(hold)
         except (Fenced, LogLost) as loss:
             _log.info("task %s: another worker has taken over: %s", self._assignment.key.task, loss)
-        except (BusUnavailable, LogTooNew, *TROUBLE) as trouble:
-            _log.warning("task %s will be retried: %s", self._assignment.key.task, trouble)
+        except (BusUnavailable, LogTooNew, *NO_ANSWER) as error:
+            _log.warning("task %s will be retried: %s", self._assignment.key.task, error)
         finally:
             self._resources.leases.release(hold)
 

@@ -282,8 +282,10 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
-    asked = assignment.request
-    authorship = Authorship(asked.log, writer_id, assignment.run, free.attempt, asked.owner or None)
+    request = assignment.request
+    authorship = Authorship(
+        request.log, writer_id, assignment.run, free.attempt, request.owner or None
+    )
     if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
         if has_failed(policy, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
@@ -293,7 +295,7 @@ async def _begin(
         return Void(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    span = AttemptSpan.start(assignment.key, asked, assignment.run, free.attempt, recovered)
+    span = AttemptSpan.start(assignment.key, request, assignment.run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     metrics.ATTEMPTS.labels(assignment.key.agent).inc()
     # A run that was asleep had no other holder.

@@ -81,7 +81,7 @@ class _Log:
     def __init__(self, task: str) -> None:
         self.turns: list[Turn] = []
         self._task, self._run = task, 0
-        self._run_start, self._is_asked = 0, False
+        self._run_start, self._has_question = 0, False
         self._arguments: dict[str, list[str]] = {}
         self._credentials = set[int]()
 
@@ -150,10 +150,10 @@ class _Log:
             self._take_message(status.get("message") or {})
         if status.get("state") == SUBMITTED:
             for turn in self.turns[self._run_start :]:
-                turn.answers = self._is_asked and turn.role == "user"
-            self._is_asked = False
+                turn.answers = self._has_question and turn.role == "user"
+            self._has_question = False
         elif status.get("state") == INPUT_REQUIRED:
-            self._is_asked = bool(metadata.get(INTERRUPTS))
+            self._has_question = bool(metadata.get(INTERRUPTS))
             self._mark_prompt((status.get("message") or {}).get("messageId"))
 
     def _mark_prompt(self, name: str | None) -> None:
@@ -298,8 +298,8 @@ def _snapshot(log: Sequence[Entry]) -> tuple[list[Json], int]:
 
 
 def _asks_for_approval(metadata: Json) -> bool:
-    asked = metadata.get(INTERRUPTS) or ()
-    return any(isinstance(each, dict) and each.get("toolCallId") for each in asked)
+    interrupts = metadata.get(INTERRUPTS) or ()
+    return any(isinstance(each, dict) and each.get("toolCallId") for each in interrupts)
 
 
 def _is_queued(event: Json) -> bool:

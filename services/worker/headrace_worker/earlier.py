@@ -33,14 +33,14 @@ async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> lis
 
 
 async def earlier_logs(  # noqa: PLR0917 - which conversation it is
-    bus: Bus, key: TaskKey, owner: str, context: str, asked_by: str | None, fork: ForkOf | None
+    bus: Bus, key: TaskKey, owner: str, context: str, requested_by: str | None, fork: ForkOf | None
 ) -> list[list[Entry]]:
     """Return the logs of the conversation that the task at `key` continues, oldest first.
 
     These are the logs of the owner's other tasks of the same agent in `context`, up to the last run
-    that has ended. Requests of another agent are a conversation of their own: `asked_by` is that
-    agent, or None for requests of users. A fork also continues its source's conversation, as it was
-    then.
+    that has ended. Requests of another agent are a conversation of their own: `requested_by` is
+    that agent, or None for requests of users. A fork also continues its source's conversation, as
+    it was then.
 
     Raises:
         StateUnavailable: task state does not answer.
@@ -52,7 +52,7 @@ async def earlier_logs(  # noqa: PLR0917 - which conversation it is
         until = datetime.fromisoformat(source.at)
         logs += await _other_logs(bus, source_key, owner, source.context, until)
     logs += await _other_logs(bus, key, owner, context)
-    return [log for log in logs if log and asking_agent(_first_task(log)) == asked_by]
+    return [log for log in logs if log and asking_agent(_first_task(log)) == requested_by]
 
 
 async def _other_logs(

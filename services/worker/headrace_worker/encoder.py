@@ -449,12 +449,12 @@ class Endings:
             message = self._message([{"text": output.prompt}])
         if message is not None and output.schema is not None:
             message["metadata"] = {events.INPUT_SCHEMA: output.schema}
-        asked: Json = {
+        prompt: Json = {
             INTERRUPTS: list(output.interrupts),
             PENDING_TOOL_CALLS: list(output.tool_calls),
         }
-        asked_for = {ASKS_FOR: output.asks_for} if output.asks_for else {}
-        metadata = {key: value for key, value in asked.items() if value} | asked_for
+        child = {ASKS_FOR: output.asks_for} if output.asks_for else {}
+        metadata = {key: value for key, value in prompt.items() if value} | child
         draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
         return End(draft, INPUT_REQUIRED, message, metadata)
 

@@ -170,8 +170,8 @@ class WorkerLeases:
         while True:
             try:
                 await self._look_after()
-            except (NatsError, OSError) as trouble:
-                _log.debug("leases: %s", trouble)
+            except (NatsError, OSError) as error:
+                _log.debug("leases: %s", error)
             except Exception:  # noqa: BLE001  # without this loop every lease is lost
                 _log.exception("leases")
             blocked = self._watch_health(blocked=blocked)
@@ -231,11 +231,11 @@ class WorkerLeases:
 
     def _on_question(self, msg: Msg) -> None:
         try:
-            asked = HoldsQuery.decode(msg.subject, msg.data)
+            query = HoldsQuery.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
             _log.warning("%s", error)
             return
-        answer = self._listed.answer(asked.after, time.monotonic())
+        answer = self._listed.answer(query.after, time.monotonic())
         self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
 
     async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
@@ -254,24 +254,24 @@ class WorkerLeases:
         if hold.is_released:
             return
         try:
-            asked = Control.decode(msg.subject, msg.data)
+            request = Control.decode(msg.subject, msg.data)
         except UndecodableMessage as error:
             _log.warning("%s", error)
             return
-        if asked.ask == "input":
-            await self._take_in(msg, asked, answers)
+        if request.ask == "input":
+            await self._take_in(msg, request, answers)
             return
-        if asked.ask == "cancel":
+        if request.ask == "cancel":
             self._workers_loop.call_soon_threadsafe(answers.interrupt, Interrupt.CANCELED)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer().encode())
 
-    async def _take_in(self, msg: Msg, asked: Control, answers: HolderAnswers) -> None:
+    async def _take_in(self, msg: Msg, request: Control, answers: HolderAnswers) -> None:
         taken: int | InputRefusal = InputRefusal("blocked")
         if answers.inputs.refuses:
             taken = InputRefusal("policy")
         elif self._silence < self._timing.take_in:
             work = asyncio.run_coroutine_threadsafe(
-                answers.inputs.take_in(asked), self._workers_loop
+                answers.inputs.take_in(request), self._workers_loop
             )
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))

@@ -31,7 +31,7 @@ class HoldList:
         """Numbers of each end and of its hold."""
         self._forgotten = 0
         """Number of the last end that is not remembered."""
-        self._known, self._asked_at = 0, -math.inf
+        self._known, self._queried_at = 0, -math.inf
 
     def add(self, reply: str) -> int:
         """Add the hold on the run with that acknowledgement subject; return its number."""
@@ -50,7 +50,7 @@ class HoldList:
 
     def is_watched(self, now: float) -> bool:
         """Return whether a watcher has asked lately."""
-        return now - self._asked_at < self._watched
+        return now - self._queried_at < self._watched
 
     def is_known(self, number: int, now: float) -> bool:
         """Return whether a watcher would give the hold with that number back; 0: not listed."""
@@ -60,7 +60,7 @@ class HoldList:
         """Return what has changed since the answer with number `after`; 0: everything."""
         is_whole = after < max(self._forgotten, 1) or after > self._number
         self._known = after = 0 if is_whole else after
-        self._asked_at = now
+        self._queried_at = now
         newest = list[int]()
         for number in reversed(self._held):
             if number <= after:

@@ -69,10 +69,10 @@ class Inputs:
         for each in earlier.queued:
             self._remember(each)
 
-    async def take_in(self, asked: Control) -> int | InputRefusal:
-        """Queue the message of `asked`; return its generation once it is stored."""
+    async def take_in(self, request: Control) -> int | InputRefusal:
+        """Queue the message of `request`; return its generation once it is stored."""
         try:
-            receipt = self._receipt(asked)
+            receipt = self._receipt(request)
             if isinstance(receipt, InputRefusal):
                 return receipt
             generation = await receipt.stored()
@@ -81,9 +81,9 @@ class Inputs:
         except RunOver:
             return InputRefusal("over")
         except Overtaken as other:
-            if asked.if_generation is None:
+            if request.if_generation is None:
                 # The condition was that of another request with the same message.
-                return await self.take_in(asked)
+                return await self.take_in(request)
             return InputRefusal("generation", other.generation)
         self._notify()
         return generation
@@ -137,23 +137,23 @@ class Inputs:
         finally:
             self._asking = False
 
-    def _refusal_of_new(self, asked: Control) -> InputRefusal | None:
-        if asked.read_up_to is not None and asked.read_up_to < self._run:
+    def _refusal_of_new(self, request: Control) -> InputRefusal | None:
+        if request.read_up_to is not None and request.read_up_to < self._run:
             return InputRefusal("new_run")
-        if asked.if_generation not in (None, self._appender.offered):
+        if request.if_generation not in (None, self._appender.offered):
             return InputRefusal("generation", self._appender.offered)
         return None
 
-    def _receipt(self, asked: Control) -> Receipt | InputRefusal:
+    def _receipt(self, request: Control) -> Receipt | InputRefusal:
         if self.refuses:
             return InputRefusal("policy")
-        known = self._known.get(asked.input or "")
-        return known or self._refusal_of_new(asked) or self._queue(asked)
+        known = self._known.get(request.input or "")
+        return known or self._refusal_of_new(request) or self._queue(request)
 
-    def _queue(self, asked: Control) -> Receipt:
+    def _queue(self, request: Control) -> Receipt:
         state = AUTH_REQUIRED if self._asking else WORKING
-        name = asked.input or ""
-        held = QueuedMessage(0, asked.message or {}, asked.metadata or {}, self._asking, name)
+        name = request.input or ""
+        held = QueuedMessage(0, request.message or {}, request.metadata or {}, self._asking, name)
         draft = events.queued(
             *self._task,
             state,
@@ -161,7 +161,7 @@ class Inputs:
             held.metadata,
             name=name,
         )
-        receipt = Receipt(held, is_conditional=asked.if_generation is not None)
+        receipt = Receipt(held, is_conditional=request.if_generation is not None)
         self._appender.post(draft, state=state, receipt=receipt)
         self.waiting.append(held)
         if name:

@@ -34,7 +34,7 @@ class RememberedConversation:
     """The remembered conversation."""
 
     turns: list[Turn]
-    asked_by: str | None
+    requested_by: str | None
     """The agent whose conversation this is, or None for a user's."""
     logs: list[list[Entry]]
     """Sources of the turns: earlier tasks' logs, then the task's own."""
@@ -74,7 +74,7 @@ async def remembered(
         log = await runtime_of(ctx).entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.run)
     run = [turn for turn in own if turn.run == ctx.run]
-    asked_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
+    requested_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     messages = ctx.agui.get("messages") or []
     if memory == "none":
         turns = run
@@ -91,7 +91,9 @@ async def remembered(
     for turn in turns:
         turn.parts = await with_content(ctx, turn.parts)
         turn.verbatim = await _loaded(ctx, turn.verbatim, verbatim)
-    return RememberedConversation(turns, asked_by, [] if memory == "none" else [*earlier, log], log)
+    return RememberedConversation(
+        turns, requested_by, [] if memory == "none" else [*earlier, log], log
+    )
 
 
 async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[Entry]]:

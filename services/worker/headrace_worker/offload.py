@@ -43,8 +43,8 @@ class WorkerFiles(FileStore):
         file = DropFile(tenant=key.tenant, agent=key.agent, task=key.task, name=name)
         try:
             await self._state.drop(file)
-        except StateUnavailable as trouble:
-            raise BusUnavailable(str(trouble)) from trouble
+        except StateUnavailable as error:
+            raise BusUnavailable(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class Offload:
                 return await put()
             except LogFull:
                 raise
-            except BusUnavailable as trouble:
-                _log.warning("a file is waiting to be stored; retrying: %s", trouble)
+            except BusUnavailable as error:
+                _log.warning("a file is waiting to be stored; retrying: %s", error)
                 await asyncio.sleep(_PAUSE)
 
     async def _part(self, part: Json) -> Json:

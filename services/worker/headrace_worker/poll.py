@@ -146,8 +146,8 @@ class QueueWatch:
             self._hinted.clear()
             try:
                 await self.look()
-            except BusUnavailable as trouble:
-                _log.debug("queues: %s", trouble)
+            except BusUnavailable as error:
+                _log.debug("queues: %s", error)
 
     async def _names(self) -> set[str]:
         names = await consumer_names(self._bus, self._stream)
@@ -181,7 +181,7 @@ BATCH = 16
 
 _OVERDUE = 1.0
 
-_AFTER_TROUBLE = 0.25
+_RETRY_PAUSE = 0.25
 
 _FILLED = "filled"
 
@@ -304,8 +304,8 @@ class Puller:
         try:
             await self._publish(request, batch, expires)
             how = await request.over
-        except (NatsError, OSError) as trouble:
-            how = str(trouble) or type(trouble).__name__
+        except (NatsError, OSError) as error:
+            how = str(error) or type(error).__name__
         finally:
             overdue.cancel()
             self._request = None
@@ -319,11 +319,11 @@ class Puller:
 
     async def _repair(self) -> None:
         """Wait for a possible leader change, then ensure that the consumer exists."""
-        await asyncio.sleep(_AFTER_TROUBLE)
+        await asyncio.sleep(_RETRY_PAUSE)
         try:
             await self._repair_consumer()
-        except (BusUnavailable, NatsError, OSError) as trouble:
-            _log.info("the work queue of %s: %s", self._consumer, trouble)
+        except (BusUnavailable, NatsError, OSError) as error:
+            _log.info("the work queue of %s: %s", self._consumer, error)
 
     async def _on_message(self, msg: Msg) -> None:
         headers = msg.headers or {}

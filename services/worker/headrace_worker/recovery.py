@@ -35,9 +35,9 @@ async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | N
     after = await find_generation(bus, key, question, last)
     async for batch in replay(bus, key, after, last.sequence):
         event = batch[0].events[question - batch[0].generation]
-        asked = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
-        if isinstance(asked, dict):
-            return str(asked.get("task")), str(asked.get("agent"))
+        child = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
+        if isinstance(child, dict):
+            return str(child.get("task")), str(child.get("agent"))
         return None
     raise LogLost(f"the question before input {run} of {key.task} is gone")
 

@@ -56,8 +56,8 @@ class Registration:
         try:
             async with asyncio.timeout(_LEAVING):
                 await self._heartbeat_thread.call(self._withdraw())
-        except (BusUnavailable, NatsError, TimeoutError) as trouble:
-            _log.info("could not remove this worker from the directory: %s", reason(trouble))
+        except (BusUnavailable, NatsError, TimeoutError) as error:
+            _log.info("could not remove this worker from the directory: %s", reason(error))
 
     async def _replace(self, agents: Agents) -> None:
         async with self._changing:
@@ -106,5 +106,5 @@ class Registration:
                     announced = loop.time()
                 for agent in self._agents:
                     await self._announcer.renew(agent.name, agent.card.pinned_version)
-            except BusUnavailable as trouble:
-                _log.warning("could not renew this worker's directory entry: %s", trouble)
+            except BusUnavailable as error:
+                _log.warning("could not renew this worker's directory entry: %s", error)

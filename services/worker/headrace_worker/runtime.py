@@ -68,10 +68,12 @@ class WorkerRuntime:
         parent = self._parent
         return await earlier_tasks(parent.bus, parent.key, parent.owner, parent.context)
 
-    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
+    async def context_logs(
+        self, requested_by: str | None, fork: ForkOf | None
+    ) -> list[list[Entry]]:
         """See `Runtime.context_logs`."""
         bus, key, owner = self._parent.bus, self._parent.key, self._parent.owner
-        return await earlier_logs(bus, key, owner, self._parent.context, asked_by, fork)
+        return await earlier_logs(bus, key, owner, self._parent.context, requested_by, fork)
 
     async def checkpoint(
         self,

@@ -165,8 +165,8 @@ class Prices:
             return cls(_PriceFile.model_validate(tomllib.loads(path.read_text())).price)
         except ValidationError as invalid:
             raise PricesUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
-        except (OSError, ValueError) as trouble:
-            raise PricesUnreadable(f"{path}: {trouble}") from None
+        except (OSError, ValueError) as error:
+            raise PricesUnreadable(f"{path}: {error}") from None
 
     def priced(self, usage: Usage) -> Usage:
         """Return `usage` with its cost, unless that was reported or the model has no price."""

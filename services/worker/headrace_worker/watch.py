@@ -65,8 +65,8 @@ class Watch:
                 self._rule.check_all()
             try:
                 await self._tick(now, stalled=now - before > _STALL)
-            except (NatsError, OSError) as trouble:
-                _log.info("watching logs: %s", trouble)
+            except (NatsError, OSError) as error:
+                _log.info("watching logs: %s", error)
 
     async def _tick(self, now: float, *, stalled: bool) -> None:
         for appender, watcher in list(self._watchers.items()):

@@ -247,9 +247,9 @@ class Worker:
         permit = puller.permit()
         try:
             await self._attempt(agent, msg, permit)
-        except (BusUnavailable, NatsError) as trouble:
+        except (BusUnavailable, NatsError) as error:
             _log.warning(
-                "could not start a run on %s; it will be delivered again: %s", msg.subject, trouble
+                "could not start a run on %s; it will be delivered again: %s", msg.subject, error
             )
         except Exception:  # noqa: BLE001  # the run is redelivered, and others continue
             _log.exception("a run on %s failed", msg.subject)
@@ -302,5 +302,5 @@ async def _briefly(*steps: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(_DEREGISTER_TIMEOUT):
             await asyncio.gather(*steps)
-    except (TimeoutError, NatsError) as trouble:
-        _log.info("a shutdown step was skipped: %s", reason(trouble))
+    except (TimeoutError, NatsError) as error:
+        _log.info("a shutdown step was skipped: %s", reason(error))

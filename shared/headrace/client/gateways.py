@@ -110,14 +110,14 @@ class Gateways:
             except TimedOut as silence:
                 if not may_wait:
                     await self.failed(retries, silence)
-            except Unreachable as trouble:
-                await self.failed(retries, trouble)
+            except Unreachable as error:
+                await self.failed(retries, error)
 
     def retries(self) -> Retries:
         """Return the count of failures for one operation."""
         return Retries(self._policy, len(self._urls))
 
-    async def failed(self, retries: Retries, trouble: Unreachable) -> None:
+    async def failed(self, retries: Retries, error: Unreachable) -> None:
         """Turn to the next gateway, and pause where necessary.
 
         Raises:
@@ -125,7 +125,7 @@ class Gateways:
         """
         url = self._urls[self._current]
         self._current = (self._current + 1) % len(self._urls)
-        await retries.failed(url, trouble)
+        await retries.failed(url, error)
 
     @asynccontextmanager
     async def response(self, request: Request) -> AsyncIterator[httpx.Response]:
@@ -186,9 +186,9 @@ def _text(error: Exception) -> str:
 
 
 async def _refuse(response: httpx.Response) -> None:
-    asked = response.headers.get("Retry-After", "")
+    retry_after = response.headers.get("Retry-After", "")
     body = await response.aread()
-    refused = read_error(response.status_code, response.reason_phrase, body, asked)
+    refused = read_error(response.status_code, response.reason_phrase, body, retry_after)
     may_retry = refused.status in _UNAVAILABLE or (
         refused.status == HTTPStatus.TOO_MANY_REQUESTS and refused.retry_after is not None
     )

@@ -87,7 +87,7 @@ class ResumableStream[Event]:
     async def _read(self) -> AsyncGenerator[Event]:
         retries = self._gateways.retries()
         while True:
-            trouble = Unreachable("the stream closed before the run ended")
+            error = Unreachable("the stream closed before the run ended")
             try:
                 async with self._gateways.response(await self._continued()) as response:
                     decoder = SseDecoder()
@@ -105,10 +105,10 @@ class ResumableStream[Event]:
             except StreamOver:
                 return
             except Unreachable as broken:
-                trouble = broken
+                error = broken
             if await self._is_over_after_all():
                 return
-            await self._gateways.failed(retries, trouble)
+            await self._gateways.failed(retries, error)
 
     async def _continued(self) -> Request:
         request = await self._request()

@@ -37,7 +37,7 @@ class Retries:
         """Forget earlier failures."""
         self._failures, self._was_connected = 0, True
 
-    async def failed(self, url: str, trouble: Unreachable) -> None:
+    async def failed(self, url: str, error: Unreachable) -> None:
         """Pause before the next attempt, which is made at another gateway if there is one.
 
         Raises:
@@ -46,12 +46,12 @@ class Retries:
             RequestRefused: as `ConnectionLost`, and the gateway stated the reason.
         """
         self._failures += 1
-        self._was_connected = self._was_connected or trouble.was_connected
+        self._was_connected = self._was_connected or error.was_connected
         left = self._policy.attempts if self._was_connected else self._gateways
         if self._failures >= left:
-            if trouble.response is not None:
-                raise RequestRefused(trouble.response) from trouble
-            raise ConnectionLost(f"no answer from {url}: {trouble}") from trouble
-        asked = (trouble.response and trouble.response.retry_after) or 0.0
-        if asked or self._failures >= self._gateways:
-            await asyncio.sleep(max(self._policy.pause(self._failures), asked))
+            if error.response is not None:
+                raise RequestRefused(error.response) from error
+            raise ConnectionLost(f"no answer from {url}: {error}") from error
+        retry_after = (error.response and error.response.retry_after) or 0.0
+        if retry_after or self._failures >= self._gateways:
+            await asyncio.sleep(max(self._policy.pause(self._failures), retry_after))

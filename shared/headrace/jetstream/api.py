@@ -114,8 +114,8 @@ async def until_answered[Answer](
             last_answer = loop.time()
         try:
             return await ask()
-        except BusUnavailable as trouble:
-            if isinstance(trouble, Refused) and not trouble.is_passing:
+        except BusUnavailable as error:
+            if isinstance(error, Refused) and not error.is_passing:
                 raise
             now = loop.time()
             if now > deadline or (not bus.answers and now > last_answer + RECONNECT):
@@ -159,10 +159,10 @@ async def store_after(  # noqa: PLR0917 - what is stored, and where
         nonlocal is_in_doubt
         try:
             return await store(bus, subject, data, _STORE_TIMEOUT, expecting)
-        except BusUnavailable as trouble:
-            if is_in_doubt and isinstance(trouble, Refused) and trouble.has_other_sequence:
-                return await _stored(bus, stream, subject, data, after, trouble)
-            is_in_doubt = is_in_doubt or not isinstance(trouble, NobodyListens)
+        except BusUnavailable as error:
+            if is_in_doubt and isinstance(error, Refused) and error.has_other_sequence:
+                return await _stored(bus, stream, subject, data, after, error)
+            is_in_doubt = is_in_doubt or not isinstance(error, NobodyListens)
             raise
 
     return await until_answered(bus, attempt)

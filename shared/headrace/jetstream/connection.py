@@ -27,7 +27,7 @@ from headrace.wait_for import reason, wait_for
 
 _log = logging.getLogger(__name__)
 
-TROUBLE = (
+NO_ANSWER = (
     nats.errors.TimeoutError,
     nats.errors.NoRespondersError,
     nats.errors.ConnectionClosedError,
@@ -102,7 +102,7 @@ class Bus:
         self.connection = NatsClient()
         self._disturbed: set[OnDisturbance] = set()
         self._disturbing: asyncio.TimerHandle | None = None
-        self._trouble: Exception | None = None
+        self._last_error: Exception | None = None
         self._refusal = ""
         self._closing = False
         self.is_silent = False
@@ -175,7 +175,7 @@ class Bus:
             async with asyncio.timeout(self.timing.connect_attempt):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
         except TimeoutError:
-            raise BusUnavailable(reason(self._trouble or TimeoutError())) from self._trouble
+            raise BusUnavailable(reason(self._last_error or TimeoutError())) from self._last_error
         finally:
             if not client.is_connected:
                 await client.close()
@@ -204,7 +204,7 @@ class Bus:
         self._notify()
 
     async def _on_error(self, error: Exception) -> None:
-        self._trouble = error
+        self._last_error = error
         if isinstance(error, nats.errors.SlowConsumerError):
             self._notify_soon()
         elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
@@ -239,7 +239,7 @@ class Bus:
         """
         try:
             await self.connection.publish(subject, payload, reply, headers)
-        except TROUBLE as error:
+        except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     async def subscribe(
@@ -252,7 +252,7 @@ class Bus:
         """
         try:
             return await self.connection.subscribe(subject, cb=receive)
-        except TROUBLE as error:
+        except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     async def listen(self, subject: str, receive: Callable[[Msg], None]) -> Listening:
@@ -266,7 +266,7 @@ class Bus:
         """
         try:
             return await self.connection.listen(subject, receive)
-        except TROUBLE as error:
+        except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     @asynccontextmanager
@@ -289,7 +289,7 @@ class Bus:
     @staticmethod
     async def unsubscribe(subscription: Subscription) -> None:
         """End a subscription. Nothing happens if it ended with its connection."""
-        with suppress(*TROUBLE):
+        with suppress(*NO_ANSWER):
             await subscription.unsubscribe()
 
     async def request(
@@ -305,7 +305,7 @@ class Bus:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
         except nats.errors.NoRespondersError as error:
             raise NobodyListens(f"{subject}: {reason(error)}") from error
-        except TROUBLE as error:
+        except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     def ask(
@@ -333,7 +333,7 @@ class Bus:
         """
         try:
             msg = answer.result()
-        except TROUBLE as error:
+        except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
         if msg.headers is not None and msg.headers.get(STATUS) == NO_RESPONDERS_STATUS:
             raise NobodyListens(f"{subject}: {reason(nats.errors.NoRespondersError())}")

@@ -184,7 +184,7 @@ class Pulls:
         (nats-server 2.15). So its pulls have no byte limit and wait long.
         """
         self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
-        self._asked_for = self._count = self._size = 0
+        self._requested = self._count = self._size = 0
         self._sized = last_per_subject
         heartbeat = round((_SHORT_HEARTBEAT if last_per_subject else HEARTBEAT) * _SECOND)
         if last_per_subject:
@@ -211,18 +211,18 @@ class Pulls:
         Raises:
             BusUnavailable: The connection is down.
         """
-        while self._asked_for + untaken + self._batch <= self._window:
-            self._asked_for += self._batch
+        while self._requested + untaken + self._batch <= self._window:
+            self._requested += self._batch
             await self._bus.publish(self._subject, self._request, self._inbox)
 
     @property
     def waiting(self) -> bool:
         """Whether a pull request is open."""
-        return self._asked_for > 0
+        return self._requested > 0
 
     def delivered(self, size: int) -> None:
         """Record a delivered message of `size` bytes."""
-        self._asked_for -= 1
+        self._requested -= 1
         self._count += 1
         self._size += size
 
@@ -233,4 +233,4 @@ class Pulls:
 
     def ended(self, headers: dict[str, str]) -> None:
         """Record the end of a pull: it expired, or the next message did not fit."""
-        self._asked_for -= int(headers[PENDING_REQUEST])
+        self._requested -= int(headers[PENDING_REQUEST])

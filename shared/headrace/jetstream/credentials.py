@@ -106,8 +106,8 @@ def _pair(seed: str, name: str) -> "KeyPair":
 
     try:
         return KeyPair.of_user(seed)
-    except NotASeed as trouble:
-        raise SecretUnreadable(f"{variable(name)}: {trouble}") from None
+    except NotASeed as error:
+        raise SecretUnreadable(f"{variable(name)}: {error}") from None
 
 
 def _signed(pair: "KeyPair", nonce: str, name: str) -> str:

@@ -47,9 +47,9 @@ class PacedPulls:
         except TimeoutError:
             self._is_failing = False
             raise
-        except Error as trouble:
+        except Error as error:
             if not self._is_failing:
-                _log.warning("%s: no messages can be pulled now: %r", self._subject, trouble)
+                _log.warning("%s: no messages can be pulled now: %r", self._subject, error)
             self._is_failing = True
             await asyncio.sleep(self._pause)
             return []

@@ -129,8 +129,8 @@ class Permissions:
         }
         found, domain = every[role](), self._settings.nats_jetstream_domain
         # A user of a domain asks under the domain's subjects, whichever server it connects to.
-        asked = [in_domain(domain, subject) for subject in found.publish]
-        return replace(found, publish=asked)
+        published = [in_domain(domain, subject) for subject in found.publish]
+        return replace(found, publish=published)
 
     def imported(self, group: WorkerGroup) -> list[AccountExport]:
         """Return what a group's account imports from the account that owns the streams."""
@@ -404,7 +404,7 @@ class Permissions:
     def _of_group(self, group: WorkerGroup) -> str:
         imported = self.imported(group)
         own = {one.subject: self._own(one.subject) for one in imported if one.api}
-        mappings = [f"{_quoted(asked)}: {_quoted(_mapped(to))}" for asked, to in own.items()]
+        mappings = [f"{_quoted(subject)}: {_quoted(_mapped(to))}" for subject, to in own.items()]
         return _account(
             group.account,
             [f"mappings: {{ {', '.join(mappings)} }}"],

@@ -623,8 +623,8 @@ async def find(js: JetStreamContext, stream: str, api_prefix: str = _API) -> dic
     `api_prefix` is that of the API to ask, such as ``$JS.hub.API``.
     """
     try:
-        asked = await _ask(js, "STREAM.INFO", stream, api_prefix=api_prefix)
-        config: dict[str, Any] = asked["config"]
+        info = await _ask(js, "STREAM.INFO", stream, api_prefix=api_prefix)
+        config: dict[str, Any] = info["config"]
     except NotFoundError:
         return None
     return config

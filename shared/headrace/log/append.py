@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import sequence_of
-from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED
 from headrace.log.read import check_reaches, next_stored
@@ -275,8 +275,8 @@ class LogWriter:
             if in_doubt or isinstance(outcome, LogFull):
                 try:
                     sequence = await self._resolve(sent.payload, sent.stamp, deadline)
-                except BusUnavailable as trouble:
-                    raise OutcomeUnknown(str(trouble)) if in_doubt else outcome from trouble
+                except BusUnavailable as error:
+                    raise OutcomeUnknown(str(error)) if in_doubt else outcome from error
                 if sequence is not None:
                     return sequence
             if isinstance(outcome, LogFull) or loop.time() > deadline:
@@ -299,16 +299,16 @@ class LogWriter:
 
     async def _outcome(self, answer: asyncio.Future[Msg]) -> int | BusUnavailable:
         """Return the sequence of a clean ack, or why the outcome is unknown."""
-        with suppress(BusUnavailable, *TROUBLE):
+        with suppress(BusUnavailable, *NO_ANSWER):
             await answer
         try:
             return sequence_of(self._bus, self._subject, answer)
         except Refused as refused:
             return LogFull(str(refused)) if refused.is_full else refused
-        except BusUnavailable as trouble:
-            if not isinstance(trouble, _NotSent):
-                _log.info("append to %s: %s", self._subject, trouble)
-            return trouble
+        except BusUnavailable as error:
+            if not isinstance(error, _NotSent):
+                _log.info("append to %s: %s", self._subject, error)
+            return error
 
     async def _resolve(self, payload: bytes, stamp: Stamp, deadline: float) -> int | None:
         """Return the sequence if the append is stored after all. None: it is not, try again."""

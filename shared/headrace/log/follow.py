@@ -85,7 +85,7 @@ def _size(live: LogMessage) -> int:
 
 _log = logging.getLogger(__name__)
 
-_AFTER_TROUBLE = 0.5
+_RETRY_PAUSE = 0.5
 
 
 class Follower:
@@ -230,9 +230,9 @@ class Follower:
             async for batch in replay_stored(self._bus, self.key, self.sequence, self._wanted):
                 for stored in batch:
                     self._hand_on(stored)
-        except BusUnavailable as trouble:
-            _log.info("reading the log of %s: %s", self.key.task, trouble)
-            await asyncio.sleep(_AFTER_TROUBLE)
+        except BusUnavailable as error:
+            _log.info("reading the log of %s: %s", self.key.task, error)
+            await asyncio.sleep(_RETRY_PAUSE)
 
     def _give_up(self, loss: LogLost | LogTooNew) -> None:
         if not self._over:

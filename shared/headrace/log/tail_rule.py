@@ -288,8 +288,8 @@ class TailRule:
         try:
             keys = {follower.key for follower in tickets}
             found = await tails_of(self._bus, list(keys), since) if keys else None
-        except BusUnavailable as trouble:
-            _log.debug("check of log tails: %s", trouble)
+        except BusUnavailable as error:
+            _log.debug("check of log tails: %s", error)
         finally:
             for follower, ticket in tickets.items():
                 self._checked(follower, ticket, found)

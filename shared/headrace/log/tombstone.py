@@ -57,7 +57,7 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
     }
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _TIMEOUT
-    trouble: BusUnavailable = BusUnavailable(f"{subject}: other writers keep appending")
+    error: BusUnavailable = BusUnavailable(f"{subject}: other writers keep appending")
     while loop.time() < deadline:
         try:
             await store(bus, subject, b"", bus.timing.ack, headers | {EXPECTED: str(after)})
@@ -65,10 +65,10 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
             if refused.is_full:
                 # The purge makes room for it. No other writer can start the log in between: the
                 # full stream refuses that too, because a first entry is larger than a tombstone.
-                trouble = LogFull(str(refused))
+                error = LogFull(str(refused))
                 await purge(bus, bus.streams.of_shard(key.shard), subject)
         except BusUnavailable as unknown:
-            trouble = unknown
+            error = unknown
         else:
             return
         last = await last_stored(bus, key)
@@ -78,4 +78,4 @@ async def put_tombstone(  # noqa: PLR0917 - what a tombstone says, and where
             raise Fenced(f"the log of {key.task} has newer entries")
         after = last.sequence if last is not None else 0
         await asyncio.sleep(_PAUSE)
-    raise trouble
+    raise error

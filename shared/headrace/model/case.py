@@ -120,8 +120,8 @@ def _step(line: Json, place: str) -> Json:
         raise CaseInvalid(f"{place}: {kind} must be a JSON {_JSON_NAMES[KINDS[kind]]}")
     if kind == INPUT and not all(isinstance(part, dict) for part in line[kind]):
         raise CaseInvalid(f"{place}: {kind} must be a list of A2A Parts")
-    asked = line.get("state", {}).get("interrupts", [])
-    if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
+    interrupts = line.get("state", {}).get("interrupts", [])
+    if not isinstance(interrupts, list) or not all(isinstance(one, dict) for one in interrupts):
         raise CaseInvalid(f"{place}: interrupts must be a list of AG-UI Interrupts")
     return line
 
@@ -256,8 +256,8 @@ def _outlined(step: Json) -> list[str]:
     elif kind == "file":
         value = _without(value, _LOCAL)
     elif "interrupts" in value and kind == "state":
-        asked = [_without(one, _CHANGING) for one in value["interrupts"]]
-        value = {**value, "interrupts": asked}
+        interrupts = [_without(one, _CHANGING) for one in value["interrupts"]]
+        value = {**value, "interrupts": interrupts}
     elif kind == "data" and value.get("type") in _SUBAGENTS:
         value = {**value, "value": _without(value.get("value"), _CHANGING)}
     return _labelled(kind.replace("_", " "), value)

@@ -62,7 +62,7 @@ class Change:
     context: str = ""
     is_input: bool = False
     """Whether a run begins here."""
-    asked_by: Lineage | None = None
+    lineage: Lineage | None = None
     """The task that delegated this input; None: a client sent it."""
     own: Json = field(default_factory=dict)
     """Of an input: its metadata with Headrace's prefix, the options of its run."""
@@ -145,7 +145,7 @@ def _status_update(update: Json, generation: int) -> Change:
         task=_name(update, "taskId"),
         context=_name(update, "contextId"),
         is_input=is_input,
-        asked_by=Lineage.of(metadata) if is_input else None,
+        lineage=Lineage.of(metadata) if is_input else None,
         own=_own(metadata) if is_input else {},
     )
     if type(dropped := metadata.get(DISCARDED_AFTER)) is int:
@@ -179,7 +179,7 @@ def _task(task: Json, generation: int) -> Change:
         task=_name(task, "id"),
         context=_name(task, "contextId"),
         is_input=True,
-        asked_by=Lineage.of(metadata),
+        lineage=Lineage.of(metadata),
         own=_own(metadata),
         opens=True,
     )

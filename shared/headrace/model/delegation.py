@@ -88,8 +88,8 @@ class Lineage:
 
     def is_same_question(self, other: "Lineage | None") -> bool:
         """Return whether `other` is a question of the same run with the same name."""
-        asked = (self.parent, self.run, self.name)
-        return other is not None and asked == (other.parent, other.run, other.name)
+        own = (self.parent, self.run, self.name)
+        return other is not None and own == (other.parent, other.run, other.name)
 
 
 def child_task_id(parent: str, run: int, agent: str, name: str) -> str:

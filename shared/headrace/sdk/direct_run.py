@@ -183,8 +183,8 @@ class DirectRun:
 
     async def context_logs(
         self,
-        asked_by: str | None,  # noqa: ARG002  # there are none
-        fork: ForkOf | None,  # noqa: ARG002  # as `asked_by`
+        requested_by: str | None,  # noqa: ARG002  # there are none
+        fork: ForkOf | None,  # noqa: ARG002  # as `requested_by`
     ) -> list[list[Entry]]:
         """See `Runtime.context_logs`."""
         return []

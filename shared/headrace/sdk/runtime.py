@@ -114,8 +114,10 @@ class Runtime(Protocol):
             StateUnavailable: Task state does not answer.
         """
 
-    async def context_logs(self, asked_by: str | None, fork: ForkOf | None) -> list[list[Entry]]:
-        """Return the logs of the conversation's other tasks that `asked_by` or a user started.
+    async def context_logs(
+        self, requested_by: str | None, fork: ForkOf | None
+    ) -> list[list[Entry]]:
+        """Return the logs of the conversation's other tasks that `requested_by` or a user started.
 
         `fork` is the task's source if it is a fork.
 

@@ -243,8 +243,8 @@ class Admission:
         look = self._next_look = _QueueLook(now)
         try:
             look.figures = await read_figures(self._bus, self._answer)
-        except BusUnavailable as trouble:
-            _log.info("can't count waiting runs: %s", trouble)
+        except BusUnavailable as error:
+            _log.info("can't count waiting runs: %s", error)
             # The last figures are the best estimate, and a read for every request would not help.
             self._look.at, self._next_look = now, self._look
         else:

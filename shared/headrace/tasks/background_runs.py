@@ -86,5 +86,5 @@ class BackgroundRuns(RunRequests):
             if generation == 1 and refused.is_full:
                 with suppress(BusUnavailable, LogLost):
                     await reject_unstarted(self._bus, key, generation, QUEUE_FULL)
-        except BusUnavailable as trouble:
-            _log.warning("%s; the sweep will publish the run request again", trouble)
+        except BusUnavailable as error:
+            _log.warning("%s; the sweep will publish the run request again", error)

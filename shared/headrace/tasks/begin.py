@@ -101,7 +101,7 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
     return Input(draft, stamp, request, priority, LogWriter(bus, key), is_carried=True)
 
 
-def asking(asked: Input, reason: str) -> Input:
+def asking(task_input: Input, reason: str) -> Input:
     """Return the input without a run: its task waits for its user, and `reason` is the question.
 
     The next message begins a run that has both in its history.
@@ -111,19 +111,21 @@ def asking(asked: Input, reason: str) -> Input:
         "role": "ROLE_AGENT",
         "parts": [{"text": reason}],
     }
-    question = events.status_update(asked.key.task, asked.request.context, INPUT_REQUIRED, message)
-    stamp = asked.stamp._replace(state=INPUT_REQUIRED)
-    return replace(asked, stamp=stamp, question=question)
+    question = events.status_update(
+        task_input.key.task, task_input.request.context, INPUT_REQUIRED, message
+    )
+    stamp = task_input.stamp._replace(state=INPUT_REQUIRED)
+    return replace(task_input, stamp=stamp, question=question)
 
 
-def with_terms(asked: Input, metadata: Json | None) -> Input:
+def with_terms(task_input: Input, metadata: Json | None) -> Input:
     """Return the input with the priority, start time, trace context and version in `metadata`."""
     terms = metadata or {}
-    request = asked.request
+    request = task_input.request
     if TRACEPARENT in terms:
         request = request.model_copy(update={"traceparent": terms[TRACEPARENT]})
     if VERSION in terms:
         request = request.model_copy(update={"version": terms[VERSION]})
     if START_AT in terms:
         request = request.model_copy(update={"start_at": terms[START_AT]})
-    return replace(asked, request=request, priority=terms.get(PRIORITY, NORMAL))
+    return replace(task_input, request=request, priority=terms.get(PRIORITY, NORMAL))

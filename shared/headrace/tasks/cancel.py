@@ -35,7 +35,7 @@ _MARGIN = 3.0
 """Seconds added to those that a holder requests."""
 
 _CANCEL = Control(ask="cancel")
-_ASKED = 2
+_ATTEMPTS = 2
 _LOOK_EVERY = 0.1
 
 
@@ -84,14 +84,14 @@ async def _ask(bus: Bus, key: TaskKey, timing: CancelTiming) -> HolderReply | No
     Raises:
         BusUnavailable: NATS does not answer.
     """
-    loop, asked = asyncio.get_running_loop(), 0
+    loop, requests = asyncio.get_running_loop(), 0
     deadline = loop.time() + ELECTION
-    while asked < _ASKED:
+    while requests < _ATTEMPTS:
         holding = await ask_holder(bus, key, _CANCEL, timing.holder_timeout)
         if holding is not None:
             return holding
         if bus.answers and loop.time() > bus.back_since + RECONNECT:
-            asked += 1
+            requests += 1
         elif loop.time() > deadline:
             raise BusUnavailable("NATS does not answer")
     return None

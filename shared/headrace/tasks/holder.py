@@ -5,7 +5,7 @@ import asyncio
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 
-from headrace.jetstream.connection import TROUBLE, Bus
+from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Control, HolderReply
 from headrace.model.task import TaskKey
@@ -42,5 +42,5 @@ async def _ask(bus: Bus, subject: str, question: bytes, timeout: float) -> Holde
         raise
     except (NatsTimeout, UndecodableMessage):
         return None
-    except TROUBLE as error:
+    except NO_ANSWER as error:
         raise BusUnavailable(f"{subject}: {error}") from error

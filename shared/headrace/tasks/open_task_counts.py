@@ -89,9 +89,9 @@ class OpenTaskCounts:
                 count.found = sum(
                     await asyncio.gather(*(self._number(scope, state) for state in _OPEN))
                 )
-        except (StateUnavailable, TimeoutError) as trouble:
+        except (StateUnavailable, TimeoutError) as error:
             count.found = 0
-            _log.warning("quotas: can't count open tasks: %s", trouble or "no answer in time")
+            _log.warning("quotas: can't count open tasks: %s", error or "no answer in time")
 
     async def _number(self, scope: OpenScope, state: str) -> int:
         query = ListTasks(

@@ -154,8 +154,8 @@ def read_quotas(path: Path) -> list[Quota]:
         return _File.model_validate(tomllib.loads(path.read_text())).quota
     except ValidationError as invalid:
         raise QuotasUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
-    except (OSError, ValueError) as trouble:
-        raise QuotasUnreadable(f"{path}: {trouble}") from None
+    except (OSError, ValueError) as error:
+        raise QuotasUnreadable(f"{path}: {error}") from None
 
 
 class UsageSource(TaskLists, Protocol):
@@ -307,9 +307,9 @@ class Quotas:
             try:
                 async with asyncio.timeout(_TIMEOUT):
                     counts.by = _by(await self._source.usage(query))
-            except (StateUnavailable, TimeoutError) as trouble:
+            except (StateUnavailable, TimeoutError) as error:
                 fresh = min(fresh, self._fresh)
-                _log.warning("quotas: no new counts of usage: %s", trouble or "no answer in time")
+                _log.warning("quotas: no new counts of usage: %s", error or "no answer in time")
             counts.fresh_until = loop.time() + fresh
         return counts
 

@@ -84,8 +84,8 @@ async def _ask_for(bus: Bus, queue: RunQueue) -> None:
     )
     try:
         await StateClient(bus).open_queue(wanted)
-    except StateUnavailable as trouble:
-        raise BusUnavailable(f"queue {queue.consumer}: {trouble}") from trouble
+    except StateUnavailable as error:
+        raise BusUnavailable(f"queue {queue.consumer}: {error}") from error
 
 
 async def make_queue(bus: Bus, queue: RunQueue, timeout: float = 5.0) -> None:
@@ -123,8 +123,8 @@ class RunQueues:
         now = asyncio.get_running_loop().time()
         try:
             await until_answered(self._bus, lambda: ensure_queue(self._bus, queue))
-        except StreamsDiffer as trouble:
-            raise BusUnavailable(f"queue {queue.consumer}: {trouble}") from trouble
+        except StreamsDiffer as error:
+            raise BusUnavailable(f"queue {queue.consumer}: {error}") from error
         self._known = {one: at for one, at in self._known.items() if now - at < REMEMBERED}
         self._known[queue] = now
         await self._bus.publish(self._bus.subjects.queue(queue.agent), b"")

@@ -85,8 +85,8 @@ class GatewayTasks:
 
     async def follow_up(self, key: TaskKey, message: Json) -> int:
         """Append `message` to the task and return its generation (see `Submissions.follow_up`)."""
-        asked = FollowUp(key.task, message)
-        accepted = await self._submissions.follow_up(self._caller, key.agent, asked)
+        follow_up = FollowUp(key.task, message)
+        accepted = await self._submissions.follow_up(self._caller, key.agent, follow_up)
         await self._submissions.give_back(accepted)
         return accepted.generation
 

@@ -63,22 +63,22 @@ async def replay(fleet: Starter, case: Case) -> ReplayReport:
     inputs = _inputs(case)
     recorder = CaseRecorder()
     task = await fleet.start(case.agent, inputs.popleft().parts, stepped=True)
-    generation, state, asked = 0, "", list[Json]()
+    generation, state, interrupts = 0, "", list[Json]()
     while True:
         async for event in task.events(generation):
             recorder.add(event)
             generation = max(generation, event.generation)
             state = event.state or state
-            asked = event.interrupts or asked
+            interrupts = event.interrupts or interrupts
             if (
                 inputs
                 and inputs[0].is_due_after(len(recorder.steps))
                 and state not in TERMINAL_NAMES
             ):
-                await task.tell(inputs.popleft().answering(asked))
+                await task.tell(inputs.popleft().answering(interrupts))
         if not inputs or state in TERMINAL_NAMES:
             break
-        await task.tell(inputs.popleft().answering(asked))
+        await task.tell(inputs.popleft().answering(interrupts))
     report = ReplayReport(outline(case.steps), outline(recorder.steps))
     if report.differences:
         _log.warning("%s: the agent's output differs:\n%s", case.source, report)
@@ -90,7 +90,7 @@ class _Input:
     parts: list[Json]
     position: int
     """Number of steps before it."""
-    asked: list[Json]
+    interrupts: list[Json]
     """The interrupts that were recorded last."""
     is_to_working_agent: bool
 
@@ -98,9 +98,11 @@ class _Input:
         """Return whether it was sent to a working agent that had done so many `steps`."""
         return self.is_to_working_agent and steps >= self.position
 
-    def answering(self, asked: list[Json]) -> list[Json]:
-        """Return the parts, with the ids of the interrupts that are `asked` now."""
-        now = {was.get("id"): now["id"] for was, now in zip(self.asked, asked, strict=False)}
+    def answering(self, interrupts: list[Json]) -> list[Json]:
+        """Return the parts, with the ids of the present `interrupts`."""
+        now = {
+            was.get("id"): now["id"] for was, now in zip(self.interrupts, interrupts, strict=False)
+        }
         return [_renamed(part, now) for part in self.parts]
 
 
@@ -113,14 +115,14 @@ def _renamed(part: Json, ids: dict[str | None, str]) -> Json:
 
 
 def _inputs(case: Case) -> deque[_Input]:
-    found, asked = deque[_Input](), list[Json]()
+    found, interrupts = deque[_Input](), list[Json]()
     for position, step in enumerate(case.steps):
-        asked = step.get("state", {}).get("interrupts", asked)
+        interrupts = step.get("state", {}).get("interrupts", interrupts)
         if INPUT in step:
             content = [_sent(part, f"{case.source}:{position + 2}") for part in step[INPUT]]
             before = case.steps[position - 1].get("state", {}).get("state")
             works = position > 0 and before not in RUN_ENDED_NAMES
-            found.append(_Input(content, position, asked, works))
+            found.append(_Input(content, position, interrupts, works))
     return found
 
 

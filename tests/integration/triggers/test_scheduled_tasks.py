@@ -75,9 +75,9 @@ async def fired(schedules: Schedules, *outcomes: str) -> list[ScheduleFiring]:
     return await eventually(look, f"the outcomes {outcomes}")
 
 
-def tick(stored: Schedule, name: str = "1", *, is_asked: bool = False) -> Tick:
+def tick(stored: Schedule, name: str = "1", *, is_manual: bool = False) -> Tick:
     """Return a firing of the schedule, just now. JetStream lets nobody store one but itself."""
-    return Tick(KEY, stored, name, datetime.now(UTC), later(3600), is_asked)
+    return Tick(KEY, stored, name, datetime.now(UTC), later(3600), is_manual)
 
 
 def later(seconds: float) -> str:
@@ -185,7 +185,7 @@ async def test_what_waits_of_a_back_fill_begins_one_after_another(
     stored = (await schedules.put(KEY, schedule(every=None, cron="0 2 * * *"))).schedule
     filled = stored.model_copy(update={"overlap": "queue", "max_queued": MOST_QUEUED})
     ticks = [
-        replace(tick(filled, str(day), is_asked=True), due=datetime(2026, 1, day, tzinfo=UTC))
+        replace(tick(filled, str(day), is_manual=True), due=datetime(2026, 1, day, tzinfo=UTC))
         for day in (1, 2)
     ]
     await replicas[0].fire(ticks[0])
@@ -291,7 +291,7 @@ async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, at=later(0), jitter=4.0))).schedule
     [one] = await fired(schedules, "began")
     at = datetime.fromisoformat(one.at)
-    jitter = Tick(KEY, stored, one.key, at, None, is_asked=False).jitter
+    jitter = Tick(KEY, stored, one.key, at, None, is_manual=False).jitter
     assert jitter > 0
     assert (datetime.now(UTC) - at).total_seconds() >= jitter
 
@@ -455,4 +455,4 @@ def test_jitter_is_the_same_in_each_delivery_and_differs_between_firings() -> No
     assert delays == [tick(stored, str(number)).jitter for number in range(50)]
     assert len(set(delays)) == 50
     assert 0 <= min(delays) < max(delays) < 60
-    assert tick(stored, is_asked=True).jitter == 0
+    assert tick(stored, is_manual=True).jitter == 0

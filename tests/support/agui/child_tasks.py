@@ -64,7 +64,7 @@ class ChildTasks:
         if child.state == INPUT_REQUIRED and draw(st.booleans()):
             # Its parent answers it itself: it is asked once more.
             child.state = WORKING
-            return self._upwards(child.parent, child.relay.asked("helper", child.task))
+            return self._upwards(child.parent, child.relay.delegated("helper", child.task))
         happening = draw(_HAPPENINGS)
         if happening == "odd":
             return self._odd(draw, child)
@@ -99,7 +99,7 @@ class ChildTasks:
         )
         child.depth = parent.depth + 1 if parent else 1
         self.children.append(child)
-        return self._upwards(parent, child.relay.asked(draw(_AGENTS), task))
+        return self._upwards(parent, child.relay.delegated(draw(_AGENTS), task))
 
     def _odd(self, draw: st.DrawFn, child: ChildTask) -> list[Draft]:
         """Draw what seldom happens, or only where a worker in another language writes it."""

@@ -103,15 +103,15 @@ def _fits(event: Json, name: str) -> bool:
 class Checker:
     """Finds for each event of a run which rules it keeps and which it breaks."""
 
-    def __init__(self, asked: Json) -> None:
-        """Check the run that the RunAgentInput `asked` starts."""
-        self._lifecycle = Lifecycle(asked)
+    def __init__(self, run_input: Json) -> None:
+        """Check the run that the RunAgentInput `run_input` starts."""
+        self._lifecycle = Lifecycle(run_input)
         self._rules = (
-            Shape(modern=asked.get("protocolVersion") is not None),
+            Shape(modern=run_input.get("protocolVersion") is not None),
             self._lifecycle,
             Items(),
-            Conversation(asked["messages"]),
-            Patches(asked.get("state")),
+            Conversation(run_input["messages"]),
+            Patches(run_input.get("state")),
         )
 
     def take(self, event: Json) -> list[Finding]:

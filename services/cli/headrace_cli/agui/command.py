@@ -107,13 +107,13 @@ def check(  # noqa: PLR0913, PLR0917  # click's options
 
     Exits with 1 if a rule is broken, with 2 if the agent can't be reached.
     """
-    asked = _read(body) if body else _input(message, old=old)
+    run_input = _read(body) if body else _input(message, old=old)
     report = Report(printer, explain=not brief)
     try:
         endpoint = Endpoint(url, dict(map(_header, headers)), timeout)
         report.section("the endpoint", list(probed(endpoint)))
-        with endpoint.post(asked) as answer:
-            _check(answer, asked, report)
+        with endpoint.post(run_input) as answer:
+            _check(answer, run_input, report)
     except RequestFailed as failure:
         raise _InvalidRequest(failure.message) from failure
     report.end()
@@ -132,7 +132,7 @@ class _InvalidRequest(RequestFailed):
     exit_code = 2
 
 
-def _check(answer: HTTPResponse, asked: Json, report: Report) -> None:
+def _check(answer: HTTPResponse, run_input: Json, report: Report) -> None:
     media_type = (answer.getheader("Content-Type") or "").partition(";")[0].strip()
     is_stream = media_type == "text/event-stream"
     fine = answer.status == HTTPStatus.OK
@@ -143,7 +143,7 @@ def _check(answer: HTTPResponse, asked: Json, report: Report) -> None:
     report.section("the answer", findings)
     if not fine:
         return
-    checker = Checker(asked)
+    checker = Checker(run_input)
     for event, ill in framed(answer):
         report.event(event, ill + (checker.take(event) if event else []))
     report.section("the end", checker.end())
@@ -159,15 +159,15 @@ def _input(message: str, *, old: bool) -> Json:
 
 def _read(path: Path) -> Json:
     try:
-        asked = json.loads(path.read_text())
+        run_input = json.loads(path.read_text())
     except ValueError as error:
         raise click.BadParameter(f"{path} is not JSON: {error}") from None
-    names = isinstance(asked, dict) and {"threadId", "runId"} <= asked.keys()
-    if not names or not isinstance(asked.get("messages"), list):
+    names = isinstance(run_input, dict) and {"threadId", "runId"} <= run_input.keys()
+    if not names or not isinstance(run_input.get("messages"), list):
         raise click.BadParameter(
             f"{path} is not a RunAgentInput: it needs threadId, runId and messages"
         )
-    return dict(asked)
+    return dict(run_input)
 
 
 def _header(header: str) -> tuple[str, str]:

@@ -11,9 +11,9 @@ LAST = frozenset({"RUN_FINISHED", "RUN_ERROR"})
 class Lifecycle:
     """Checks the RUN events of one run."""
 
-    def __init__(self, asked: Json) -> None:
-        """Check the run that the RunAgentInput `asked` starts."""
-        self._asked = asked
+    def __init__(self, run_input: Json) -> None:
+        """Check the run that the RunAgentInput `run_input` starts."""
+        self._run_input = run_input
         self._has_started = self._over = False
 
     def check(self, event: Json) -> Iterator[Finding]:
@@ -39,12 +39,12 @@ class Lifecycle:
     def _started(self, event: Json) -> Iterator[Finding]:
         yield required(not self._has_started, "run.once", "the run has already started")
         yield self._names(event)
-        if self._asked.get("protocolVersion") is not None:
+        if self._run_input.get("protocolVersion") is not None:
             version = event.get("protocolVersion")
             yield required(version == "1.0", "run.version", f"protocolVersion is {version!r}")
 
     def _names(self, event: Json) -> Finding:
-        wrong = [name for name in ("threadId", "runId") if event.get(name) != self._asked[name]]
+        wrong = [name for name in ("threadId", "runId") if event.get(name) != self._run_input[name]]
         return required(not wrong, "run.names", f"different {' and '.join(wrong)}")
 
 
@@ -54,8 +54,10 @@ def _outcome(event: Json) -> Iterator[Finding]:
         return
     match outcome.get("type"):
         case "interrupt":
-            asked = outcome.get("interrupts")
-            is_fine = isinstance(asked, list) and asked and all(map(_is_interrupt, asked))
+            interrupts = outcome.get("interrupts")
+            is_fine = (
+                isinstance(interrupts, list) and interrupts and all(map(_is_interrupt, interrupts))
+            )
             yield required(is_fine, "run.outcome", "an interrupt needs interrupts: id and reason")
         case "success":
             calls = outcome.get("pendingToolCallIds", [])

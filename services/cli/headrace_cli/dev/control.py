@@ -71,8 +71,8 @@ async def control_socket(path: Path, supervisor: Supervisor, ids: WorkerIds) -> 
 
 def _answer(line: bytes, supervisor: Supervisor, ids: WorkerIds) -> dict[str, Any]:
     try:
-        if asked := json.loads(line).get("kill"):
-            supervisor.kill(asked["role"], asked["index"])
+        if target := json.loads(line).get("kill"):
+            supervisor.kill(target["role"], target["index"])
     except NotRunning as error:
         return {"error": str(error)}
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -32,9 +32,9 @@ async def forget_workers(settings: BusSettings) -> None:
     try:
         await bus.connect("headrace-dev")
         await Bucket(bus, bus.streams.agents).forget("live.>")
-    except StreamsDiffer as trouble:
-        raise Misconfigured(str(trouble)) from trouble
-    except BusUnavailable as trouble:
-        raise CannotStart(f"the embedded nats-server is not ready: {trouble}") from trouble
+    except StreamsDiffer as error:
+        raise Misconfigured(str(error)) from error
+    except BusUnavailable as error:
+        raise CannotStart(f"the embedded nats-server is not ready: {error}") from error
     finally:
         await bus.close()

@@ -34,9 +34,9 @@ def cacheable(request: Request, content: object, max_age: int) -> Response:
 
 def revalidated(request: Request, body: bytes, headers: dict[str, str]) -> Response:
     """Return `body` as JSON, or 304 if the client has it by its ETag or Last-Modified."""
-    asked = request.headers.get("if-none-match")
-    if asked is not None:
-        has_it = headers["ETag"].removeprefix("W/") in _etags(asked) or asked.strip() == "*"
+    known = request.headers.get("if-none-match")
+    if known is not None:
+        has_it = headers["ETag"].removeprefix("W/") in _etags(known) or known.strip() == "*"
     else:
         has_it = _is_as_new(request.headers.get("if-modified-since"), headers.get("Last-Modified"))
     if has_it:

@@ -75,7 +75,7 @@ class TaskForker:
         self._bus, self._feeds, self._state = bus, feeds, state
         self._submissions, self._inputs, self._background = submissions, inputs, background
 
-    async def fork(self, caller: Caller, asked: ForkRequest) -> tuple[TaskKey, str]:
+    async def fork(self, caller: Caller, fork_request: ForkRequest) -> tuple[TaskKey, str]:
         """Create a fork and return its key and context.
 
         Raises:
@@ -85,12 +85,12 @@ class TaskForker:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
             StateUnavailable: the task can't be looked up.
         """
-        key, context = await self._submissions.place(caller, asked.source.agent, None)
-        await self._background.run(self.begin(caller, asked, key, context))
+        key, context = await self._submissions.place(caller, fork_request.source.agent, None)
+        await self._background.run(self.begin(caller, fork_request, key, context))
         return key, context
 
     async def fork_once(
-        self, idempotency: Idempotency, request: KeyedRequest, asked: ForkRequest
+        self, idempotency: Idempotency, request: KeyedRequest, fork_request: ForkRequest
     ) -> tuple[TaskKey, str]:
         """Create a fork, or return the one that this request created before.
 
@@ -100,11 +100,13 @@ class TaskForker:
         """
 
         async def begin(key: TaskKey, context: str) -> None:
-            await self.begin(request.caller, asked, key, context)
+            await self.begin(request.caller, fork_request, key, context)
 
         return await idempotency.begin_task(request, begin)
 
-    async def begin(self, caller: Caller, asked: ForkRequest, key: TaskKey, context: str) -> None:
+    async def begin(
+        self, caller: Caller, fork_request: ForkRequest, key: TaskKey, context: str
+    ) -> None:
         """Begin the fork at `key`, or do what is left of that.
 
         Raises:
@@ -114,11 +116,13 @@ class TaskForker:
         for _ in range(_ROUNDS):
             # Another gateway may be carrying out the same request.
             with suppress(Fenced):
-                await self._begin(caller, asked, key, context)
+                await self._begin(caller, fork_request, key, context)
                 return
         raise TaskBusy(f"task {key.task} is being started")
 
-    async def _begin(self, caller: Caller, asked: ForkRequest, key: TaskKey, context: str) -> None:
+    async def _begin(
+        self, caller: Caller, fork_request: ForkRequest, key: TaskKey, context: str
+    ) -> None:
         last = await last_entry(self._bus, key)
         begun = None if last is None else await fork_at(self._bus, key)
         if last is not None and not (begun is not None and _is_beginning(begun, last)):
@@ -126,8 +130,8 @@ class TaskForker:
         query = GetTask(
             tenant=caller.tenant,
             owner=caller.owner,
-            agent=asked.source.agent,
-            task=asked.source.task,
+            agent=fork_request.source.agent,
+            task=fork_request.source.task,
             history_length=0,
         )
         found = await self._state.get(query)
@@ -135,31 +139,31 @@ class TaskForker:
             begun.requested
             if begun is not None
             else found.generation
-            if asked.generation is None
-            else asked.generation
+            if fork_request.generation is None
+            else fork_request.generation
         )
         if not 0 < most <= found.generation:
             rule = f"must be from 1 to {found.generation}, the task's generation"
             raise Malformed([Violation("generation", rule)])
         try:
             point, metadata, source_context = await fork_point(
-                self._bus, asked.source, found.sequence, most
+                self._bus, fork_request.source, found.sequence, most
             )
             of = ForkOf(
-                asked.source.task,
+                fork_request.source.task,
                 source_context,
                 point.generation,
                 point.at,
                 most,
                 point.state,
-                goes_on=asked.message is not None or not (point.rests or point.is_input),
+                goes_on=fork_request.message is not None or not (point.rests or point.is_input),
                 before=ForkOf.of(metadata),
             )
-            fork = Fork(asked.source, key, caller.owner, context, of, point)
+            fork = Fork(fork_request.source, key, caller.owner, context, of, point)
             beginning = _Beginning(self._bus, self._feeds, self._inputs, fork, found.sequence)
-            await beginning.go_on(asked)
+            await beginning.go_on(fork_request)
         except LogLost as loss:
-            raise TaskUnknown(f"the beginning of task {asked.source.task} is gone") from loss
+            raise TaskUnknown(f"the beginning of task {fork_request.source.task} is gone") from loss
 
 
 def _is_beginning(fork: ForkOf, last: Entry) -> bool:
@@ -180,30 +184,30 @@ class _Beginning:
     head: int
     """Stream sequence of the source's last entry."""
 
-    async def go_on(self, asked: ForkRequest) -> None:
+    async def go_on(self, fork_request: ForkRequest) -> None:
         """Copy the past and request the run that follows, if any."""
         fork = self.fork
-        if asked.message is not None:
-            await self._with_message(asked, asked.message)
+        if fork_request.message is not None:
+            await self._with_message(fork_request, fork_request.message)
         elif fork.point.rests:
             await self._copied()
         else:
             await self.inputs.continue_run(
                 *(fork.key, fork.owner, fork.point.run, fork.context),
-                lambda: self._resumed(asked),
+                lambda: self._resumed(fork_request),
             )
 
     async def _copied(self) -> Forked:
         return await copy_past(self.bus, self.fork, self.head)
 
-    async def _resumed(self, asked: ForkRequest) -> tuple[RunRequest, str]:
+    async def _resumed(self, fork_request: ForkRequest) -> tuple[RunRequest, str]:
         """Copy the past, which ends in the middle of a run, and return the run's request."""
         copied = await self._copied()
         if not copied.point.is_input:
             copied = await hand_over(self.bus, self.fork, copied)
-        return self._request(asked, copied), copied.priority or NORMAL
+        return self._request(fork_request, copied), copied.priority or NORMAL
 
-    async def _with_message(self, asked: ForkRequest, message: Json) -> None:
+    async def _with_message(self, fork_request: ForkRequest, message: Json) -> None:
         """Copy the past, and append the message as the next input."""
         copied: list[Forked] = []
 
@@ -217,20 +221,20 @@ class _Beginning:
             end = LogEnd(self.fork.key, past.sequence, past.generation)
             if past.point.waiting:
                 metadata = {**(metadata or {}), WAITING: list(past.point.waiting)}
-            request = self._request(asked, past)
+            request = self._request(fork_request, past)
             writer = f"gateway-{secrets.token_hex(6)}"
             return next_input(self.bus, end, request, message, metadata, writer=writer)
 
         sender = FileOwner(self.fork.owner, self.fork.context)
-        content = message, asked.metadata
+        content = message, fork_request.metadata
         accepted = await self.inputs.begin_run(self.fork.key, sender, content, build, open_feed)
         self.feeds.release(accepted.feed)
 
-    def _request(self, asked: ForkRequest, copied: Forked) -> RunRequest:
+    def _request(self, fork_request: ForkRequest, copied: Forked) -> RunRequest:
         return RunRequest(
             log=copied.log,
             context=self.fork.context,
             owner=self.fork.owner,
-            traceparent=asked.traceparent or (asked.metadata or {}).get(TRACEPARENT),
+            traceparent=fork_request.traceparent or (fork_request.metadata or {}).get(TRACEPARENT),
             version=copied.version,
         )

@@ -235,24 +235,24 @@ class Idempotency:
         _check_same(kept, request)
         return await self._accepted(request, kept.record)
 
-    async def follow_up(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
+    async def follow_up(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
         """Append the message to its task, or return where it was appended before.
 
         Raises:
             KeyReused, TaskUnknown: as `start`.
             HeadraceError: as `Submissions.follow_up`.
         """
-        following = self._follow_up(request, asked)
+        following = self._follow_up(request, follow_up)
         return await self._background.run(_repeatable(following), self._submissions.give_back)
 
-    async def _follow_up(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
+    async def _follow_up(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
         async with self._one_at_a_time(request):
             for _ in range(ROUNDS):
                 with suppress(Fenced):
-                    return await self._once(request, asked)
-            raise TaskBusy(f"task {asked.task} is busy with other messages")
+                    return await self._once(request, follow_up)
+            raise TaskBusy(f"task {follow_up.task} is busy with other messages")
 
-    async def _once(self, request: KeyedRequest, asked: FollowUp) -> AcceptedInput:
+    async def _once(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
         """Append the message unless the log already has it.
 
         Raises:
@@ -263,7 +263,7 @@ class Idempotency:
             _check_same(kept, request)
         found: TaskFound | HeadraceError
         try:
-            found = await self._submissions.find(request.caller, request.agent, asked)
+            found = await self._submissions.find(request.caller, request.agent, follow_up)
         except (TaskEnded, GenerationMismatch) as refused:
             found = refused  # Perhaps because of this message, if the log has it.
         # Read the log after the task: an entry that comes later fences this gateway's append.
@@ -276,7 +276,7 @@ class Idempotency:
             raise found
         if kept is None:
             await self._claim(request, found)
-        return await self._submissions.append(request.caller, found, asked, request.writer)
+        return await self._submissions.append(request.caller, found, follow_up, request.writer)
 
     async def _claim(self, request: KeyedRequest, found: TaskFound) -> None:
         record = IdempotencyRecord(

@@ -182,7 +182,9 @@ class QueuedInputs:
         """Queue messages on `bus`."""
         self._bus = bus
 
-    async def add(self, key: TaskKey, found: TaskFound, asked: FollowUp, name: str) -> int | None:
+    async def add(
+        self, key: TaskKey, found: TaskFound, follow_up: FollowUp, name: str
+    ) -> int | None:
         """Return the message's generation in the log, or None if the run is over.
 
         After None, the caller must read the task again. A message that is added twice under the
@@ -198,9 +200,9 @@ class QueuedInputs:
         control = Control(
             ask="input",
             input=name,
-            message=asked.message,
-            metadata=asked.metadata or {},
-            if_generation=asked.if_generation,
+            message=follow_up.message,
+            metadata=follow_up.metadata or {},
+            if_generation=follow_up.if_generation,
             read_up_to=found.generation,
         )
         if (size := len(control.encode())) > self._bus.max_payload:
@@ -209,13 +211,13 @@ class QueuedInputs:
             holding = await ask_holder(self._bus, key, control, HOLDER_TIMEOUT)
             if holding is not None and holding.refused not in {"blocked", "new_run"}:
                 return _answered(key.task, holding, size)
-            return await self._append(key, found, asked, name)
-        except BusUnavailable as trouble:
+            return await self._append(key, found, follow_up, name)
+        except BusUnavailable as error:
             # A holder may have received the request, and may still append the message later.
-            raise OutcomeUnknown(str(trouble)) from trouble
+            raise OutcomeUnknown(str(error)) from error
 
     async def _append(
-        self, key: TaskKey, found: TaskFound, asked: FollowUp, name: str
+        self, key: TaskKey, found: TaskFound, follow_up: FollowUp, name: str
     ) -> int | None:
         looked, context = found.sequence, found.task["contextId"]
         for _ in range(_APPENDS):
@@ -226,11 +228,11 @@ class QueuedInputs:
                 return generation
             if last.ends_run:
                 return None
-            if asked.if_generation not in (None, last.last_generation):
+            if follow_up.if_generation not in (None, last.last_generation):
                 raise GenerationMismatch(key.task, last.last_generation)
             looked, queued = (
                 last.sequence,
-                QueuedInput(name, context, asked.message, asked.metadata),
+                QueuedInput(name, context, follow_up.message, follow_up.metadata),
             )
             try:
                 return (await queue_input(self._bus, key, last, queued, ELECTION)).generation
@@ -348,13 +350,15 @@ class InputWriter:
             self._offload.offloaded(key, sender, *content) as offloaded,
             self._feeds.handed_on(await open_feed(key)) as feed,
         ):
-            asked = build(*offloaded)
-            await self._appends.append(asked, partial(request, asked))
-        return AcceptedInput(key, asked.request.context, asked.stamp.log, asked.stamp.run, feed)
+            task_input = build(*offloaded)
+            await self._appends.append(task_input, partial(request, task_input))
+        return AcceptedInput(
+            key, task_input.request.context, task_input.stamp.log, task_input.stamp.run, feed
+        )
 
-    def _request(self, admitted: AdmittedRun, asked: Input, appended: AppendResult) -> None:
-        request = asked.run_request(appended)
-        self._publish(asked.key, asked.stamp.run, request, asked.priority, admitted)
+    def _request(self, admitted: AdmittedRun, task_input: Input, appended: AppendResult) -> None:
+        request = task_input.run_request(appended)
+        self._publish(task_input.key, task_input.stamp.run, request, task_input.priority, admitted)
 
     def _publish(
         self, key: TaskKey, run: int, request: RunRequest, priority: str, admitted: AdmittedRun
@@ -388,7 +392,7 @@ class InputWriter:
             await self._appends.carry_out(key, context, write, publish)
 
     async def queue(
-        self, key: TaskKey, owner: str, found: TaskFound, asked: FollowUp, name: str
+        self, key: TaskKey, owner: str, found: TaskFound, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
         """Queue an owner's message under `name` for the task's active run.
 
@@ -403,11 +407,11 @@ class InputWriter:
         context = found.task["contextId"]
         async with (
             self._offload.offloaded(
-                key, FileOwner(owner, context), asked.message, asked.metadata
+                key, FileOwner(owner, context), follow_up.message, follow_up.metadata
             ) as (offloaded, metadata),
             self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
         ):
-            message = replace(asked, message=offloaded, metadata=metadata)
+            message = replace(follow_up, message=offloaded, metadata=metadata)
             generation = await self._appends.carry_out(
                 key,
                 context,

@@ -115,7 +115,7 @@ class InputAppends:
 
     async def append(
         self,
-        asked: Input,
+        task_input: Input,
         then: Callable[[AppendResult], None],
     ) -> AppendResult:
         """Append an input; call `then` when it is stored.
@@ -127,9 +127,9 @@ class InputAppends:
         """
 
         async def attempt() -> AppendResult:
-            return await asked.append(self._timeout)
+            return await task_input.append(self._timeout)
 
-        return await self.carry_out(asked.key, asked.request.context, attempt, then)
+        return await self.carry_out(task_input.key, task_input.request.context, attempt, then)
 
     async def carry_out[Result](
         self,

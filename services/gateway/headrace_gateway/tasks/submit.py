@@ -140,7 +140,7 @@ class Submissions:
         """Release the feed of an input whose client has disconnected."""
         self._feeds.release(accepted.feed)
 
-    async def follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> AcceptedInput:
+    async def follow_up(self, caller: Caller, agent: str, follow_up: FollowUp) -> AcceptedInput:
         """Append the message to a task, and request a run if the task waits for input.
 
         If a run is active, the message is queued for it; the agent's policy decides what happens
@@ -156,18 +156,18 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
             StateUnavailable: the task can't be looked up.
         """
-        return await self._background.run(self._follow_up(caller, agent, asked), self.give_back)
+        return await self._background.run(self._follow_up(caller, agent, follow_up), self.give_back)
 
-    async def _follow_up(self, caller: Caller, agent: str, asked: FollowUp) -> AcceptedInput:
+    async def _follow_up(self, caller: Caller, agent: str, follow_up: FollowUp) -> AcceptedInput:
         name = f"input-{secrets.token_hex(12)}"
         for _ in range(ROUNDS):
-            found = await self.find(caller, agent, asked)
+            found = await self.find(caller, agent, follow_up)
             with suppress(Fenced):
-                return await self.append(caller, found, asked, name)
+                return await self.append(caller, found, follow_up, name)
             # Another input came first, possibly through another gateway, or the run ended.
-        raise TaskBusy(f"task {asked.task} is busy with other messages")
+        raise TaskBusy(f"task {follow_up.task} is busy with other messages")
 
-    async def find(self, caller: Caller, agent: str, asked: FollowUp) -> TaskFound:
+    async def find(self, caller: Caller, agent: str, follow_up: FollowUp) -> TaskFound:
         """Return the task of a follow-up as it is now, if it can accept the message.
 
         Raises:
@@ -175,18 +175,18 @@ class Submissions:
                 as `follow_up`.
         """
         found = await self._state.get(
-            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=asked.task)
+            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=follow_up.task)
         )
         fork = ForkOf.of(found.task.get("metadata"))
         if fork is not None and found.generation < fork.complete:
-            await self._refuse_unfinished(TaskKey(caller.tenant, found.agent, asked.task))
-        if asked.context not in (None, found.task["contextId"]):
-            raise ContextMismatch(f"task {asked.task} belongs to another context")
+            await self._refuse_unfinished(TaskKey(caller.tenant, found.agent, follow_up.task))
+        if follow_up.context not in (None, found.task["contextId"]):
+            raise ContextMismatch(f"task {follow_up.task} belongs to another context")
         # The append succeeds only right after the state found here, so this check still holds then.
-        if asked.if_generation not in (None, found.generation):
-            raise GenerationMismatch(asked.task, found.generation)
+        if follow_up.if_generation not in (None, found.generation):
+            raise GenerationMismatch(follow_up.task, found.generation)
         if found.state in TERMINAL:
-            raise TaskEnded(f"task {asked.task} is over and accepts no messages")
+            raise TaskEnded(f"task {follow_up.task} is over and accepts no messages")
         return found
 
     async def _refuse_unfinished(self, key: TaskKey) -> NoReturn:
@@ -198,7 +198,7 @@ class Submissions:
         raise TaskBusy(f"the past of task {key.task} is still being copied")
 
     async def append(
-        self, caller: Caller, found: TaskFound, asked: FollowUp, name: str
+        self, caller: Caller, found: TaskFound, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
         """Append a follow-up under `name`, right after the state in `found`.
 
@@ -209,15 +209,15 @@ class Submissions:
         key = TaskKey(caller.tenant, found.agent, found.task["id"])
         note_task(key.task, found.task["contextId"])
         if found.state == INPUT_REQUIRED:
-            return await self._next_run(caller, key, found, asked, name)
+            return await self._next_run(caller, key, found, follow_up, name)
         card = self._directory.card(found.agent)
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise TaskBusy(f"task {key.task} is running; wait until it asks for input")
         # The message joins a run that has begun, so that run's terms apply.
-        return await self._inputs.queue(key, caller.owner, found, asked.without(_TERMS), name)
+        return await self._inputs.queue(key, caller.owner, found, follow_up.without(_TERMS), name)
 
     async def _next_run(
-        self, caller: Caller, key: TaskKey, found: TaskFound, asked: FollowUp, name: str
+        self, caller: Caller, key: TaskKey, found: TaskFound, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
         request = RunRequest(
             log=found.log,
@@ -228,13 +228,16 @@ class Submissions:
         )
         following = self._directory.route(key.agent).continues(found.version)
         if following != found.version:
-            asked = asked.continued_by(following or UNPINNED)
+            follow_up = follow_up.continued_by(following or UNPINNED)
 
         def build(message: Json, metadata: Json | None) -> Input:
             end = LogEnd(key, found.sequence, found.generation)
             return next_input(self._bus, end, request, message, metadata, writer=name)
 
-        sender, content = FileOwner(caller.owner, request.context), (asked.message, asked.metadata)
+        sender, content = (
+            FileOwner(caller.owner, request.context),
+            (follow_up.message, follow_up.metadata),
+        )
         accepted = await self._inputs.begin_run(key, sender, content, build, self._feeds.acquire)
         accepted.snapshot = found
         return accepted

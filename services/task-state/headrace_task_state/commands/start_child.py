@@ -57,7 +57,7 @@ class ChildStarter:
         )
         if first is None or first.entry is None or first.entry.generation != 1 or last is None:
             raise TaskUnknown
-        _check_asks(query, last)
+        _check_is_current(query, last)
         lineage = await self._lineage(query, first.entry)
         context = str(first.entry.events[0].get("task", {}).get("contextId", ""))
         owner = first.entry.stamp.owner or ""
@@ -115,7 +115,7 @@ class ChildStarter:
             self._bus,
             key,
             context,
-            _as_asked(query, task),
+            _message_of(query, task),
             metadata,
             owner=owner,
             writer=_writer_id(),
@@ -167,7 +167,7 @@ def _checked(task: str) -> str:
         raise TaskUnknown from None
 
 
-def _check_asks(query: StartTask, last: Entry) -> None:
+def _check_is_current(query: StartTask, last: Entry) -> None:
     """Check that the parent's run continues and that no later attempt has taken it over."""
     stamp = last.stamp
     if last.ends_run or stamp.run != query.run or stamp.attempt > query.attempt:
@@ -224,8 +224,8 @@ class ChildContinuer:
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
         metadata = {} if entry is None else _metadata_of(entry)
-        asked = Lineage.of(metadata)
-        if entry is None or asked is None or asked.parent != query.parent:
+        lineage = Lineage.of(metadata)
+        if entry is None or lineage is None or lineage.parent != query.parent:
             raise TaskUnknown
         if entry.stamp.owner != owner:
             raise TaskUnknown
@@ -236,7 +236,7 @@ class ChildContinuer:
         query, key = question.query, question.key
         context, run = _context_of(last), last.last_generation + 1
         version = self._directory.route(key.agent).continues(question.pinned)
-        message = _as_asked(query, key.task)
+        message = _message_of(query, key.task)
         metadata = {DELEGATION: question.lineage.to_json(), **_terms_of(query)}
         if version != question.pinned:
             metadata[VERSION] = version or UNPINNED
@@ -281,7 +281,7 @@ def _started(
     )
 
 
-def _as_asked(query: StartTask, task: str) -> Json:
+def _message_of(query: StartTask, task: str) -> Json:
     """Return the child's message, with the child's id in its own and a reference to the parent."""
     referred = [one for one in query.message.get("referenceTaskIds", []) if one != query.parent]
     return {

@@ -37,7 +37,7 @@ class Clock:
         return time.time() + self._offsets.get(NATS, 0.0)
 
     @property
-    def trouble(self) -> str:
+    def deviation(self) -> str:
         """Servers whose clocks differ too much, and by how much; empty: none."""
         apart = {
             name: by for name, by in self._offsets.items() if abs(by) > metrics.MAX_CLOCK_OFFSET
@@ -52,10 +52,10 @@ class Clock:
 
     async def compare(self) -> None:
         """Compare once; the offset of a server that does not answer stays unchanged."""
-        before = self.trouble
+        before = self.deviation
         await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
         await self._compare(REDIS, self._store.time)
-        if (now := self.trouble) and not before:
+        if (now := self.deviation) and not before:
             _log.error(
                 "clocks are not synchronized: %s; deadlines are wrong by the same amount", now
             )
@@ -63,14 +63,14 @@ class Clock:
             _log.info("clocks are synchronized again")
 
     async def _compare(self, server: str, ask: Callable[[], Awaitable[float]]) -> None:
-        started, asked = time.monotonic(), time.time()
+        started, own_time = time.monotonic(), time.time()
         try:
             there = await ask()
-        except (BusUnavailable, StateUnavailable) as trouble:
-            _log.debug("the clock of %s: %s", server, trouble)
+        except (BusUnavailable, StateUnavailable) as error:
+            _log.debug("the clock of %s: %s", server, error)
             return
         doubt = (time.monotonic() - started) / 2
-        offset = there - asked - doubt
+        offset = there - own_time - doubt
         # Within the uncertainty the offset may be zero.
         self._offsets[server] = offset if abs(offset) > doubt else 0.0
         metrics.CLOCK_OFFSET.labels(server.lower()).set(self._offsets[server])

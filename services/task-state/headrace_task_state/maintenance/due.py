@@ -23,7 +23,7 @@ PAGE = 200
 AT_ONCE = 16
 """Tasks processed concurrently."""
 
-AFTER_TROUBLE = 5_000
+RETRY_AFTER_MS = 5_000
 """Milliseconds until a task that could not be processed is due again, so that others get their
 turn."""
 
@@ -79,11 +79,11 @@ class DueTasks:
                 due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
         except (LeaseLost, StateUnavailable):
             raise
-        except (BusUnavailable, LogLost) as trouble:
-            await self._writer.defer(self._list, name, until + AFTER_TROUBLE)
-            if isinstance(trouble, BusUnavailable):
+        except (BusUnavailable, LogLost) as error:
+            await self._writer.defer(self._list, name, until + RETRY_AFTER_MS)
+            if isinstance(error, BusUnavailable):
                 raise
-            _log.info("maintenance of task %s will be retried: %s", name, trouble)
+            _log.info("maintenance of task %s will be retried: %s", name, error)
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             await self._write_dead_letter(name, task, error)
             await self._writer.defer(self._list, name, until + AFTER_ERROR)
@@ -115,5 +115,5 @@ async def repeat(look: Callable[[], Awaitable[object]], interval: float, what: s
             await look()
         except LeaseLost:
             return
-        except (BusUnavailable, StateUnavailable) as trouble:
-            _log.info("%s is delayed: %s", what, trouble)
+        except (BusUnavailable, StateUnavailable) as error:
+            _log.info("%s is delayed: %s", what, error)

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _MOST = 1_000_000
 """Tasks that are checked at once; more are left to the sweep."""
 
-_ASKED_AT_ONCE = 200
+_AT_ONCE = 200
 """Holders asked concurrently."""
 
 type _Running = tuple[TaskKey, Fields]
@@ -94,12 +94,12 @@ class HolderCheck:
         # Runs that sleep have no holder. Those that sleep for long are due later.
         until = round((self._clock.now() + self._timing.max_silence) * 1000)
         silent = list[_Running]()
-        for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _ASKED_AT_ONCE):
+        for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _AT_ONCE):
             silent += await self._without_holder(await self._running(names))
         if silent:
             # A worker that lost its connection is back, or the run has been taken over.
             await asyncio.sleep(self._timing.holder_pause)
-        for some in batched(silent, _ASKED_AT_ONCE):
+        for some in batched(silent, _AT_ONCE):
             for lost in batched(await self._without_holder(some), AT_ONCE):
                 await asyncio.gather(*(self._recover(key, task) for key, task in lost))
 
@@ -118,6 +118,6 @@ class HolderCheck:
         return found
 
     async def _without_holder(self, tasks: Sequence[_Running]) -> list[_Running]:
-        asked = (ask_holder(self._bus, key, _WHO, _ANSWER) for key, _ in tasks)
-        answers = await asyncio.gather(*asked)
+        requests = (ask_holder(self._bus, key, _WHO, _ANSWER) for key, _ in tasks)
+        answers = await asyncio.gather(*requests)
         return [one for one, answer in zip(tasks, answers, strict=True) if answer is None]

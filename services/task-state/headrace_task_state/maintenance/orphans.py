@@ -32,7 +32,7 @@ class Orphans:
         """Find children through `writer`."""
         self._bus, self._timing = bus, timing
         self._clock, self._writer_id = clock, writer_of("task-state")
-        self._due = DueTasks(bus, writer, DueList.ASKED_FOR, self._look_after)
+        self._due = DueTasks(bus, writer, DueList.CHILDREN, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -72,8 +72,8 @@ class Orphans:
     async def _end(self, key: TaskKey) -> None:
         try:
             await cancel_task(self._bus, key, self._writer_id, timing=self._timing.cancel)
-        except (BusUnavailable, LogLost) as trouble:
-            _log.info("task %s will be canceled later: %s", key.task, trouble)
+        except (BusUnavailable, LogLost) as error:
+            _log.info("task %s will be canceled later: %s", key.task, error)
 
 
 async def is_unused(bus: Bus, tenant: str, child: Fields) -> bool:

@@ -34,8 +34,8 @@ class QueueUpkeep:
             try:
                 await self.look()
                 await self.remove_finished()
-            except BusUnavailable as trouble:
-                _log.info("the queues will be checked later: %s", trouble)
+            except BusUnavailable as error:
+                _log.info("the queues will be checked later: %s", error)
             await asyncio.sleep(self._timing.queue_interval)
 
     async def look(self) -> None:

@@ -100,8 +100,8 @@ class Retention:
                 pause = _SOON if await self.look() else seldom
             except LeaseLost:
                 return
-            except (BusUnavailable, StateUnavailable) as trouble:
-                _log.info("retention is delayed: %s", trouble)
+            except (BusUnavailable, StateUnavailable) as error:
+                _log.info("retention is delayed: %s", error)
                 pause = _OFTEN
 
     async def look(self) -> int:
@@ -136,9 +136,9 @@ class Retention:
             await self._complete(key, task)
             return _ms(self._clock.now() - self._times.ended)
         is_child = "parent" in task
-        is_asked_again = is_child and not await is_unused(self._bus, key.tenant, task)
+        is_wanted = is_child and not await is_unused(self._bus, key.tenant, task)
         # A later attempt of the parent requests it again, or a receiver waits for its end.
-        if is_asked_again or await self._has_unsent(key):
+        if is_wanted or await self._has_unsent(key):
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:

@@ -30,8 +30,8 @@ class StoreHealth:
         """Look once. While the store does not answer, its memory stays as it was last seen."""
         try:
             memory = await self._store.memory()
-        except StateUnavailable as trouble:
-            _log.debug("no metrics of Redis: %s", trouble)
+        except StateUnavailable as error:
+            _log.debug("no metrics of Redis: %s", error)
             metrics.REDIS_CONNECTED.set(0)
             return
         metrics.REDIS_CONNECTED.set(1)

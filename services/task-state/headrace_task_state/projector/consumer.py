@@ -199,8 +199,8 @@ class Consumer:
             await self._bus.unsubscribe(self._subscription)
         try:
             await delete_consumer(self._bus, self._stream, self._name)
-        except BusUnavailable as trouble:
-            _log.debug("consumer %s was not deleted and will expire: %s", self._name, trouble)
+        except BusUnavailable as error:
+            _log.debug("consumer %s was not deleted and will expire: %s", self._name, error)
 
     @property
     def complete_to(self) -> int:

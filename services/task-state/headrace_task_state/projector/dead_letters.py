@@ -43,8 +43,8 @@ class DeadLetters:
         while True:
             try:
                 await self._send_once(letter, name)
-            except BusUnavailable as trouble:
-                _log.warning("could not write a dead letter; retrying: %s", trouble)
+            except BusUnavailable as error:
+                _log.warning("could not write a dead letter; retrying: %s", error)
                 await asyncio.sleep(_PAUSE)
             else:
                 return

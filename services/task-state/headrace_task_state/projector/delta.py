@@ -300,7 +300,7 @@ class Delta:
             fields["traceparent"] = str(trace)
         if version := own.get(VERSION):
             fields["version"] = str(version)
-        if (lineage := change.asked_by) is not None:
+        if (lineage := change.lineage) is not None:
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent
             fields["parent_run"] = str(lineage.run)
@@ -320,7 +320,7 @@ class Delta:
             change.time = time_of(self._status or {}, self._stored)
             stored = self._stored // 1_000_000
             fall_due(change, stored, timeout, silence, self._start_by)
-        change.is_asked_for = change.begins and "parent" in change.fields
+        change.begins_child = change.begins and "parent" in change.fields
         change.history, change.artifacts = self._history.flush(), self._artifacts.flush()
         self._status, self._start_by = None, 0
         return change

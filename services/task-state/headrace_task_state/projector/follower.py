@@ -159,8 +159,8 @@ class RangeFollower:
                 _log.info("range %s: reading every message: %s", self._range.name, reason)
             except (ConsumerLost, PositionMoved) as reason:
                 _log.info("range %s restarts: %s", self._range.name, reason)
-            except (BusUnavailable, StateUnavailable) as trouble:
-                _log.warning("range %s is waiting: %s", self._range.name, trouble)
+            except (BusUnavailable, StateUnavailable) as error:
+                _log.warning("range %s is waiting: %s", self._range.name, error)
                 await asyncio.sleep(_PAUSE)
 
     async def _follow(self) -> None:

@@ -50,8 +50,8 @@ class RangeLag:
     async def _measure(self, position: int) -> None:
         try:
             end = (await stream_state(self._bus, self._stream)).last
-        except HeadraceError as trouble:
-            _log.debug("range %s: its lag is unknown: %s", self._name, trouble)
+        except HeadraceError as error:
+            _log.debug("range %s: its lag is unknown: %s", self._name, error)
             return
         if position == self._position:
             self.waiting(max(end - position, 0))

@@ -64,8 +64,8 @@ class ListChangePublisher:
         """
         try:
             listed = [one for change in changes if (one := await self._listed(change))]
-        except StateUnavailable as trouble:
-            _log.debug("changes in lists are not published: %s", trouble)
+        except StateUnavailable as error:
+            _log.debug("changes in lists are not published: %s", error)
             self._known.clear()
             await self.begin(position)
             return
@@ -83,8 +83,8 @@ class ListChangePublisher:
         self._end = position
         try:
             await self._bus.publish(self._subject, message.encode())
-        except BusUnavailable as trouble:
-            _log.debug("changes in lists are not published: %s", trouble)
+        except BusUnavailable as error:
+            _log.debug("changes in lists are not published: %s", error)
 
     def _repeat_end(self) -> None:
         """Inform readers that the last messages may not have been sent."""

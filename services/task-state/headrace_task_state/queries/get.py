@@ -98,7 +98,7 @@ class Tasks:
         try:
             async with asyncio.timeout(STORE_TIMEOUT):
                 stored = await self._reader.task(query.tenant, query.task, query.history_length)
-        except (StateUnavailable, TimeoutError) as trouble:
-            _log.debug("task %s is read from its log: %s", query.task, trouble)
+        except (StateUnavailable, TimeoutError) as error:
+            _log.debug("task %s is read from its log: %s", query.task, error)
             return None
         return None if stored is None or stored.is_summary else read_found(stored)

@@ -210,7 +210,7 @@ class Connection:
             except NoScriptError:
                 return await self._redis.eval(chosen.text, len(keys), *keys, *arguments)
         except (RedisError, OSError) as error:
-            raise trouble(error) from error
+            raise unavailable(error) from error
 
     async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
         """Run read commands atomically and return their answers.
@@ -229,7 +229,7 @@ class Connection:
                     pipeline.execute_command(*command)
                 return await pipeline.execute()
         except (RedisError, OSError) as error:
-            raise trouble(error) from error
+            raise unavailable(error) from error
 
     async def time(self) -> float:
         """Return the time by Redis' clock, seconds since 1970.
@@ -264,14 +264,14 @@ class Connection:
                 if cursor == 0:
                     return
         except (RedisError, OSError) as error:
-            raise trouble(error) from error
+            raise unavailable(error) from error
 
     async def close(self) -> None:
         """Disconnect."""
         await self._server.close()
 
 
-def trouble(error: Exception) -> StateUnavailable:
+def unavailable(error: Exception) -> StateUnavailable:
     """Translate an `error` of Redis for callers."""
     if isinstance(error, ResponseError):
         _log.error("Redis reported an error: %s", error)

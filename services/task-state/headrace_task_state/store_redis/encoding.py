@@ -87,7 +87,7 @@ def _array(
         change.owner,
         key.agent,
         change.context,
-        change.fields["parent"] if change.is_asked_for else "",
+        change.fields["parent"] if change.begins_child else "",
         [word for pair in fields.items() for word in pair],
         [item.decode() for item in history],
         [item.decode() for item in artifacts],

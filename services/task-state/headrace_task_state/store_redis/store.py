@@ -413,8 +413,8 @@ class Shapes:
             try:
                 for other in self._keys.others():
                     await self._delete_if_unused(other)
-            except StateUnavailable as trouble:
-                _log.info("views of other versions will be deleted later: %s", trouble)
+            except StateUnavailable as error:
+                _log.info("views of other versions will be deleted later: %s", error)
             await asyncio.sleep(interval)
 
     async def _delete_if_unused(self, keys: Keys) -> None:

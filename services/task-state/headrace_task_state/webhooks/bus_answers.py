@@ -104,8 +104,8 @@ class BusAnswers:
         try:
             place = AnswerPlace(answers.stream, answers.subject)
             return await self._stored.has(place, name, since)
-        except BusUnavailable as trouble:
-            _log.info("stream %s can't be searched for %s: %s", answers.stream, name, trouble)
+        except BusUnavailable as error:
+            _log.info("stream %s can't be searched for %s: %s", answers.stream, name, error)
         return False
 
     async def _read(self, stream: str, query: Json) -> Json | None:

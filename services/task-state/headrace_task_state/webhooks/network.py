@@ -148,15 +148,15 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
             httpcore.ConnectError, httpcore.ConnectTimeout: the name is unknown, or no address
                 answers.
         """
-        trouble: Exception | None = None
+        last_error: Exception | None = None
         for address in await self._addresses(host, port):
             try:
                 return await self._network.connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                trouble = error
-        raise trouble or httpcore.ConnectError(f"{host} has no address")
+                last_error = error
+        raise last_error or httpcore.ConnectError(f"{host} has no address")
 
     async def connect_unix_socket(
         self,

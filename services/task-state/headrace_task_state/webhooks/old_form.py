@@ -19,6 +19,6 @@ def in_old_form(event: Json) -> bytes:
     try:
         core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
         converted = conversions.to_compat_stream_response(core).result
-    except (ParseError, ValueError, TypeError, KeyError, RecursionError) as trouble:
-        raise NotConvertible(f"the event can't be converted to A2A 0.3: {trouble}"[:300]) from None
+    except (ParseError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise NotConvertible(f"the event can't be converted to A2A 0.3: {error}"[:300]) from None
     return orjson.dumps(whole(converted.model_dump(mode="json", by_alias=True, exclude_none=True)))

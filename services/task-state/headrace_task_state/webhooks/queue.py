@@ -88,16 +88,16 @@ class Queue:
         self._held.pop(msg.reply, None)
         try:
             await self._bus.publish(msg.reply, body)
-        except BusUnavailable as trouble:
-            _log.info("%s will be delivered again: %s", msg.subject, trouble)
+        except BusUnavailable as error:
+            _log.info("%s will be delivered again: %s", msg.subject, error)
         self._wake.set()
 
     async def _ensure_consumer(self) -> None:
         config = of_pushes(self._bus.subjects, self._number)
         try:
             await ensure_consumer(self._bus, self._bus.streams.pushes, config)
-        except StreamsDiffer as trouble:
-            raise BusUnavailable(f"{self._name}: {trouble}") from trouble
+        except StreamsDiffer as error:
+            raise BusUnavailable(f"{self._name}: {error}") from error
 
     def _new_pulls(self) -> Pulls:
         return Pulls(self._bus, self._bus.streams.pushes, self._name, self._inbox)
@@ -143,8 +143,8 @@ class Queue:
             for reply in list(self._held):
                 try:
                     await self._bus.publish(reply, IN_PROGRESS)
-                except BusUnavailable as trouble:
-                    _log.info("%s: %s", self._name, trouble)
+                except BusUnavailable as error:
+                    _log.info("%s: %s", self._name, error)
 
     async def _close(self, subscription: Subscription) -> None:
         await self._bus.unsubscribe(subscription)

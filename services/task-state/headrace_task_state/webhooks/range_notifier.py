@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _PAUSE = 0.5
 _AFTER_MOVE = 0.01
 _AFTER_LOSS = 0.5
-_AFTER_TROUBLE = 2.0
+_RETRY_PAUSE = 2.0
 _AFTER_ERROR = 60.0
 
 _RECENT = 300.0
@@ -74,8 +74,8 @@ class RangeNotifier:
                         await self._queue.run()
                     finally:
                         looking.cancel()
-                except (QueueLost, BusUnavailable) as trouble:
-                    _log.info("webhooks of range %s are delayed: %s", self._place.name, trouble)
+                except (QueueLost, BusUnavailable) as error:
+                    _log.info("webhooks of range %s are delayed: %s", self._place.name, error)
                     await asyncio.sleep(_PAUSE)
         finally:
             await self._stop()
@@ -165,9 +165,9 @@ class RangeNotifier:
                     if await last_entry(self._resources.bus, key) is None:
                         for token in list(self._watched.get(key, ())):
                             await self._resources.webhooks.wake(key, token)
-            except BusUnavailable as trouble:
-                _log.info("the webhooks of task %s will be checked later: %s", key.task, trouble)
-                await asyncio.sleep(_AFTER_TROUBLE)
+            except BusUnavailable as error:
+                _log.info("the webhooks of task %s will be checked later: %s", key.task, error)
+                await asyncio.sleep(_RETRY_PAUSE)
             else:
                 self._unseen.discard(key)
                 await asyncio.sleep(_LOOK_EVERY)
@@ -213,7 +213,7 @@ class RangeNotifier:
     async def _attend_at_once(self, subject: str) -> None:
         """Do what the queue has not delivered yet; what has to wait for long is left to it."""
         wait = await self._attend(subject, None)
-        while wait is not None and wait <= _AFTER_TROUBLE:
+        while wait is not None and wait <= _RETRY_PAUSE:
             await asyncio.sleep(wait)
             wait = await self._attend(subject, None)
 
@@ -225,12 +225,12 @@ class RangeNotifier:
             return await self._send(key, token, msg)
         except KeyChanged:
             return _AFTER_MOVE
-        except (LeaseLost, StateUnavailable) as trouble:
-            _log.info("%s is left to the replica that has its range: %s", subject, trouble)
+        except (LeaseLost, StateUnavailable) as error:
+            _log.info("%s is left to the replica that has its range: %s", subject, error)
             return _AFTER_LOSS
-        except BusUnavailable as trouble:
-            _log.info("%s: %s", subject, trouble)
-            return _AFTER_TROUBLE
+        except BusUnavailable as error:
+            _log.info("%s: %s", subject, error)
+            return _RETRY_PAUSE
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None

@@ -55,10 +55,10 @@ class Backoff:
     longest: float
     """Maximum seconds between attempts."""
 
-    def wait(self, attempts: int, asked: float = 0.0) -> float:
-        """Return the seconds until the next attempt; the receiver requested at least `asked`."""
+    def wait(self, attempts: int, least: float = 0.0) -> float:
+        """Return the seconds until the next attempt; the receiver requested at least `least`."""
         full = min(self.first * float(1 << min(attempts - 1, 30)), self.longest)
-        return max(full * random.uniform(0.5, 1.0), asked)  # noqa: S311 - nothing to guess
+        return max(full * random.uniform(0.5, 1.0), least)  # noqa: S311 - nothing to guess
 
     def is_over(self, attempts: int, *, is_given_up: bool) -> bool:
         """Return whether no attempt is left; after one was given up, later ones get one each."""
@@ -129,10 +129,10 @@ class WebhookSender:
                 return wait
             try:
                 return await self._send_now(kept)
-            except BusUnavailable as trouble:
+            except BusUnavailable as error:
                 if kept.webhook.answers is None or not self._may_settle():
                     raise
-                _log.info("answers of task %s: %s", self._key.task, trouble)
+                _log.info("answers of task %s: %s", self._key.task, error)
             await asyncio.sleep(self._resources.bus.timing.retry)
             with suppress(BusUnavailable):
                 kept = await self._resources.webhooks.get(self._key, self._token)
@@ -242,8 +242,8 @@ class WebhookSender:
             )
         try:
             body = await body_of(webhook, progress.event)
-        except NotConvertible as trouble:
-            return Failure(str(trouble), is_final=True)
+        except NotConvertible as error:
+            return Failure(str(error), is_final=True)
         attempts = await self._resources.attempts.ready()
         notice = Notice(self._key.task, name, body, number, progress.traceparent)
         return await attempts.make(webhook, notice)

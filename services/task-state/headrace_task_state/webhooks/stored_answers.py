@@ -74,7 +74,7 @@ class _Reading:
         begin = datetime.fromtimestamp(since - _CLOCKS, UTC)
         self._next: Json = {"start_time": begin.isoformat()}
         self._turn, self._turns = asyncio.Lock(), 0
-        self._trouble: BusUnavailable | None = None
+        self._error: BusUnavailable | None = None
 
     def is_full_without(self, name: str) -> bool:
         """Return whether `name` is not known, and no more messages may be read."""
@@ -89,16 +89,16 @@ class _Reading:
         before = self._turns
         async with self._turn:
             if self._turns == before:
-                self._trouble = await self._read()
+                self._error = await self._read()
                 self._turns += 1
-        if self._trouble is not None:
-            raise self._trouble
+        if self._error is not None:
+            raise self._error
 
     async def _read(self) -> BusUnavailable | None:
         try:
             await self._read_all()
-        except BusUnavailable as trouble:
-            return trouble
+        except BusUnavailable as error:
+            return error
         return None
 
     async def _read_all(self) -> None:

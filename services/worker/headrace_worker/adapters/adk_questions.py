@@ -80,14 +80,14 @@ def questions(
     waiting: Sequence[WaitingCall], from_client: Collection[str], within: float | None
 ) -> tuple[list[Json], list[str]]:
     """Return the interrupts to emit, and the ids of calls to client tools (`from_client`)."""
-    asked = [_asked(each, within) for each in waiting if each.name not in from_client]
-    return asked, [each.call.id for each in waiting if each.name in from_client]
+    interrupts = [_interrupt_of(each, within) for each in waiting if each.name not in from_client]
+    return interrupts, [each.call.id for each in waiting if each.name in from_client]
 
 
 def answer_of(
     message: Sequence[Json],
     waiting: Sequence[WaitingCall],
-    asked: Sequence[Json],
+    interrupts: Sequence[Json],
     from_client: Mapping[str, Json],
 ) -> UserDecision | None:
     """Return the message's answers to the calls that wait; None if no interrupt is answered.
@@ -95,19 +95,19 @@ def answer_of(
     Args:
         message: The message's A2A Parts.
         waiting: The calls that wait.
-        asked: The interrupts among them.
+        interrupts: The interrupts among them.
         from_client: Results of the client's tools, by call id.
 
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
     """
     words = [part for part in message if parts.tool_result(part) is None]
-    if asked and not words:
+    if interrupts and not words:
         return None
-    approvals = [each for each in asked if each["reason"] == "tool_call"]
+    approvals = [each for each in interrupts if each["reason"] == "tool_call"]
     decisions = decisions_of(words, approvals)
-    answers = answers_of(words, [each["id"] for each in asked])
-    schemas = {each["id"]: each.get("responseSchema") for each in asked}
+    answers = answers_of(words, [each["id"] for each in interrupts])
+    schemas = {each["id"]: each.get("responseSchema") for each in interrupts}
     approving, responses = list[types.Part](), list[types.Part]()
     for each in waiting:
         call = each.call.id
@@ -121,7 +121,7 @@ def answer_of(
         answering = types.FunctionResponse(id=each.id, name=each.name, response=response)
         part = types.Part(function_response=answering)
         (approving if each.name == CONFIRMATION else responses).append(part)
-    extra = other_parts(words) if asked else words
+    extra = other_parts(words) if interrupts else words
     results = types.Content(role="user", parts=responses) if responses else None
     if not approving:
         return UserDecision(results or types.Content(role="user"), None, decisions, extra)
@@ -142,24 +142,24 @@ def _waiting(name: str, call: types.FunctionCall) -> WaitingCall:
     return WaitingCall(name, call.name or "", CallItem(name, call.name or "", given))
 
 
-def _asked(waits: WaitingCall, within: float | None) -> Json:
+def _interrupt_of(waits: WaitingCall, within: float | None) -> Json:
     call = waits.call
     if waits.name == CONFIRMATION:
-        asked = question(call, {"hint": waits.hint} if waits.hint else None, within)
+        interrupt = question(call, {"hint": waits.hint} if waits.hint else None, within)
         if waits.payload is not None:
-            schema = asked["responseSchema"]
+            schema = interrupt["responseSchema"]
             properties = {**schema["properties"], "payload": {"default": waits.payload}}
-            asked["responseSchema"] = {**schema, "properties": properties}
-        return asked
-    asked = {"id": call.id, "reason": "input_required", "responseSchema": {}}
+            interrupt["responseSchema"] = {**schema, "properties": properties}
+        return interrupt
+    interrupt = {"id": call.id, "reason": "input_required", "responseSchema": {}}
     if waits.name == INPUT:
         given = call.arguments
         schema = given.get("response_schema") or {}
-        return {**asked, "message": str(given.get("message") or ""), "responseSchema": schema}
+        return {**interrupt, "message": str(given.get("message") or ""), "responseSchema": schema}
     message = f"The result of {call.name}({call.arguments_json})?"
     if waits.hint:
         message += f" So far: {waits.hint}"
-    return {**asked, "toolCallId": call.id, "message": message}
+    return {**interrupt, "toolCallId": call.id, "message": message}
 
 
 def _confirmation(decided: Decision, answer: Any) -> Json:  # noqa: ANN401  # any JSON

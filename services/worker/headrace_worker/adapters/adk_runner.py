@@ -172,7 +172,7 @@ class _AdkRun:
         if start is None:
             await ask_again(ctx)
             return
-        user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.asked_by)
+        user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.requested_by)
         has_plugins = bool(options.app.plugins)
         emitter = AdkEvents(
             ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
@@ -252,8 +252,8 @@ class _AdkRun:
                 Outcome.because("a tool requests credentials, which this adapter does not support")
             )
         elif waiting:
-            asked, pending = questions(waiting, self._brought, self._options.approve_within)
-            await ask(self._ctx, asked, pending)
+            interrupts, pending = questions(waiting, self._brought, self._options.approve_within)
+            await ask(self._ctx, interrupts, pending)
 
     async def _begin(self, known: RememberedConversation) -> _AdkStart | None:
         """Return where the run starts; None if the interrupts must be repeated.
@@ -272,8 +272,8 @@ class _AdkRun:
         message = inputs.get(ctx.run, [])
         start = _AdkStart(past, own, results)
         if waiting := waiting_calls(own):
-            asked = await interrupts_before(ctx)
-            start.answer = answer_of(message, waiting, asked, results)
+            interrupts = await interrupts_before(ctx)
+            start.answer = answer_of(message, waiting, interrupts, results)
             if start.answer is None:
                 return None
         mine = [event for run, event in kept if run == ctx.run]

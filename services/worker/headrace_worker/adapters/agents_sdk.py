@@ -253,8 +253,8 @@ async def _answer(
     ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
 ) -> _AgentsStart | None:
     """Resume open calls of an earlier run with the user's answers."""
-    asked = await interrupts_before(ctx)
-    named = {call_of(interrupt) for interrupt in asked}
+    interrupts = await interrupts_before(ctx)
+    named = {call_of(interrupt) for interrupt in interrupts}
     left = open_calls(turns)
     waiting = [call for call in left if call.id in named]
     if not waiting:
@@ -263,7 +263,7 @@ async def _answer(
     if not message:
         await ask_again(ctx)
         return None
-    decided = decisions_of(message, asked)
+    decided = decisions_of(message, interrupts)
     unasked = Decision(approved=False, reason="There was no answer.")
     return last.replay(
         agent,
@@ -319,5 +319,5 @@ async def _interrupt(
         )
         await ctx.emit(Outcome.because(reason))
         return
-    asked = [question(call, within=within) for call in known if call.name not in from_client]
-    await ask(ctx, asked, [call.id for call in known if call.name in from_client])
+    interrupts = [question(call, within=within) for call in known if call.name not in from_client]
+    await ask(ctx, interrupts, [call.id for call in known if call.name in from_client])

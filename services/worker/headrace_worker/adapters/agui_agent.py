@@ -76,17 +76,17 @@ def ag_ui_agent(
                 await ctx.emit(ending)
             return
         try:
-            asked = await run_input(ctx, memory)
+            body = await run_input(ctx, memory)
         except AnswerInvalid as error:
             await ask_again(ctx, error)
             return
-        if asked.get("state", {}) != ctx.state:
+        if body.get("state", {}) != ctx.state:
             # Later changes of the agent's state are relative to this state.
-            await ctx.emit(State(asked["state"]))
+            await ctx.emit(State(body["state"]))
         keeping = NamedEvents(ctx)
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
             try:
-                stream = http.stream("POST", url, content=orjson.dumps(asked), headers=_STREAM)
+                stream = http.stream("POST", url, content=orjson.dumps(body), headers=_STREAM)
                 async with stream as response:
                     check_encoding(response.headers)
                     if await _is_refused(ctx, response):

@@ -33,7 +33,7 @@ from headrace_worker.adapters.client_tools import client_tools
 _SOURCE = "ag-ui"
 _SILENT = frozenset({"RUN_STARTED", "REASONING_END", "THINKING_START", "THINKING_END"})
 _SEALED = "REASONING_ENCRYPTED_VALUE"
-_SAYS: dict[str, Callable[[Json], Emission]] = {
+_EMISSIONS: dict[str, Callable[[Json], Emission]] = {
     "STATE_SNAPSHOT": lambda e: State(e.get("snapshot")),
     "STATE_DELTA": lambda e: StateDelta(e.get("delta") or []),
     "MESSAGES_SNAPSHOT": lambda e: Messages(_checked(e.get("messages") or [])),
@@ -105,8 +105,8 @@ class AguiEvents:
         try:
             if (take := self._takes.get(kind)) is not None:
                 await take(event)
-            elif (says := _SAYS.get(kind)) is not None:
-                await self._ctx.emit(says(event))
+            elif (emission_of := _EMISSIONS.get(kind)) is not None:
+                await self._ctx.emit(emission_of(event))
             else:
                 await self._ctx.emit(Raw(event, _SOURCE))
         except KeyError as error:
@@ -201,8 +201,8 @@ class AguiEvents:
         if event.get("result") is not None:
             await self._ctx.emit(Data(event["result"], "result"))
         if outcome.get("type") != "cancelled":
-            asked = {each.get("toolCallId") for each in outcome.get("interrupts") or ()}
-            left = [call for call in self._pending() if call not in asked]
+            open_calls = {each.get("toolCallId") for each in outcome.get("interrupts") or ()}
+            left = [call for call in self._pending() if call not in open_calls]
             pending = outcome.get("pendingToolCallIds") or left
             outcome = {"type": "success", **outcome, "pendingToolCallIds": pending}
         await self._emit_usage(event)

@@ -157,21 +157,21 @@ async def run_input(ctx: RunContext, memory: Memory) -> Json:
         memory = "task"
     before = await remembered(ctx, memory)
     given = ctx.agui.get("state")
-    asked: Json = {
+    body: Json = {
         "tools": [],
         "context": [],
         "forwardedProps": {},
         **{key: ctx.agui[key] for key in _HANDED_ON if ctx.agui.get(key) is not None},
         "state": before.state() if given is None else given,
-        "threadId": outside_context(ctx, before.asked_by),
+        "threadId": outside_context(ctx, before.requested_by),
         "runId": f"{ctx.task}-{ctx.run}",
         "protocolVersion": PROTOCOL_VERSION,
         "messages": _messages(ctx, before),
     }
     if interrupts and ctx.checkpoint_data is None:
         # An earlier attempt with a checkpoint has passed the answers on already.
-        asked["resume"] = _resume(ctx, interrupts)
-    valid = RunAgentInput.model_validate(asked)
+        body["resume"] = _resume(ctx, interrupts)
+    valid = RunAgentInput.model_validate(body)
     whole: Json = valid.model_dump(mode="json", by_alias=True, exclude_none=True)
     return whole
 

@@ -57,9 +57,9 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
     return dict.fromkeys(interrupts, answer)
 
 
-def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
+def interrupts_in(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
     """Return the interrupts of the run before `run`, which the input of `run` answers."""
-    asked: list[Json] = []
+    interrupts: list[Json] = []
     for generation, event in log:
         if generation >= run:
             break
@@ -68,7 +68,7 @@ def asked_before(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
         if CHILD in metadata or QUEUED in metadata:
             continue
         if state == INPUT_REQUIRED:
-            asked = metadata.get(INTERRUPTS) or []
+            interrupts = metadata.get(INTERRUPTS) or []
         elif state == SUBMITTED:
-            asked = []
-    return asked
+            interrupts = []
+    return interrupts

@@ -16,8 +16,8 @@ from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
     AnswerInvalid,
     answers_of,
-    asked_before,
     expiry,
+    interrupts_in,
     is_expired,
 )
 from headrace_worker.conversation import CallItem
@@ -56,7 +56,7 @@ class _Payload(BaseModel):
 
 def question(call: CallItem, metadata: Json | None = None, within: float | None = None) -> Json:
     """Return the interrupt that requests approval of `call`; it expires after `within` seconds."""
-    asked: Json = {
+    interrupt: Json = {
         "id": call.id,
         "reason": "tool_call",
         "toolCallId": call.id,
@@ -64,31 +64,31 @@ def question(call: CallItem, metadata: Json | None = None, within: float | None 
         "responseSchema": SCHEMA,
     }
     if metadata:
-        asked["metadata"] = metadata
+        interrupt["metadata"] = metadata
     if within is not None:
-        asked["expiresAt"] = expiry(within)
-    return asked
+        interrupt["expiresAt"] = expiry(within)
+    return interrupt
 
 
 async def ask(
-    ctx: RunContext, asked: Sequence[Json], pending: Iterable[str] = (), wrong: str = ""
+    ctx: RunContext, interrupts: Sequence[Json], pending: Iterable[str] = (), wrong: str = ""
 ) -> None:
     """End the run with interrupts and with calls that the client executes.
 
     Args:
         ctx: The run's context.
-        asked: The interrupts.
+        interrupts: The interrupts.
         pending: Ids of the calls that the client executes.
         wrong: What is wrong with the last answer, if anything.
     """
-    prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in asked)]))
-    schema = asked[0].get("responseSchema") if len(asked) == 1 else None
-    await ctx.emit(InputRequired(prompt, schema, asked, list(pending)))
+    prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in interrupts)]))
+    schema = interrupts[0].get("responseSchema") if len(interrupts) == 1 else None
+    await ctx.emit(InputRequired(prompt, schema, interrupts, list(pending)))
 
 
 async def interrupts_before(ctx: RunContext) -> list[Json]:
     """Return the interrupts of the run before, which this run's message answers."""
-    return asked_before(await ctx.load_events(), ctx.run)
+    return interrupts_in(await ctx.load_events(), ctx.run)
 
 
 async def ask_again(ctx: RunContext, wrong: AnswerInvalid | None = None) -> None:
@@ -99,16 +99,16 @@ async def ask_again(ctx: RunContext, wrong: AnswerInvalid | None = None) -> None
     await ask(ctx, await interrupts_before(ctx), wrong=f"{wrong}." if wrong else "")
 
 
-def decisions_of(message: Sequence[Json], asked: Sequence[Json]) -> dict[str, Decision]:
-    """Return the message's decision on each call of the interrupts `asked`, by call id.
+def decisions_of(message: Sequence[Json], interrupts: Sequence[Json]) -> dict[str, Decision]:
+    """Return the message's decision on each call of the interrupts, by call id.
 
     A call without an answer, or with an answer that comes too late, is refused.
 
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
     """
-    answers = answers_of(message, [interrupt["id"] for interrupt in asked])
-    return {call_of(interrupt): _decided(interrupt, answers) for interrupt in asked}
+    answers = answers_of(message, [interrupt["id"] for interrupt in interrupts])
+    return {call_of(interrupt): _decided(interrupt, answers) for interrupt in interrupts}
 
 
 def call_of(interrupt: Json) -> str:

@@ -119,8 +119,10 @@ class ClientCredentials:
         self._until = 0.0
 
     async def _fetch(self, url: str, http: httpx.AsyncClient) -> None:
-        asked = {"grant_type": "client_credentials", "scope": " ".join(self.scopes)}
-        form = {key: value for key, value in {**asked, "audience": self.audience}.items() if value}
+        parameters = {"grant_type": "client_credentials", "scope": " ".join(self.scopes)}
+        form = {
+            key: value for key, value in {**parameters, "audience": self.audience}.items() if value
+        }
         try:
             auth = (self.client_id, self.client_secret)
             answer = await http.post(url, data=form, auth=auth)

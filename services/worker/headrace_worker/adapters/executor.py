@@ -250,9 +250,9 @@ async def _task(ctx: RunContext) -> Task:
 async def _request(ctx: RunContext, message: Json, task: Task | None) -> RequestContext:
     sent = {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.") or k == AGUI}
     message = {**message, "parts": [*await with_content(ctx, message.get("parts", ()))]}
-    asked: Json = {"message": message, "metadata": sent}
+    body: Json = {"message": message, "metadata": sent}
     if ctx.accepted_output_modes:
-        asked["configuration"] = {"acceptedOutputModes": [*ctx.accepted_output_modes]}
+        body["configuration"] = {"acceptedOutputModes": [*ctx.accepted_output_modes]}
     return RequestContext(
         call_context=ServerCallContext(
             user=_Owner(ctx.owner),
@@ -260,7 +260,7 @@ async def _request(ctx: RunContext, message: Json, task: Task | None) -> Request
             state={RUN: ctx},
             requested_extensions=set(ctx.extensions),
         ),
-        request=parsed(asked, SendMessageRequest()),
+        request=parsed(body, SendMessageRequest()),
         task_id=ctx.task,
         context_id=ctx.context,
         task=task,

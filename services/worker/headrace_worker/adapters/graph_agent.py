@@ -136,14 +136,14 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
         try:
             given = await _given(ctx, graph, start, thread, options)
         except AnswerInvalid as error:
-            await ask(ctx, start.asked, wrong=f"{error}.")
+            await ask(ctx, start.interrupts, wrong=f"{error}.")
             return
         await _stream(graph, given, settings, emitter, thread)
     ends = None if options.answer_within is None else expiry(options.answer_within)
     stop = None
     if emitter.stops and thread is not None:
         stop = await thread.question(ends)
-    await emitter.end(start.asked, stop, ends)
+    await emitter.end(start.interrupts, stop, ends)
 
 
 async def _stream(
@@ -225,13 +225,13 @@ async def _given(
     """
     if start.goes_on:
         return None
-    if thread is not None and start.asked:
-        answers = answers_of(ctx.parts, [each["id"] for each in start.asked])
+    if thread is not None and start.interrupts:
+        answers = answers_of(ctx.parts, [each["id"] for each in start.interrupts])
         if not start.waiting:
-            await _pass(thread, decided(answers, start.asked[0]), options.state_keys)
+            await _pass(thread, decided(answers, start.interrupts[0]), options.state_keys)
             return None
         try:
-            return Command(resume=resuming(answers, start.asked, start.waiting))
+            return Command(resume=resuming(answers, start.interrupts, start.waiting))
         except TimeoutError as error:
             raise _Settled(Reject(str(error))) from error
     if options.input_of is not None:

@@ -98,9 +98,11 @@ class LangGraphEvents:
         elif found is not None:
             await self._ctx.emit(Data(as_json(found), self._output))
         known = {each["id"]: each for each in before}
-        asked = [known.get(each.id) or question(each, ends) for each in self._interrupts.values()]
-        if asked or stop is not None:
-            await ask(self._ctx, asked or [stop or {}])
+        interrupts = [
+            known.get(each.id) or question(each, ends) for each in self._interrupts.values()
+        ]
+        if interrupts or stop is not None:
+            await ask(self._ctx, interrupts or [stop or {}])
         elif pending := self._pending():
             await self._ctx.emit(InputRequired(tool_calls=pending))
 

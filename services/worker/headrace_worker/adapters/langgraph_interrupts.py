@@ -49,38 +49,38 @@ _EACH: dict[str, Json] = {
 def question(interrupt: Interrupt, ends: str | None = None) -> Json:
     """Return an interrupt as an AG-UI Interrupt that expires at `ends`."""
     value = as_json(interrupt.value)
-    asked: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
+    described: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
     if isinstance(value, dict):
-        asked["metadata"] = {"value": value}
+        described["metadata"] = {"value": value}
     if calls := _calls(interrupt):
-        asked["reason"] = "tool_call"
-        asked["message"] = "\n".join(map(_asks, calls))
+        described["reason"] = "tool_call"
+        described["message"] = "\n".join(map(_asks, calls))
     if isinstance(value, dict) and isinstance(call := value.get("tool_call_id"), str) and calls:
-        asked["toolCallId"] = call
+        described["toolCallId"] = call
     if (schema := _schema(interrupt)) is not None:
-        asked["responseSchema"] = schema
-    return asked if ends is None else {**asked, "expiresAt": ends}
+        described["responseSchema"] = schema
+    return described if ends is None else {**described, "expiresAt": ends}
 
 
 def breakpoint_question(checkpoint: str, nodes: Sequence[str], ends: str | None = None) -> Json:
     """Return the AG-UI Interrupt for a static breakpoint before `nodes`."""
-    asked: Json = {
+    interrupt: Json = {
         "id": f"{_BREAKPOINT}{checkpoint}",
         "reason": "breakpoint",
         "message": f"Continue with {', '.join(nodes)}?",
         "responseSchema": approvals.SCHEMA,
         "metadata": {"next": [*nodes]},
     }
-    return asked if ends is None else {**asked, "expiresAt": ends}
+    return interrupt if ends is None else {**interrupt, "expiresAt": ends}
 
 
-def is_breakpoint(asked: Json, checkpoint: str | None) -> bool:
+def is_breakpoint(interrupt: Json, checkpoint: str | None) -> bool:
     """Return whether an AG-UI Interrupt is that of the static breakpoint at a checkpoint."""
-    return bool(checkpoint) and asked["id"] == f"{_BREAKPOINT}{checkpoint}"
+    return bool(checkpoint) and interrupt["id"] == f"{_BREAKPOINT}{checkpoint}"
 
 
 def resuming(
-    answers: Mapping[str, Any], asked: Sequence[Json], waiting: Iterable[Interrupt]
+    answers: Mapping[str, Any], interrupts: Sequence[Json], waiting: Iterable[Interrupt]
 ) -> dict[str, Any]:
     """Return the values that resume the interrupts `waiting`, by id.
 
@@ -88,14 +88,14 @@ def resuming(
 
     Args:
         answers: The user's answers, by id.
-        asked: The AG-UI Interrupts.
+        interrupts: The AG-UI Interrupts.
         waiting: The graph's interrupts.
 
     Raises:
         AnswerInvalid: An answer matches none of the requested schemas.
         TimeoutError: An interrupt has expired and can't be resumed without an answer.
     """
-    questions = {each["id"]: each for each in asked}
+    questions = {each["id"]: each for each in interrupts}
     given: dict[str, Any] = {}
     for interrupt in waiting:
         name = interrupt.id
@@ -106,20 +106,20 @@ def resuming(
     return given
 
 
-def decided(answers: Mapping[str, Any], asked: Json) -> approvals.Decision:
+def decided(answers: Mapping[str, Any], interrupt: Json) -> approvals.Decision:
     """Return the decision at a static breakpoint.
 
     Raises:
         AnswerInvalid: The answer is missing or does not match the requested schema.
     """
-    name = asked["id"]
-    if is_expired(asked):
+    name = interrupt["id"]
+    if is_expired(interrupt):
         return approvals.Decision(approved=False, reason=_LATE)
     if name not in answers:
         raise AnswerInvalid(f"the answer to {name} is missing")
     given = answers[name]
     if isinstance(given, dict):
-        given = checked({name: given}, [asked])[name]
+        given = checked({name: given}, [interrupt])[name]
     return approvals.decision_of(given, name)
 
 

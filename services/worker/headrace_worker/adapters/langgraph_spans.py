@@ -44,8 +44,8 @@ class LangGraphSpans(BaseCallbackHandler):
     def on_llm_start(
         self, serialized: Any, prompts: list[str], *, run_id: Any, **about: Any
     ) -> None:
-        asked = [{"role": "user", "content": prompt} for prompt in prompts]
-        self._begin(run_id, about, "text_completion", lambda: of_chat(asked))
+        messages = [{"role": "user", "content": prompt} for prompt in prompts]
+        self._begin(run_id, about, "text_completion", lambda: of_chat(messages))
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:

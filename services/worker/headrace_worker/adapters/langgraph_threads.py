@@ -65,10 +65,10 @@ class RunStart:
     """Updates of nodes that the log does not have, by node."""
     is_over: bool = False
     """Whether the graph is finished, and only its result is left to emit."""
-    asked: list[Json] = field(default_factory=list)
+    interrupts: list[Json] = field(default_factory=list)
     """The open interrupts that the input answers, as they were sent."""
     waiting: list[Interrupt] = field(default_factory=list)
-    """The graph's interrupts for `asked`; empty for a static breakpoint."""
+    """The graph's interrupts for `interrupts`; empty for a static breakpoint."""
     stops: bool = False
     """Whether an earlier attempt has stopped at a static breakpoint."""
 
@@ -86,7 +86,7 @@ class Question:
     """
 
     checkpoint: str | None
-    asked: list[Json]
+    interrupts: list[Json]
     """The interrupts that were open."""
     answers: int
     """How many questions had been answered at the checkpoint before."""
@@ -98,8 +98,8 @@ class Question:
             LookupError: It can't be told.
         """
         interrupts = [w for writes in by_space.values() for w in writes if w[1] == INTERRUPT]
-        names = {each["id"] for each in self.asked}
-        is_alone = len(interrupts) == len(self.asked) == 1
+        names = {each["id"] for each in self.interrupts}
+        is_alone = len(interrupts) == len(self.interrupts) == 1
         kept: dict[str, list[Write]] = {}
         for space, writes in by_space.items():
             kept[space] = []
@@ -109,8 +109,8 @@ class Question:
                 elif channel == INTERRUPT and {one.id for one in value} <= names:
                     kept[space].append((task, channel, value))
                 elif channel == INTERRUPT and is_alone:
-                    [asked] = self.asked
-                    then = Interrupt(value=asked.get("message"), id=asked["id"])
+                    [interrupt] = self.interrupts
+                    then = Interrupt(value=interrupt.get("message"), id=interrupt["id"])
                     kept[space].append((task, channel, [then]))
                 elif channel == INTERRUPT:
                     raise LookupError(task)
@@ -158,11 +158,11 @@ class Thread:
             start.earlier = await self._noted(memory, saved)
         start.values = state.values
         if ctx.run > 1 and not start.goes_on:
-            asked = {each["id"]: each for each in await interrupts_before(ctx)}
-            start.waiting = [each for each in state.interrupts if each.id in asked]
-            start.asked = [asked[each.id] for each in start.waiting]
-            stop = [each for each in asked.values() if is_breakpoint(each, _id(state))]
-            start.asked += stop[:1]
+            interrupts = {each["id"]: each for each in await interrupts_before(ctx)}
+            start.waiting = [each for each in state.interrupts if each.id in interrupts]
+            start.interrupts = [interrupts[each.id] for each in start.waiting]
+            stop = [each for each in interrupts.values() if is_breakpoint(each, _id(state))]
+            start.interrupts += stop[:1]
         return start
 
     async def _forked(self, memory: Memory) -> list[Turn]:
@@ -178,12 +178,12 @@ class Thread:
             return []
         past = [entry for entry in log if entry.last_generation <= fork.generation]
         before = [entry for entry in past if entry.stamp.run < self._ctx.run]
-        position, asked = _last_position(past), await interrupts_before(self._ctx)
+        position, interrupts = _last_position(past), await interrupts_before(self._ctx)
         for source in fork.chain():
             # A task that is over continues from its last state, which no checkpoint names.
             question = None
             if source.state not in TERMINAL:
-                question = Question(position.at, asked, _answers_at(before, position.at))
+                question = Question(position.at, interrupts, _answers_at(before, position.at))
             if await self._copy(thread_of(self._ctx, source.task, source.context), question):
                 return []
         return await turns_of_logs([past]) if memory != "none" else []

@@ -112,7 +112,10 @@ class ChatRun:
         Raises:
             Retryable: The endpoint is busy or unreachable, or its answer broke off.
         """
-        conversation, asked = list(turns), "\n\n".join(filter(None, [instruction, self._context()]))
+        conversation, instructions = (
+            list(turns),
+            "\n\n".join(filter(None, [instruction, self._context()])),
+        )
         self._used = {call.id for turn in conversation for call in turn.calls}
         responses = sum(self._is_own(turn) for turn in conversation)
         if (
@@ -130,7 +133,7 @@ class ChatRun:
                     Outcome.because(f"the model reached the limit of {most} turns")
                 )
                 return
-            response = await self._ask(messages_of(asked, answered(conversation)))
+            response = await self._ask(messages_of(instructions, answered(conversation)))
             if response is None or not response.calls:
                 return
             conversation.append(response)

@@ -14,11 +14,11 @@ from headrace.sdk.context import RunContext
 _NAMESPACE = UUID("d2f0c8a3-6f0e-5d57-9b1c-0f5a8e3b7c41")
 
 
-def outside_context(ctx: RunContext, asked_by: str | None) -> str:
+def outside_context(ctx: RunContext, requested_by: str | None) -> str:
     """Return the conversation's id for an outside agent: A2A's contextId, AG-UI's threadId.
 
-    It is derived from tenant, owner, agent and context. Requests from another agent, `asked_by`,
-    are a separate conversation.
+    It is derived from tenant, owner, agent and context. Requests from another agent,
+    `requested_by`, are a separate conversation.
     """
-    names = [ctx.tenant, ctx.owner, ctx.agent, ctx.context, asked_by]
+    names = [ctx.tenant, ctx.owner, ctx.agent, ctx.context, requested_by]
     return str(uuid5(_NAMESPACE, orjson.dumps(names).decode()))

@@ -115,7 +115,7 @@ def pydantic_ai_agent(
             ctx, used, known, thinking=show_thinking, approve_within=approve_within
         )
         depends = _with_state(deps(ctx) if callable(deps) else deps, ctx)
-        asked: Any = {
+        options: Any = {
             "deps": depends,
             "message_history": start.past.messages,
             "deferred_tool_results": start.deferred,
@@ -126,7 +126,7 @@ def pydantic_ai_agent(
             **_frontend(ctx, wrapped),
         }
         try:
-            async with wrapped.run_stream_events(start.prompt, **asked) as events:
+            async with wrapped.run_stream_events(start.prompt, **options) as events:
                 async for event in events:
                     await emitter.take(event)
         except ModelAPIError as error:
@@ -198,8 +198,8 @@ def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
 
 async def _answer(ctx: RunContext, past: Past, message: Sequence[Json]) -> _PydanticStart | None:
     """Resume open calls of an earlier run with the user's answers."""
-    asked = await interrupts_before(ctx)
-    named = {call_of(interrupt) for interrupt in asked}
+    interrupts = await interrupts_before(ctx)
+    named = {call_of(interrupt) for interrupt in interrupts}
     waiting = [call for call in past.open if call.tool_call_id in named]
     if waiting and not message:
         await ask_again(ctx)
@@ -210,7 +210,7 @@ async def _answer(ctx: RunContext, past: Past, message: Sequence[Json]) -> _Pyda
     if not waiting:
         past.close()
         return _PydanticStart(past, content_of(message) or None)
-    decided = decisions_of(message, asked)
+    decided = decisions_of(message, interrupts)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
     extra = content_of(other_parts(message))

@@ -81,13 +81,13 @@ class ReplayedResponses(AbstractCapability[Any]):
         del ctx
         model, calls = request_context.model, self.emitter.model_calls
         call = object()
-        asked = request_context.messages
+        messages = request_context.messages
         calls.begin(
             call,
             model.model_name,
             model.system,
-            make_messages=lambda: span_messages_of(asked),
-            instructions=instructions_of(asked),
+            make_messages=lambda: span_messages_of(messages),
+            instructions=instructions_of(messages),
         )
         try:
             response: ModelResponse = await handler(request_context)
@@ -324,7 +324,7 @@ class PydanticEvents:
     async def _defer(self, output: DeferredToolRequests) -> None:
         for part in (*output.calls, *output.approvals):
             await self._call(part)
-        asked = [
+        interrupts = [
             question(
                 CallItem(self._ids.of(part.tool_call_id), part.tool_name, part.args_as_dict()),
                 as_json(output.metadata.get(part.tool_call_id)),
@@ -333,7 +333,7 @@ class PydanticEvents:
             for part in output.approvals
         ]
         pending = [self._ids.of(part.tool_call_id) for part in output.calls]
-        await ask(self._ctx, asked, pending)
+        await ask(self._ctx, interrupts, pending)
 
 
 def _result(own: str, part: Any) -> ToolResult:  # noqa: ANN401  # a ToolReturnPart

@@ -119,8 +119,8 @@ class Remote:
             A2AError: The agent refuses or does not answer.
         """
         client = (await self._link()).clients[-1]
-        asked = SubscribeToTaskRequest(id=task)
-        async for event in client.subscribe(asked, context=self._call(headers)):
+        request = SubscribeToTaskRequest(id=task)
+        async for event in client.subscribe(request, context=self._call(headers)):
             yield event
 
     async def get(self, task: str) -> Task:
@@ -243,8 +243,8 @@ def read_card(place: Place, timeout: float) -> AgentCard:
         tls = httpx.create_ssl_context()
         async with asyncio.timeout(timeout), _http(place, tls) as http:
             own = await place.credentials.headers(None, http) if place.credentials else {}
-            asked: Any = {"headers": {**place.headers, **own}}
-            return await A2ACardResolver(http, place.url).get_agent_card(http_kwargs=asked)
+            options: Any = {"headers": {**place.headers, **own}}
+            return await A2ACardResolver(http, place.url).get_agent_card(http_kwargs=options)
 
     with ThreadPoolExecutor(1) as executor:
         # An event loop may be running in this thread.

@@ -166,9 +166,9 @@ class RemoteEvents:
 
     def _is_past(self, status: Json) -> bool:
         """Return whether a question is the one that this run's message answers."""
-        asked = status.get("message", {}).get("messageId")
+        prompt = status.get("message", {}).get("messageId")
         return (
-            status.get("state") == "TASK_STATE_INPUT_REQUIRED" and asked in self._emitted.messages
+            status.get("state") == "TASK_STATE_INPUT_REQUIRED" and prompt in self._emitted.messages
         )
 
     async def _message(self, message: Json, metadata: Json, *, is_complete: bool) -> None:

@@ -42,21 +42,21 @@ class CredentialRequests:
     def __init__(self, ctx: RunContext, timeout: float) -> None:
         """Ask the user of `ctx`, with a limit of `timeout` seconds."""
         self._ctx, self._timeout = ctx, timeout
-        self._asked: asyncio.Task[Json] | None = None
+        self._waiting: asyncio.Task[Json] | None = None
         self._answer: Json | None = None
 
     def ask(self, message: Json) -> None:
         """Send the request unless one is open."""
-        if self._asked is None:
-            self._asked = asyncio.create_task(self._wait(message))
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(self._wait(message))
 
     async def stop(self) -> None:
         """Withdraw the request: the outside agent continues without it."""
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.cancel()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.cancel()
             with suppress(asyncio.CancelledError, TimeoutError):
-                await asked
+                await waiting
 
     def answer(self) -> Json | None:
         """Return the user's answer once, then None."""
@@ -73,10 +73,10 @@ class CredentialRequests:
         try:
             while True:
                 waiting = waiting or asyncio.ensure_future(_next(events))
-                both = {waiting, self._asked} if self._asked is not None else {waiting}
+                both = {waiting, self._waiting} if self._waiting is not None else {waiting}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if self._asked is not None and self._asked.done():
-                    self._answer, self._asked = self._asked.result(), None
+                if self._waiting is not None and self._waiting.done():
+                    self._answer, self._waiting = self._waiting.result(), None
                     return
                 if waiting.done():
                     came, waiting = waiting, None
@@ -206,16 +206,16 @@ class RemoteRun:
         ctx = self._ctx
         kept = {k: v for k, v in message.items() if k in {"metadata", "extensions"}}
         content = await with_content(ctx, message.get("parts", []))
-        asked: Json = {
+        body: Json = {
             "message": {**kept, **ids, "role": "ROLE_USER", "parts": content},
             "metadata": {k: v for k, v in ctx.metadata.items() if not k.startswith("headrace.")},
         }
         if modes := ctx.accepted_output_modes:
-            asked["configuration"] = {"acceptedOutputModes": modes}
+            body["configuration"] = {"acceptedOutputModes": modes}
         headers = {"Idempotency-Key": name}
         if ctx.extensions:
             headers[HTTP_EXTENSION_HEADER] = ", ".join(ctx.extensions)
-        request = parsed(asked, SendMessageRequest())
+        request = parsed(body, SendMessageRequest())
         async with aclosing(self._remote.send(request, headers)) as stream:  # type: ignore[type-var]  # it is a generator
             async for event in stream:
                 yield event

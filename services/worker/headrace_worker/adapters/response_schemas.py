@@ -15,8 +15,8 @@ _NOWHERE: Any = Registry()
 """Resolves references within a schema only; others are not fetched."""
 
 
-def checked(answers: Mapping[str, Any], asked: Sequence[Json]) -> Json:
-    """Return the answers to the interrupts `asked`, by id, valid for their ``responseSchema``.
+def checked(answers: Mapping[str, Any], interrupts: Sequence[Json]) -> Json:
+    """Return the answers to the interrupts, by id, valid for their ``responseSchema``.
 
     Text that is not valid itself is parsed as JSON if the result is valid: clients without
     interrupts can only send text.
@@ -24,7 +24,7 @@ def checked(answers: Mapping[str, Any], asked: Sequence[Json]) -> Json:
     Raises:
         AnswerInvalid: An answer does not match the requested schema.
     """
-    schemas = {interrupt["id"]: interrupt.get("responseSchema") for interrupt in asked}
+    schemas = {interrupt["id"]: interrupt.get("responseSchema") for interrupt in interrupts}
     return {name: conforming(name, given, schemas.get(name)) for name, given in answers.items()}
 
 

@@ -220,8 +220,8 @@ def _options(section: CommonAgentSection) -> dict[str, Any]:
 def _secured(made: Agent, security: Security | None) -> Agent:
     if security is None:
         return made
-    asked = AgentSecurity.model_validate(security.model_dump())
-    return replace(made, card=made.card.model_copy(update={"security": asked}))
+    agent_security = AgentSecurity.model_validate(security.model_dump())
+    return replace(made, card=made.card.model_copy(update={"security": agent_security}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,13 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
         try:
             declared = await asyncio.to_thread(declared_in, path, environment)
             await worker.update(declared.agents)
-        except Unusable as trouble:
-            _log.error("could not reload the agents; the old ones stay in use: %s", trouble)
-        except BusUnavailable as trouble:
-            _log.warning("agents will be updated after the reconnect to NATS: %s", trouble)
+        except Unusable as error:
+            _log.error("could not reload the agents; the old ones stay in use: %s", error)
+        except BusUnavailable as error:
+            _log.warning("agents will be updated after the reconnect to NATS: %s", error)
             seen = ()
-        except Exception as trouble:  # noqa: BLE001  # the next change must be seen too
-            _log.error("could not reload the agents; the old ones stay in use: %s", trouble)
+        except Exception as error:  # noqa: BLE001  # the next change must be seen too
+            _log.error("could not reload the agents; the old ones stay in use: %s", error)
         else:
             declared.warn(_log)
             names = ", ".join(agent.name for agent in declared.agents)

@@ -86,7 +86,7 @@ class Child:
     def begin(self, known: KnownChild | None) -> None:
         """Start the child; a `known` one is relayed from the last relayed event on."""
         if known is None or self.request.into is not None:
-            self._parent.appender.offer(self.relay.asked(self.key.agent, self._name))
+            self._parent.appender.offer(self.relay.delegated(self.key.agent, self._name))
         self._relayed = known.relayed if known is not None else 0
         self._work = asyncio.create_task(self._ask(), name=f"child {self.key.task}")
 

@@ -64,8 +64,8 @@ class ChildCredentials:
             try:
                 if await self._parent.state.tell(request) is not None:
                     return
-            except (StateUnavailable, TaskUnknown) as trouble:
-                _log.info("task %s: %s", self._child.task, trouble)
+            except (StateUnavailable, TaskUnknown) as error:
+                _log.info("task %s: %s", self._child.task, error)
             await asyncio.sleep(_PAUSE)
 
 

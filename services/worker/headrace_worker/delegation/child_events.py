@@ -39,7 +39,7 @@ class Relay:
         self._parent, self._child, self._all_events = parent, child, all_events
         self._attempt = 1
 
-    def asked(self, agent: str, name: str) -> Draft:
+    def delegated(self, agent: str, name: str) -> Draft:
         """Return the event that records which agent was asked."""
         return self._marked({"generation": 0, "agent": agent, "name": name})
 

@@ -45,16 +45,16 @@ class ChildRequest:
     """Task id of the waiting child that this answers."""
 
     @classmethod
-    def of(cls, asked: DelegationRequest, parent: Parent) -> "ChildRequest":
+    def of(cls, request: DelegationRequest, parent: Parent) -> "ChildRequest":
         """Return the request that an agent makes, checked, with the parent's limits.
 
         Raises:
             DelegationRefused: the agent's name or the message is invalid, or the parent's budget is
                 used up.
         """
-        agent = _name_of(asked.agent)
-        request = cls(agent, _message_of(agent, asked.message), asked.key, asked.relay)
-        return request._within(parent, asked.timeout, asked.budget)  # its own
+        agent = _name_of(request.agent)
+        child = cls(agent, _message_of(agent, request.message), request.key, request.relay)
+        return child._within(parent, request.timeout, request.budget)  # its own
 
     @classmethod
     def answering(cls, task: str, answer: DelegationRequest, parent: Parent) -> "ChildRequest":
@@ -73,16 +73,16 @@ class ChildRequest:
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
 
 
-def _name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent passes
+def _name_of(agent: Any) -> str:  # noqa: ANN401  # any value that an agent passes
     """Return the name of the agent to ask.
 
     Raises:
-        DelegationRefused: `asked` is not a valid name and has none, or is a URL.
+        DelegationRefused: `agent` is not a valid name and has none, or is a URL.
     """
-    name = asked if isinstance(asked, str) else getattr(asked, "name", None)
+    name = agent if isinstance(agent, str) else getattr(agent, "name", None)
     if not isinstance(name, str):
         reason = "pass an agent's name or an Agent"
-        raise DelegationRefused(repr(asked)[:_SHOWN], "bad_request", reason)
+        raise DelegationRefused(repr(agent)[:_SHOWN], "bad_request", reason)
     if _URL.match(name):
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", _BY_URL)
     try:
@@ -91,13 +91,13 @@ def _name_of(asked: Any) -> str:  # noqa: ANN401  # any value that an agent pass
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", str(error)) from None
 
 
-def _message_of(agent: str, asked: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
-    """Return `asked` as an A2A Message; a string becomes its text.
+def _message_of(agent: str, content: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
+    """Return `content` as an A2A Message; a string becomes its text.
 
     Raises:
         DelegationRefused: it is neither a string nor a Message with parts.
     """
-    message: Json = {"parts": [{"text": asked}]} if isinstance(asked, str) else asked
+    message: Json = {"parts": [{"text": content}]} if isinstance(content, str) else content
     if not isinstance(message, dict):
         raise DelegationRefused(agent, "bad_request", "a message must be text or have parts")
     if (why := why_no_message(message)) is not None:

@@ -35,7 +35,7 @@ class ChildNames:
     def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
         """Name children of `run` of `parent`; the task ids in `spent` are not used again."""
         self._parent, self._run, self._spent = parent, run, spent
-        self._asked: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
 
     def of(self, agent: str, message: Json, key: str | None) -> tuple[str, str]:
         """Return the child's name and its task id.
@@ -56,7 +56,7 @@ class ChildNames:
         return name, task
 
     def _next(self, agent: str, question: str) -> str:
-        number = self._asked[agent, question] = self._asked.get((agent, question), 0) + 1
+        number = self._numbers[agent, question] = self._numbers.get((agent, question), 0) + 1
         return f"ask:{question}:{number}"
 
 
@@ -117,8 +117,8 @@ class Children:
 
     def _check_number(self, task: str, request: ChildRequest) -> None:
         most = self._parent.most_children
-        asked = self._known_children.known.keys() | self._claimed.keys()
-        if task not in asked and len(asked) >= most:
+        known = self._known_children.known.keys() | self._claimed.keys()
+        if task not in known and len(known) >= most:
             why = f"one run may start at most {most} tasks"
             raise DelegationRefused(request.agent, "too_many", why)
 
@@ -250,8 +250,8 @@ class Children:
             await self._parent.state.cancel(child)
         except TaskUnknown:
             _log.debug("task %s, which should be canceled, does not exist", key.task)
-        except StateUnavailable as trouble:
-            _log.warning("child task %s will be canceled by task state: %s", key.task, trouble)
+        except StateUnavailable as error:
+            _log.warning("child task %s will be canceled by task state: %s", key.task, error)
 
 
 class ChildStream:

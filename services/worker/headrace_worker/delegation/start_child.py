@@ -82,9 +82,9 @@ async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> Task
     except (InvalidName, TaskUnknown) as error:
         reason = error.rule if isinstance(error, InvalidName) else str(error)
         raise DelegationRefused(agent, "bad_request", reason) from error
-    except StateUnavailable as trouble:
+    except StateUnavailable as error:
         if not tries:
-            _log.warning("task %s: delegation to %s: %s", parent.key.task, query.agent, trouble)
+            _log.warning("task %s: delegation to %s: %s", parent.key.task, query.agent, error)
         return None
 
 

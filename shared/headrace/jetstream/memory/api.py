@@ -78,16 +78,16 @@ class MemoryJetStream:
             for consumer in consumers.values():
                 consumer.expire()
 
-    def request(self, asked: Publication) -> None:
+    def request(self, request: Publication) -> None:
         """Handle a request to the API."""
-        operation = asked.subject.removeprefix(API)
-        query = orjson.loads(asked.data or b"{}")
+        operation = request.subject.removeprefix(API)
+        query = orjson.loads(request.data or b"{}")
         try:
-            answer = self._answer(operation, query, asked.reply)
+            answer = self._answer(operation, query, request.reply)
         except ApiRefusal as refusal:
             answer = {"error": refusal.error}
         if answer is not None:
-            self._sink.send(asked.reply, asked.reply, "", b"", orjson.dumps(answer))
+            self._sink.send(request.reply, request.reply, "", b"", orjson.dumps(answer))
 
     def _answer(self, operation: str, query: Json, reply: str) -> Json | None:
         for prefix, carry_out in self._stream_requests.items():

@@ -121,9 +121,9 @@ class MemoryConsumer:
         if answer == IN_PROGRESS:
             self._watch(sequence, known)
         elif answer.startswith(_NAK):
-            asked = orjson.loads(answer.removeprefix(_NAK) or b"{}").get("delay", 0) / _SECOND
+            delay = orjson.loads(answer.removeprefix(_NAK) or b"{}").get("delay", 0) / _SECOND
             now = self._next_round(known)
-            pause = min(asked, _LONGEST_PAUSE)
+            pause = min(delay, _LONGEST_PAUSE)
             self.sink.later(pause, lambda: self._lapse(sequence, now))
         elif answer in {ACK, TERM, b""}:
             del self._open[sequence]

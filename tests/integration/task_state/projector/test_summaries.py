@@ -105,9 +105,9 @@ async def view(fleet: TaskStates) -> dict[bytes, object]:
                 found[key] = await redis.hgetall(key)
             case b"zset":
                 # When a parent is looked at counts from when the view was built.
-                is_asked_for = key.startswith(f"{root}d:".encode())
+                begins_child = key.startswith(f"{root}d:".encode())
                 members = await redis.zrange(key, 0, -1, withscores=True)
-                found[key] = [one[0] for one in members] if is_asked_for else members
+                found[key] = [one[0] for one in members] if begins_child else members
             case b"set":
                 found[key] = await redis.smembers(key)
     return found

@@ -11,13 +11,13 @@ import pytest
 from headrace import Emission, MalformedOutput, RunContext, agent
 from headrace.sdk.errors import AgentExited
 
-asked_by = ContextVar("asked_by", default="nobody")
+requested_by = ContextVar("asked_by", default="nobody")
 
 
 @agent
 def shop(ctx: RunContext) -> Iterator[Emission]:
     """Sells."""
-    yield f"{threading.current_thread().name} {asked_by.get()} "
+    yield f"{threading.current_thread().name} {requested_by.get()} "
     time.sleep(0.01)
     yield f"{threading.get_ident()} {ctx.prompt}"
 
@@ -29,7 +29,7 @@ def echo(ctx: RunContext) -> str:
 
 
 async def test_a_generator_runs_in_one_thread_with_the_callers_context() -> None:
-    asked_by.set("me")
+    requested_by.set("me")
     name, who, thread, prompt = (await shop("nails")).text.split()
     assert (name, who, prompt) == ("shop_0", "me", "nails")
     assert thread != str(threading.get_ident())

@@ -11,7 +11,7 @@ import pytest
 from headrace import Emission, InputRequired, RunContext, ToolError, agent, tool
 from headrace.clock import now, task_clock
 from headrace.testing import TestFleet
-from headrace_worker.adapters.answers import asked_before, expiry, is_expired
+from headrace_worker.adapters.answers import expiry, interrupts_in, is_expired
 
 
 @agent()
@@ -165,7 +165,7 @@ async def test_a_question_expires() -> None:
             asked = {"id": "q", "reason": "confirmation", "expiresAt": expiry(3600)}
             yield InputRequired("Sure?", interrupts=[asked])
             return
-        [asked] = asked_before(await ctx.load_events(), ctx.run)
+        [asked] = interrupts_in(await ctx.load_events(), ctx.run)
         yield "expired" if is_expired(asked) else "in time"
 
     async with TestFleet([clerk]) as fleet:

@@ -96,7 +96,7 @@ class Discovery:
         return cacheable(request, {"agents": agents}, 0)
 
     async def _agent(self, request: Request) -> Response:
-        card = self._asked(request)
+        card = self._card_of(request)
         signed = await self._signed(request, card)
         if self._variant.wants_shapes(request):
             found = {"agent": signed.card, "declared": card.capabilities}
@@ -105,7 +105,7 @@ class Discovery:
         return self._kept(request, card, signed, content)
 
     async def _card(self, request: Request) -> Response:
-        card = self._asked(request)
+        card = self._card_of(request)
         signed = await self._signed(request, card)
         return self._kept(request, card, signed, await self._readable(signed.card))
 
@@ -132,7 +132,7 @@ class Discovery:
         await self._signing.ready()
         return cacheable(request, self._signing.key_set(), MAX_AGE)
 
-    def _asked(self, request: Request) -> AgentCard:
+    def _card_of(self, request: Request) -> AgentCard:
         stated = request.path_params.get("agent")
         name = stated or self._services.default_agent
         if (card := self._directory.card(name)) is None:

@@ -134,33 +134,33 @@ class JsonRpcBinding:
             self._services, request, operation, task=task, tenant=tenant, version=version
         )
 
-    async def _dispatch(self, asked: "_RpcCall") -> ASGIApp:
-        operation = asked.call.operation
+    async def _dispatch(self, rpc_call: "_RpcCall") -> ASGIApp:
+        operation = rpc_call.call.operation
         if operation == GET_CARD:
-            found = await get_card(self._services, asked.call, self._versions)
-            if asked.binding is self._in_variant:
-                found["declared"] = asked.call.card.capabilities
-            return _result(asked.id, asked.call, asked.binding, GET_CARD, found)
-        params = asked.binding.params(operation, asked.params)
+            found = await get_card(self._services, rpc_call.call, self._versions)
+            if rpc_call.binding is self._in_variant:
+                found["declared"] = rpc_call.call.card.capabilities
+            return _result(rpc_call.id, rpc_call.call, rpc_call.binding, GET_CARD, found)
+        params = rpc_call.binding.params(operation, rpc_call.params)
         if operation in STREAMING:
-            return await self._stream(asked, operation, params)
-        result = await UNARY[operation](self._services, asked.call, params)
-        return _result(asked.id, asked.call, asked.binding, operation, result)
+            return await self._stream(rpc_call, operation, params)
+        result = await UNARY[operation](self._services, rpc_call.call, params)
+        return _result(rpc_call.id, rpc_call.call, rpc_call.binding, operation, result)
 
-    async def _stream(self, asked: "_RpcCall", operation: str, params: Json) -> ASGIApp:
-        services, variant, call = self._services, self._variant, asked.call
-        ending = variant.ending(asked.request)
+    async def _stream(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
+        services, variant, call = self._services, self._variant, rpc_call.call
+        ending = variant.ending(rpc_call.request)
 
         async def opening() -> ASGIApp:
             try:
-                if variant.wants_events(asked.request):
+                if variant.wants_events(rpc_call.request):
                     manner = Manner(ending)
                     return await folded_stream(services, variant, call, operation, params, manner)
                 streaming = await STREAMING[operation](services, call, params)
             except NothingFollows:
                 return empty_stream(call)
             return rpc_stream(
-                services.subscriptions, call, streaming, asked.binding, asked.id, ending
+                services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
             )
 
         return await services.stream_limits.with_permit(call.caller, opening)

@@ -38,14 +38,14 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 class _Submission(NamedTuple):
     """A message, with the other parameters of its request."""
 
-    asked: SendMessageParams
+    parameters: SendMessageParams
     metadata: Json
     """Of its input."""
     keyed: KeyedRequest | None
     webhook: Webhook | None
 
 
-async def accept(services: Services, call: Call, asked: SendMessageParams) -> AcceptedInput:
+async def accept(services: Services, call: Call, parameters: SendMessageParams) -> AcceptedInput:
     """Append the message to a log and return its place; the caller releases its feed.
 
     Raises:
@@ -54,27 +54,29 @@ async def accept(services: Services, call: Call, asked: SendMessageParams) -> Ac
         Malformed: its idempotency key, its terms or its webhook are invalid.
         HeadraceError: as `Submissions` and, with a key, `Idempotency`.
     """
-    check_parts(asked.message, call.card)
-    keyed = keyed_request(call, asked.fingerprint)
-    webhook = _webhook(services, call, asked, keyed)
-    metadata = input_metadata(call, asked)
-    submission = _Submission(asked, metadata, keyed, webhook)
-    if asked.task is None:
+    check_parts(parameters.message, call.card)
+    keyed = keyed_request(call, parameters.fingerprint)
+    webhook = _webhook(services, call, parameters, keyed)
+    metadata = input_metadata(call, parameters)
+    submission = _Submission(parameters, metadata, keyed, webhook)
+    if parameters.task is None:
         accepted = await _start(services, call, submission)
     else:
-        accepted = await _follow_up(services, call, submission, asked.task)
-    accepted.at_once = _returns_at_once(asked, metadata)
+        accepted = await _follow_up(services, call, submission, parameters.task)
+    accepted.at_once = _returns_at_once(parameters, metadata)
     return accepted
 
 
 async def _follow_up(
     services: Services, call: Call, submission: _Submission, task: str
 ) -> AcceptedInput:
-    asked, metadata, keyed, webhook = submission
+    parameters, metadata, keyed, webhook = submission
     if webhook is not None:
         await attach(services, call, task, webhook)
     key = task_key(services.settings, call.caller, call.agent, task)
-    follow_up = FollowUp(key.task, asked.message, asked.context, metadata, asked.if_generation)
+    follow_up = FollowUp(
+        key.task, parameters.message, parameters.context, metadata, parameters.if_generation
+    )
     if keyed is not None:
         return await services.idempotency.follow_up(keyed, follow_up)
     return await services.submissions.follow_up(call.caller, call.agent, follow_up)
@@ -91,15 +93,15 @@ def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
     """
     try:
         yield
-    except (BusUnavailable, LogTooNew, StateUnavailable) as trouble:
+    except (BusUnavailable, LogTooNew, StateUnavailable) as error:
         if call.idempotency_key is not None:
             raise
-        raise AnswerLost(accepted.key.task, accepted.context) from trouble
+        raise AnswerLost(accepted.key.task, accepted.context) from error
 
 
 async def _start(services: Services, call: Call, submission: _Submission) -> AcceptedInput:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
-    asked, metadata, keyed, webhook = submission
+    parameters, metadata, keyed, webhook = submission
     if keyed is None:
 
         async def prepare(key: TaskKey) -> None:
@@ -109,12 +111,14 @@ async def _start(services: Services, call: Call, submission: _Submission) -> Acc
         return await services.submissions.start(
             call.caller,
             call.agent,
-            asked.message,
-            context=asked.context,
+            parameters.message,
+            context=parameters.context,
             metadata=metadata,
             prepare=prepare,
         )
-    accepted = await services.idempotency.start(keyed, asked.message, asked.context, metadata)
+    accepted = await services.idempotency.start(
+        keyed, parameters.message, parameters.context, metadata
+    )
     if webhook is not None:
         async with services.feeds.handed_on(accepted.feed):
             # A client that is refused here can retry with the same key, and gets task and webhook.
@@ -123,9 +127,9 @@ async def _start(services: Services, call: Call, submission: _Submission) -> Acc
 
 
 def _webhook(
-    services: Services, call: Call, asked: SendMessageParams, keyed: KeyedRequest | None
+    services: Services, call: Call, parameters: SendMessageParams, keyed: KeyedRequest | None
 ) -> Webhook | None:
-    config = asked.push_config
+    config = parameters.push_config
     if config is None:
         return None
     if keyed is not None:
@@ -148,28 +152,28 @@ def keyed_request(call: Call, fingerprint: Callable[[], str]) -> KeyedRequest | 
     return KeyedRequest(call.caller, call.agent, key, fingerprint())
 
 
-def input_metadata(call: Call, asked: SendMessageParams) -> Json:
+def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
     """Return the request's metadata, without the keys that are reserved for the fleet.
 
     Raises:
         Malformed: it requests terms that are not allowed.
     """
-    given = asked.metadata or {}
+    given = parameters.metadata or {}
     metadata = {key: value for key, value in given.items() if not key.startswith(OWN)}
     if extensions := own(call.card) & set(call.extensions):
         metadata[EXTENSIONS] = sorted(extensions)
-    if asked.accepted_output_modes:
-        metadata[ACCEPTED_MODES] = asked.accepted_output_modes
+    if parameters.accepted_output_modes:
+        metadata[ACCEPTED_MODES] = parameters.accepted_output_modes
     requested = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
     metadata |= terms(call.caller, call.card, requested, f"metadata.{OWN}")
-    if call.card.bare_message and _returns_at_once(asked, metadata):
+    if call.card.bare_message and _returns_at_once(parameters, metadata):
         metadata[SHOWN] = True
     return metadata | call.marks
 
 
-def _returns_at_once(asked: SendMessageParams, metadata: Json) -> bool:
+def _returns_at_once(parameters: SendMessageParams, metadata: Json) -> bool:
     """Return whether the response is the Task as it is: by request, or as its run begins later."""
-    return asked.return_immediately or START_AT in metadata
+    return parameters.return_immediately or START_AT in metadata
 
 
 _RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
@@ -187,12 +191,12 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
             task continues.
         A2AError, HeadraceError: as `accept`.
     """
-    asked = SendMessageParams.read(params)
-    accepted = await accept(services, call, asked)
+    parameters = SendMessageParams.read(params)
+    accepted = await accept(services, call, parameters)
     with answering(call, accepted):
         if accepted.snapshot is None:
-            return await _new_task(services, call, accepted, asked)
-        return {"task": await _continued_task(services, call, accepted, asked)}
+            return await _new_task(services, call, accepted, parameters)
+        return {"task": await _continued_task(services, call, accepted, parameters)}
 
 
 class _Rest(Renderer):
@@ -232,18 +236,18 @@ class _Answer(_Rest):
 
 
 async def _new_task(
-    services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
+    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
     answer = _Answer(accepted.feed, at_once=accepted.at_once)
     await _wait(services, call, accepted, answer, 0)
     if answer.fold.state == ANSWERED and answer.newest and not accepted.at_once:
         return {"message": answer.newest.events[-1]["message"]}
-    return {"task": answer.fold.task(asked.history_length)}
+    return {"task": answer.fold.task(parameters.history_length)}
 
 
 async def _continued_task(
-    services: Services, call: Call, accepted: AcceptedInput, asked: SendMessageParams
+    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
 ) -> Json:
     """Request the task from task state, because its earlier log has not been read here."""
     if accepted.at_once:
@@ -256,7 +260,7 @@ async def _continued_task(
         owner=call.caller.owner,
         agent=call.agent,
         task=accepted.key.task,
-        history_length=asked.history_length,
+        history_length=parameters.history_length,
     )
     return (await services.state.get(query)).task
 
@@ -297,27 +301,27 @@ async def send_streaming(services: Services, call: Call, params: object) -> Open
         NothingFollows: it was sent before, and the client's cursor is at the end.
         A2AError, HeadraceError: as `accept`.
     """
-    asked = SendMessageParams.read(params)
-    accepted = await accept(services, call, asked)
+    parameters = SendMessageParams.read(params)
+    accepted = await accept(services, call, parameters)
     async with services.feeds.handed_on(accepted.feed):
         with answering(call, accepted):
-            return await _streamed(services, call, asked, accepted)
+            return await _streamed(services, call, parameters, accepted)
 
 
 async def _streamed(
-    services: Services, call: Call, asked: SendMessageParams, accepted: AcceptedInput
+    services: Services, call: Call, parameters: SendMessageParams, accepted: AcceptedInput
 ) -> OpenedStream:
     if accepted.again and call.cursor:
         return await _resumed(services, call, accepted)
     if accepted.snapshot is not None:
-        return _continued_stream(accepted, accepted.snapshot, asked.history_length)
+        return _continued_stream(accepted, accepted.snapshot, parameters.history_length)
     if call.card.bare_message and not accepted.at_once:
         message = await bare_answer(accepted.feed)
         if message is not None:
             return OpenedStream(accepted.feed, message - 1, accepted.log)
     if not accepted.feed.head:
         await _has_begun(services, accepted)
-    return await _started(accepted, asked.history_length)
+    return await _started(accepted, parameters.history_length)
 
 
 async def _resumed(services: Services, call: Call, accepted: AcceptedInput) -> OpenedStream:

@@ -51,18 +51,18 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         ClientDisconnect: the client has disconnected.
         StateUnavailable: try again; the task may not be known yet.
     """
-    asked = GetTaskParams.read(params)
-    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    parameters = GetTaskParams.read(params)
+    key = task_key(services.settings, call.caller, call.agent, parameters.task)
     query = messages.GetTask(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
         any_owner=call.caller.operates(call.agent, "GetTask"),
         agent=call.agent,
         task=key.task,
-        history_length=asked.history_length,
+        history_length=parameters.history_length,
     )
     found = await services.state.get(query)
-    known = asked.current_generation
+    known = parameters.current_generation
     if known is None or found.generation > known or found.state in TERMINAL:
         return found.task
     await _newer(services, call, found, known)
@@ -111,19 +111,19 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
         NotPermitted: the caller is no operator, and asks for another owner's tasks.
         StateUnavailable: try again.
     """
-    asked, owner = ListTasksParams.read(params), listed_owner(call)
+    parameters, owner = ListTasksParams.read(params), listed_owner(call)
     query = messages.ListTasks(
         tenant=call.caller.tenant,
         owner=owner or call.caller.owner,
         any_owner=owner is None,
         agent=call.agent,
-        context=asked.context,
-        status=asked.status,
-        status_after=asked.status_after,
-        page_size=asked.page_size,
-        page_token=asked.page_token,
-        history_length=asked.history_length,
-        include_artifacts=asked.include_artifacts,
+        context=parameters.context,
+        status=parameters.status,
+        status_after=parameters.status_after,
+        page_size=parameters.page_size,
+        page_token=parameters.page_token,
+        history_length=parameters.history_length,
+        include_artifacts=parameters.include_artifacts,
     )
     found = await services.state.list(query)
     return {
@@ -143,8 +143,8 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
         TaskNotCancelableError: the task had already ended.
         BusUnavailable, StateUnavailable: try again.
     """
-    asked = OneTaskParams.of_cancel(params)
-    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    parameters = OneTaskParams.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, parameters.task)
     try:
         return (await services.canceler.cancel(call.caller, call.agent, key.task)).task
     except TaskEnded as ended:
@@ -161,8 +161,8 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
         TaskUnknown: the caller has no such task with this agent.
         BusUnavailable, StateUnavailable: try again.
     """
-    asked = OneTaskParams.of_cancel(params)
-    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    parameters = OneTaskParams.of_cancel(params)
+    key = task_key(services.settings, call.caller, call.agent, parameters.task)
     await services.deleter.delete(call.caller, key)
     return {}
 
@@ -179,14 +179,16 @@ async def fork_task(services: Services, call: Call, params: object) -> Json:
         KeyReused, TooManyWaiting, EventTooLarge, Unsettled: as SendMessage.
         BusUnavailable, StateUnavailable: try again.
     """
-    asked = ForkTaskParams.read(params)
-    source = task_key(services.settings, call.caller, call.agent, asked.task)
+    parameters = ForkTaskParams.read(params)
+    source = task_key(services.settings, call.caller, call.agent, parameters.task)
     message, metadata = None, None
-    if asked.sending is not None:
-        message, metadata = asked.sending.message, input_metadata(call, asked.sending)
+    if parameters.sending is not None:
+        message, metadata = parameters.sending.message, input_metadata(call, parameters.sending)
         check_parts(message, call.card)
-    request = ForkRequest(source, asked.generation, message, metadata, call.traceparent or None)
-    keyed = keyed_request(call, asked.fingerprint)
+    request = ForkRequest(
+        source, parameters.generation, message, metadata, call.traceparent or None
+    )
+    keyed = keyed_request(call, parameters.fingerprint)
     if keyed is None:
         key, _ = await services.forker.fork(call.caller, request)
     else:
@@ -202,8 +204,8 @@ async def subscribe(services: Services, call: Call, params: object) -> OpenedStr
         Malformed: the parameters do not fit the operation.
         NothingFollows, HeadraceError: as `TaskStreams.open`.
     """
-    asked = OneTaskParams.of_subscribe(params)
-    key = task_key(services.settings, call.caller, call.agent, asked.task)
+    parameters = OneTaskParams.of_subscribe(params)
+    key = task_key(services.settings, call.caller, call.agent, parameters.task)
     # Cursors of streams whose message came in a URL start with the task's id.
     cursor = call.cursor.removeprefix(f"{key.task}/")
     return await services.task_streams.open(call.caller, key, cursor)

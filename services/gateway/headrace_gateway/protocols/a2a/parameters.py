@@ -167,8 +167,8 @@ class ForkTaskParams:
     def fingerprint(self) -> str:
         """Return a hash of the content, which no message has."""
         sending = None if self.sending is None else self.sending.as_sent()
-        asked = {"fork": replace(self, sending=sending)}
-        return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        content = {"fork": replace(self, sending=sending)}
+        return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ def as_json(request: Message) -> Json:
     """
     try:
         found: Json = whole(MessageToDict(request))
-    except SerializeToJsonError as trouble:
-        raise Malformed([Violation("", f"is not valid JSON: {trouble}"[:300])]) from None
+    except SerializeToJsonError as error:
+        raise Malformed([Violation("", f"is not valid JSON: {error}"[:300])]) from None
     return found
 
 

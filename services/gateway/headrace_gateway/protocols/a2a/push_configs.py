@@ -157,15 +157,15 @@ async def get_config(services: Services, call: Call, params: object) -> Json:
         TaskUnknown: the caller has no such task with this agent, or the task has no such config.
     """
     check_push(services, call)
-    asked = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
-    key, _ = await _found(services, call, asked["taskId"])
-    kept = await services.webhooks.get(key, encode_token(asked["id"]))
+    parameters = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
+    key, _ = await _found(services, call, parameters["taskId"])
+    kept = await services.webhooks.get(key, encode_token(parameters["id"]))
     found = None if kept is None else kept.webhook
-    if found is None and call.version == OLD and asked["id"] == asked["taskId"]:
+    if found is None and call.version == OLD and parameters["id"] == parameters["taskId"]:
         # In 0.3 the id may be omitted, which means any config.
         found = next(iter(await services.webhooks.list(key)), None)
     if found is None:
-        raise TaskUnknown(f"push config not found: task {key.task} has no {asked['id']!r}")
+        raise TaskUnknown(f"push config not found: task {key.task} has no {parameters['id']!r}")
     return shown(key.task, found)
 
 
@@ -178,9 +178,9 @@ async def list_configs(services: Services, call: Call, params: object) -> Json:
             `create_config`.
     """
     check_push(services, call)
-    asked = read(a2a_pb2.ListTaskPushNotificationConfigsRequest, params)
-    start, size = _page(asked)
-    key, _ = await _found(services, call, asked["taskId"])
+    parameters = read(a2a_pb2.ListTaskPushNotificationConfigsRequest, params)
+    start, size = _page(parameters)
+    key, _ = await _found(services, call, parameters["taskId"])
     found = await services.webhooks.list(key)
     configs = [shown(key.task, webhook) for webhook in found[start : start + size]]
     following = str(start + size) if len(found) > start + size else ""
@@ -196,9 +196,9 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
             `create_config`.
     """
     check_push(services, call)
-    asked = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
-    key, _ = await _found(services, call, asked["taskId"])
-    await services.background.run(services.webhooks.delete(key, encode_token(asked["id"])))
+    parameters = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
+    key, _ = await _found(services, call, parameters["taskId"])
+    await services.background.run(services.webhooks.delete(key, encode_token(parameters["id"])))
     return {}
 
 
@@ -258,8 +258,8 @@ async def _found(services: Services, call: Call, task: str) -> tuple[TaskKey, me
     return key, await services.state.get(query)
 
 
-def _page(asked: Json) -> tuple[int, int]:
-    size, token = asked.get("pageSize", PAGE_SIZES[-1]), asked.get("pageToken", "0")
+def _page(parameters: Json) -> tuple[int, int]:
+    size, token = parameters.get("pageSize", PAGE_SIZES[-1]), parameters.get("pageToken", "0")
     violations = []
     if size not in PAGE_SIZES:
         violations.append(Violation("pageSize", "must be from 1 to 100"))

@@ -49,7 +49,7 @@ _IDS = ("contextId", "messageId", "taskId")
 """Message ids as query parameters, for clients that send only the message's text."""
 
 
-def asked_by_get(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, Json]:
+def request_of_query(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, Json]:
     """Return the call and the parameters of a message in a URL.
 
     ``EventSource`` can only send GET requests, and repeats them whenever it reconnects. The cursors
@@ -145,7 +145,7 @@ class RestBinding:
                 )
                 for method, path, operation in _ROUTES
             ),
-            Route(prefix + _FROM_QUERY, answering(self._asked_by_get), methods=["GET"]),
+            Route(prefix + _FROM_QUERY, answering(self._answer_query), methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -185,7 +185,7 @@ class RestBinding:
 
         return endpoint
 
-    async def _asked_by_get(self, request: Request) -> ASGIApp:
+    async def _answer_query(self, request: Request) -> ASGIApp:
         """Send the message in the query, or resume the task in the client's cursor.
 
         Raises:
@@ -201,7 +201,7 @@ class RestBinding:
         task, _, _ = cursor.rpartition("/")
         call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
-        call, params = asked_by_get(self._variant, call, request.query_params)
+        call, params = request_of_query(self._variant, call, request.query_params)
         binding = self._binding(request, HTTP)
         return await self._stream(
             request, _RestRequest(call, binding, operation, params, of_task=True)
@@ -226,28 +226,30 @@ class RestBinding:
             return (parse_object(body) if body else {}) | in_path
         return from_query(_REQUESTS[operation], request.query_params) | in_path
 
-    async def _answer(self, request: Request, asked: "_RestRequest") -> Response:
-        call, operation = asked.call, asked.operation
-        result = await UNARY[operation](self._services, call, asked.params)
-        content = orjson.dumps(asked.binding.answer(operation, result))
+    async def _answer(self, request: Request, rest_request: "_RestRequest") -> Response:
+        call, operation = rest_request.call, rest_request.operation
+        result = await UNARY[operation](self._services, call, rest_request.params)
+        content = orjson.dumps(rest_request.binding.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
-    async def _stream(self, request: Request, asked: "_RestRequest") -> ASGIApp:
-        call, operation = asked.call, asked.operation
+    async def _stream(self, request: Request, rest_request: "_RestRequest") -> ASGIApp:
+        call, operation = rest_request.call, rest_request.operation
         services, variant = self._services, self._variant
-        manner = Manner(variant.ending(request), asked.of_task, request.method == "GET")
+        manner = Manner(variant.ending(request), rest_request.of_task, request.method == "GET")
 
         async def opening() -> ASGIApp:
             try:
                 if variant.wants_events(request):
                     return await folded_stream(
-                        services, variant, call, operation, asked.params, manner
+                        services, variant, call, operation, rest_request.params, manner
                     )
-                streaming = await STREAMING[operation](services, call, asked.params)
+                streaming = await STREAMING[operation](services, call, rest_request.params)
             except NothingFollows:
                 # EventSource reconnects after any other response.
                 return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(services.subscriptions, call, streaming, asked.binding, manner)
+            return rest_stream(
+                services.subscriptions, call, streaming, rest_request.binding, manner
+            )
 
         return await services.stream_limits.with_permit(call.caller, opening)
 

@@ -78,8 +78,8 @@ def rpc_params(operation: str, params: Json) -> Json:
         return _with_config_id(operation, as_json(turn(request)))
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
-    except (ParseError, ValueError, TypeError, A2AError) as trouble:
-        raise Malformed(_unread(params, "params", f"can't be read: {trouble}")) from None
+    except (ParseError, ValueError, TypeError, A2AError) as error:
+        raise Malformed(_unread(params, "params", f"can't be read: {error}")) from None
 
 
 def _with_config_id(operation: str, params: Json) -> Json:
@@ -116,15 +116,15 @@ def rest_params(operation: str, params: Json) -> Json:
     return params
 
 
-def config_to_set(asked: Any) -> BaseModel:  # noqa: ANN401 - as generated
+def config_to_set(request: Any) -> BaseModel:  # noqa: ANN401 - as generated
     """Return the configuration of a CreateTaskPushNotificationConfigRequest, including its id.
 
     Raises:
         InvalidParamsError: the request names no task.
     """
-    if not asked.config.push_notification_config.id:
-        asked.config.push_notification_config.id = asked.config_id
-    config: BaseModel = proto_utils.FromProto.task_push_notification_config_request(asked)
+    if not request.config.push_notification_config.id:
+        request.config.push_notification_config.id = request.config_id
+    config: BaseModel = proto_utils.FromProto.task_push_notification_config_request(request)
     return config
 
 
@@ -145,16 +145,16 @@ def _from_protobuf(kind: type[Message], params: Json, turn: Callable[[Any], Base
         model = turn(ParseDict(params, kind(), ignore_unknown_fields=True))
     except ValidationError as invalid:
         raise Malformed(_violations(invalid)) from None
-    except (ParseError, A2AError, ValueError, TypeError) as trouble:
-        raise Malformed(_unread(params, "", f"is not valid in A2A 0.3: {trouble}")) from None
+    except (ParseError, A2AError, ValueError, TypeError) as error:
+        raise Malformed(_unread(params, "", f"is not valid in A2A 0.3: {error}")) from None
     content: Json = model.model_dump(by_alias=True, exclude_none=True)
     return content
 
 
-def _unread(params: Json, field: str, trouble: str) -> list[Violation]:
+def _unread(params: Json, field: str, error: str) -> list[Violation]:
     """Return why `params` cannot be converted; the SDK does not name fields nested too deeply."""
     deep = [Violation(name, RULE) for name, value in params.items() if is_too_deep(value)]
-    return deep or [Violation(field, trouble[:300])]
+    return deep or [Violation(field, error[:300])]
 
 
 def _violations(invalid: ValidationError) -> list[Violation]:

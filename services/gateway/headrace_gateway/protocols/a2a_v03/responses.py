@@ -142,16 +142,16 @@ def _configs(result: Json) -> list[BaseModel]:
 def _core(kind: type[Message], value: Json) -> Message:
     try:
         return ParseDict(value, kind(), ignore_unknown_fields=True)
-    except (ParseError, ValueError, TypeError, RecursionError) as trouble:
-        raise _not_convertible(trouble) from None
+    except (ParseError, ValueError, TypeError, RecursionError) as error:
+        raise _not_convertible(error) from None
 
 
 def _turned(turn: Callable[[Any], Any], core: Message) -> Any:  # noqa: ANN401 - as generated
     try:
         return turn(core)
-    except (ValueError, TypeError, KeyError) as trouble:
-        raise _not_convertible(trouble) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise _not_convertible(error) from None
 
 
-def _not_convertible(trouble: Exception) -> InvalidAgentResponseError:
-    return InvalidAgentResponseError(f"the response can't be converted to A2A 0.3: {trouble}"[:300])
+def _not_convertible(error: Exception) -> InvalidAgentResponseError:
+    return InvalidAgentResponseError(f"the response can't be converted to A2A 0.3: {error}"[:300])

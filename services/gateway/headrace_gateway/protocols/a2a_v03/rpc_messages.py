@@ -49,8 +49,8 @@ class RpcMessages:
             params = self._params(method, message)
         except ValidationError as invalid:
             raise Malformed([Violation("", str(invalid)[:300])]) from None
-        except (A2AError, ValueError) as trouble:
-            raise Malformed([Violation("name", str(trouble)[:300])]) from None
+        except (A2AError, ValueError) as error:
+            raise Malformed([Violation("name", str(error)[:300])]) from None
         return rpc_params(operation, params)
 
     def answer(self, operation: str, result: Json) -> bytes:

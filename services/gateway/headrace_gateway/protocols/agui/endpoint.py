@@ -104,10 +104,10 @@ class RunEndpoint:
         extras = in_query(request.query_params)
         body = await read_body(request, self._services.body_limits)
         await MODELS.ready()
-        asked = RunInput.read(body, extras)
+        run_input = RunInput.read(body, extras)
 
         async def opening() -> ASGIApp:
-            opened = await open_run(self._services, call, asked)
+            opened = await open_run(self._services, call, run_input)
             return run_stream(self._services.subscriptions, opened, encoding)
 
         return await self._services.stream_limits.with_permit(call.caller, opening)

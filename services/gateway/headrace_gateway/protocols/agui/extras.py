@@ -15,7 +15,7 @@ EXTRAS = (RAW, THINKING)
 _YES, _NO = ("true", "1", ""), ("false", "0")
 
 
-def asked_for(forwarded_props: object, extra: str) -> bool:
+def wants_extra(forwarded_props: object, extra: str) -> bool:
     """Return whether a run's forwardedProps request `extra`."""
     ours = forwarded_props.get("headrace") if isinstance(forwarded_props, dict) else None
     return isinstance(ours, dict) and ours.get(extra) is True

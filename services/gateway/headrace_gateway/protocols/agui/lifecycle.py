@@ -70,7 +70,7 @@ class RunLifecycle:
             return {"type": "success", "pendingToolCallIds": calls} if self._run.modern else None
         interrupts = metadata.get(INTERRUPTS)
         if not interrupts:
-            interrupts = [{"id": interrupt, "reason": _REASONS[state], **_asked(event)}]
+            interrupts = [{"id": interrupt, "reason": _REASONS[state], **_question_of(event)}]
         return {"type": "interrupt", "interrupts": interrupts}
 
     def _finished(self, outcome: Json | None) -> None:
@@ -90,15 +90,15 @@ class RunLifecycle:
         return {"usage": self._view.usage} if self._view.usage and self._run.modern else {}
 
 
-def _asked(event: Json) -> Json:
+def _question_of(event: Json) -> Json:
     """Return the fields of an interrupt that describe the question."""
-    asked: Json = {}
+    question: Json = {}
     if text := words(event):
-        asked["message"] = text
+        question["message"] = text
     schema = _message(event).get("metadata", {}).get(INPUT_SCHEMA)
     if isinstance(schema, dict):
-        asked["responseSchema"] = schema
-    return asked
+        question["responseSchema"] = schema
+    return question
 
 
 def _message(event: Json) -> Json:

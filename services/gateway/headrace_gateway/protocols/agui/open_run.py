@@ -77,16 +77,16 @@ async def is_at_end(opened: OpenedRun, cursor: FrameCursor | None) -> bool:
     return False
 
 
-async def open_run(services: Services, call: Call, asked: RunInput) -> OpenedRun:
-    """Start the run that `asked` describes or, with a cursor, reconnect to it.
+async def open_run(services: Services, call: Call, run_input: RunInput) -> OpenedRun:
+    """Start the run that `run_input` describes or, with a cursor, reconnect to it.
 
     Raises:
         RunUnknown: the client has read the run, but it is no longer stored.
         CodedError, A2AError, HeadraceError: as `submit` and `attach`.
     """
-    if call.cursor and (found := await _known(services, call, asked)) is not None:
+    if call.cursor and (found := await _known(services, call, run_input)) is not None:
         return await attach(services, call, found)
-    accepted = await submit(services, call, asked)
+    accepted = await submit(services, call, run_input)
     return OpenedRun(accepted.feed, accepted.log, RunFrames(accepted.generation))
 
 
@@ -105,15 +105,15 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> OpenedR
     return await attach(services, call, newest, earlier.messages)
 
 
-async def _known(services: Services, call: Call, asked: RunInput) -> ThreadRun | None:
+async def _known(services: Services, call: Call, run_input: RunInput) -> ThreadRun | None:
     """Return the run if it exists; None if the cursor belongs to another run, or is invalid.
 
     Raises:
         RunUnknown: the run has been erased. Starting it again would do its work twice.
     """
-    thread = RunThread(services, call, asked.thread)
+    thread = RunThread(services, call, run_input.thread)
     try:
-        return await thread.find(asked.run)
+        return await thread.find(run_input.run)
     except RunUnknown:
         cursor = FrameCursor.parse(call.cursor)
         if cursor is None or any(run.log == cursor.log for run in await thread.runs()):

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from headrace.model.events import AGUI, Json
 from headrace.model.user_content import from_parts
-from headrace_gateway.protocols.agui.extras import RAW, THINKING, asked_for
+from headrace_gateway.protocols.agui.extras import RAW, THINKING, wants_extra
 
 _FOREIGN = "1.0"
 """Protocol version assumed for a client that reads a run started in another protocol."""
@@ -52,8 +52,8 @@ class AguiRun:
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),
             messages=_filled(kept.get("messages", []), message),
-            raw=asked_for(kept.get("forwardedProps"), RAW),
-            thinking=asked_for(kept.get("forwardedProps"), THINKING),
+            raw=wants_extra(kept.get("forwardedProps"), RAW),
+            thinking=wants_extra(kept.get("forwardedProps"), THINKING),
         )
 
 

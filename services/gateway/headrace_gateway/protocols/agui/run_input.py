@@ -149,21 +149,21 @@ class RunInput:
         """
         given = json_object(body)
         _check_depth(given)
-        asked = _validated(given)
+        validated = _validated(given)
         for name in ("threadId", "runId", "parentRunId"):
-            if name in asked:
-                check_id(name, asked[name])
-        _check_links(asked["messages"])
-        message, messages = _message_and_history(asked["messages"], asked["runId"])
-        if resume := asked.get("resume"):
+            if name in validated:
+                check_id(name, validated[name])
+        _check_links(validated["messages"])
+        message, messages = _message_and_history(validated["messages"], validated["runId"])
+        if resume := validated.get("resume"):
             _check_each_once(resume)
-            message, messages = _resumed(resume, asked["runId"]), asked["messages"]
-        kept = {name: asked[name] for name in _KEPT if name in asked}
+            message, messages = _resumed(resume, validated["runId"]), validated["messages"]
+        kept = {name: validated[name] for name in _KEPT if name in validated}
         if extras:
-            kept["forwardedProps"] = with_extras(asked.get("forwardedProps"), extras)
+            kept["forwardedProps"] = with_extras(validated.get("forwardedProps"), extras)
         return cls(
-            thread=asked["threadId"],
-            run=asked["runId"],
+            thread=validated["threadId"],
+            run=validated["runId"],
             message=message,
             metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),

@@ -90,8 +90,8 @@ class RunSession:
         named = attach_frame(body)
         if named is None:
             call = self._calls.call("SendStreamingMessage")
-            asked = RunInput.read(body, in_query(self._socket.query_params))
-            return await open_run(self._services, call, asked)
+            run_input = RunInput.read(body, in_query(self._socket.query_params))
+            return await open_run(self._services, call, run_input)
         run, cursor = named
         call = self._calls.call("SubscribeToTask", cursor=cursor)
         return await open_again(self._services, call, run)

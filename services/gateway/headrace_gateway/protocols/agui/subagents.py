@@ -86,9 +86,9 @@ class Subagents:
         if known is None:
             known = self._known[task] = self._begin(task, name, parent)
         elif known.waits:
-            is_asked_again = update.get("generation") == 0
-            known.is_answered = known.is_answered or is_asked_again
-            if known.is_answered and not is_asked_again and not update.get("givenUp"):
+            is_continued = update.get("generation") == 0
+            known.is_answered = known.is_answered or is_continued
+            if known.is_answered and not is_continued and not update.get("givenUp"):
                 known = self._known[task] = self._continue(task, known)
         return known
 

@@ -31,8 +31,8 @@ from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
 from headrace_gateway.tasks.terms import check_parts, terms
 
 
-async def submit(services: Services, call: Call, asked: RunInput) -> AcceptedInput:
-    """Accept the run that `asked` describes, or find it accepted; the caller releases its feed.
+async def submit(services: Services, call: Call, run_input: RunInput) -> AcceptedInput:
+    """Accept the run that `run_input` describes, or find it accepted; the caller releases its feed.
 
     A run that resumes an interrupt or answers pending tool calls continues the waiting task.
 
@@ -43,40 +43,42 @@ async def submit(services: Services, call: Call, asked: RunInput) -> AcceptedInp
         ThreadBusy: the agent is running in the thread and accepts no other run until it ends.
         A2AError, HeadraceError: as `check_parts`, `Idempotency.start` and `Idempotency.follow_up`.
     """
-    _check_taken(call, asked)
-    request = KeyedRequest(call.caller, call.agent, asked.key, asked.fingerprint())
+    _check_taken(call, run_input)
+    request = KeyedRequest(call.caller, call.agent, run_input.key, run_input.fingerprint())
     try:
-        return await _submit(services, call, asked, request)
+        return await _submit(services, call, run_input, request)
     except KeyReused as reused:
         rule = "each run needs a new id; only an identical request may repeat one"
-        raise RunIdReused(f"runId: {asked.run} is already a run of this thread; {rule}") from reused
+        raise RunIdReused(
+            f"runId: {run_input.run} is already a run of this thread; {rule}"
+        ) from reused
     except TaskUnknown as unknown:
-        raise RunUnknown(f"run {asked.run} is past its retention period") from unknown
+        raise RunUnknown(f"run {run_input.run} is past its retention period") from unknown
 
 
 async def _submit(
-    services: Services, call: Call, asked: RunInput, request: KeyedRequest
+    services: Services, call: Call, run_input: RunInput, request: KeyedRequest
 ) -> AcceptedInput:
-    metadata = asked.metadata | call.marks
-    metadata |= terms(call.caller, call.card, asked.wishes, "forwardedProps.headrace.")
+    metadata = run_input.metadata | call.marks
+    metadata |= terms(call.caller, call.card, run_input.wishes, "forwardedProps.headrace.")
     idempotency = services.idempotency
     try:
-        task = await answered(services, call, asked)
+        task = await answered(services, call, run_input)
     except ResumeMismatch:
         # The interrupts may be closed because this very run has already resumed them.
         if (again := await idempotency.again(request)) is None:
             raise
         return again
     if task is not None:
-        follow_up = FollowUp(task, asked.message, asked.thread, metadata)
+        follow_up = FollowUp(task, run_input.message, run_input.thread, metadata)
         return await idempotency.follow_up(request, follow_up)
-    if busy := await _at_work(RunThread(services, call, asked.thread)):
+    if busy := await _at_work(RunThread(services, call, run_input.thread)):
         # The active run may be this very run, sent again.
         if (again := await idempotency.again(request)) is not None:
             return again
-        if ahead := await _made_way(services, call, asked.thread, busy):
+        if ahead := await _made_way(services, call, run_input.thread, busy):
             metadata[events.BEHIND] = ahead
-    return await idempotency.start(request, asked.message, asked.thread, metadata)
+    return await idempotency.start(request, run_input.message, run_input.thread, metadata)
 
 
 async def _made_way(services: Services, call: Call, thread: str, busy: list[str]) -> list[str]:
@@ -115,15 +117,15 @@ async def _of(thread: RunThread, status: str) -> list[str]:
     return [task["id"] async for task in thread.tasks(_MOST, status)]
 
 
-def _check_taken(call: Call, asked: RunInput) -> None:
+def _check_taken(call: Call, run_input: RunInput) -> None:
     """Check that the agent accepts the parts of the message; answers to its interrupts always pass.
 
     Raises:
         ContentTypeNotSupportedError: it does not accept a part.
     """
-    if asked.resumes:
+    if run_input.resumes:
         return
-    check_parts(asked.message, call.card)
+    check_parts(run_input.message, call.card)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +139,20 @@ class WaitingTask:
     """Ids of the tool calls that the client must carry out."""
 
 
-async def answered(services: Services, call: Call, asked: RunInput) -> str | None:
-    """Return the id of the task that `asked` continues; None if it starts a new one.
+async def answered(services: Services, call: Call, run_input: RunInput) -> str | None:
+    """Return the id of the task that `run_input` continues; None if it starts a new one.
 
     Raises:
         ResumeMismatch: the interrupts are not open, or not all open ones are answered.
         StateUnavailable, BusUnavailable: try again.
     """
-    if not asked.resumes and not asked.results:
+    if not run_input.resumes and not run_input.results:
         return None
-    waiting = await _waiting(services, call, asked.thread)
-    if not asked.resumes:
-        return next((one.task for one in waiting if one.pending & asked.results), None)
+    waiting = await _waiting(services, call, run_input.thread)
+    if not run_input.resumes:
+        return next((one.task for one in waiting if one.pending & run_input.results), None)
     for one in waiting:
-        if one.interrupts == asked.resumes:
+        if one.interrupts == run_input.resumes:
             return one.task
     is_open = sorted({name for one in waiting for name in one.interrupts})
     raise ResumeMismatch(f"resume: must answer all open interrupts of one task: {is_open}")

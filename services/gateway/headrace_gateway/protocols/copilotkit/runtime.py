@@ -165,16 +165,16 @@ class CopilotRuntime:
         """
         check_body_type(request)
         envelope = RuntimeRequest.read(await read_body(request, self._services.body_limits))
-        asked = unwrapped(request, envelope)
+        unwrapped_request = unwrapped(request, envelope)
         match envelope.method:
             case "info":
-                return await self.info(asked)
+                return await self.info(unwrapped_request)
             case "agent/run":
-                return await self.run(asked)
+                return await self.run(unwrapped_request)
             case "agent/connect":
-                return await self.connect(asked)
+                return await self.connect(unwrapped_request)
             case "agent/stop":
-                return await self.stop(asked)
+                return await self.stop(unwrapped_request)
             case other:
                 raise InputInvalid(f"method: unknown method {other}")
 

@@ -71,7 +71,7 @@ class _Processes:
             HeadraceError: as `Access.check_operator`.
         """
         self._check(request, "GetFleet")
-        return json_response(await self._asked({}), headers=NO_STORE)
+        return json_response(await self._request({}), headers=NO_STORE)
 
     async def kill(self, request: Request) -> ASGIApp:
         """Kill one process, and return all.
@@ -87,7 +87,7 @@ class _Processes:
         if role not in _ROLES:
             raise InputInvalid(f"role: must be one of {', '.join(_ROLES)}")
         index = whole_number(number, "index", 0, _LARGEST_INDEX)
-        answer = await self._asked({"kill": {"role": role, "index": index}})
+        answer = await self._request({"kill": {"role": role, "index": index}})
         return json_response(answer, headers=NO_STORE)
 
     def _check(self, request: Request, operation: str, process: str = "") -> None:
@@ -97,7 +97,7 @@ class _Processes:
         caller = caller_of(self._services, request)
         self._services.access.check_operator(caller, operation, process=process)
 
-    async def _asked(self, request: Json) -> Json:
+    async def _request(self, request: Json) -> Json:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._socket)

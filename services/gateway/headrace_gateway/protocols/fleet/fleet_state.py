@@ -69,8 +69,8 @@ class FleetState:
         while True:
             try:
                 self._changes.append(await self._services.fleet_sampler.sample())
-            except BusUnavailable as trouble:
-                _log.info("can't sample the fleet: %s", trouble)
+            except BusUnavailable as error:
+                _log.info("can't sample the fleet: %s", error)
             await asyncio.sleep(EVERY)
 
 

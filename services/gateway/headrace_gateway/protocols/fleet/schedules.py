@@ -182,9 +182,9 @@ class SchedulePages:
         """
         check_owner(request, caller_of(self._services, request), "run a schedule now")
         found = await self._found(request, "RunSchedule")
-        asked = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
+        key = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
         try:
-            token = encode_token(asked)
+            token = encode_token(key)
         except InvalidName as error:
             raise InputInvalid(f"{IDEMPOTENCY_KEY}: {error.rule}") from None
         await self._services.background.run(self._schedules.run_now(found.key, token))
@@ -199,10 +199,12 @@ class SchedulePages:
             ScheduleUnknown: as `Schedules.back_fill`.
             HeadraceError: as `declared` and `Access.check_anyone`.
         """
-        asked = await declared(self._services, request, BackFill)
+        declaration = await declared(self._services, request, BackFill)
         check_owner(request, caller_of(self._services, request), "back-fill a schedule")
         found = await self._found(request, "RunSchedule")
-        filling = self._schedules.back_fill(found.key, asked.start, asked.end, asked.overlap)
+        filling = self._schedules.back_fill(
+            found.key, declaration.start, declaration.end, declaration.overlap
+        )
         try:
             number = await self._services.background.run(filling)
         except BackFillRefused as refused:

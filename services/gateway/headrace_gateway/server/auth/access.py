@@ -114,14 +114,14 @@ class RateLimits:
         keys = [f"{caller.tenant}.{caller.owner}", caller.tenant]
         if agent:
             keys.append(f"{_AGENT}{agent}")
-        asked = [(key, limit) for key in keys if (limit := self._limit(key)) >= 0]
+        limits = [(key, limit) for key in keys if (limit := self._limit(key)) >= 0]
         now = time.monotonic()
-        for key, per_minute in asked:
+        for key, per_minute in limits:
             bucket = self._bucket(key, per_minute, now)
             bucket.fill(now)
             if wait := bucket.wait():
                 raise RateLimited(_refusal(key, per_minute), math.ceil(wait))
-        for key, per_minute in asked:
+        for key, per_minute in limits:
             self._bucket(key, per_minute, now).take(1, now)
             self._taken[key] += 1
 

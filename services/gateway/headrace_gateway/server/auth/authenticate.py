@@ -215,10 +215,8 @@ class Callers:
             try:
                 # In a thread, because a file that first names an issuer imports a large library.
                 self._take(await asyncio.to_thread(self._read, path))
-            except CredentialsUnreadable as trouble:
-                _log.error(
-                    "could not reload the credentials; the old ones stay in use: %s", trouble
-                )
+            except CredentialsUnreadable as error:
+                _log.error("could not reload the credentials; the old ones stay in use: %s", error)
             else:
                 _log.info("credentials reloaded: %d", len(self._by_digest))
 

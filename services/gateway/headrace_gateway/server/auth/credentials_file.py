@@ -178,8 +178,8 @@ def read_file(path: Path) -> KnownCredentials:
         first = invalid.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "file"
         raise CredentialsUnreadable(f"{path}: {where}: {first['msg']}") from None
-    except (OSError, ValueError) as trouble:
-        raise CredentialsUnreadable(f"{path}: {trouble}") from None
+    except (OSError, ValueError) as error:
+        raise CredentialsUnreadable(f"{path}: {error}") from None
 
 
 def _encodable(name: str) -> str:

@@ -36,8 +36,8 @@ class WebTokens:
         path = folder / issuer.keys
         try:
             self._keys = PyJWKSet.from_json(path.read_text()).keys
-        except (OSError, ValueError, jwt.PyJWTError) as trouble:
-            raise CredentialsUnreadable(f"{path}: {trouble}") from None
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            raise CredentialsUnreadable(f"{path}: {error}") from None
 
     def caller(self, token: str) -> Caller:
         """Return the caller that the token identifies.

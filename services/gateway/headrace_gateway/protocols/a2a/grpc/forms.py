@@ -108,8 +108,8 @@ def written(kind: type[Message], value: Json) -> bytes:
     """
     try:
         return ParseDict(value, kind(), ignore_unknown_fields=True).SerializeToString()
-    except (ParseError, ValueError, TypeError, RecursionError) as trouble:
-        reason = str(trouble)[:200]
+    except (ParseError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error)[:200]
         raise InvalidAgentResponseError(
             f"the response can't be encoded in protobuf: {reason}"
         ) from None

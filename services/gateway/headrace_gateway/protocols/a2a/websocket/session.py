@@ -120,11 +120,11 @@ class A2ASession:
             body = self._services.body_limits.check(text.encode())
             frame = parse_object(body)
             envelope = replace(envelope_of(frame), shapes=self._shapes_for(frame))
-            asked = read_frame(self._variant, frame)
-            if isinstance(asked, Unsubscribe):
-                await self._unsubscribe(asked)
+            request = read_frame(self._variant, frame)
+            if isinstance(request, Unsubscribe):
+                await self._unsubscribe(request)
             else:
-                self._begin(envelope, asked, len(body))
+                self._begin(envelope, request, len(body))
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             await self._connection.write([envelope.error(problem_of(error))])
 
@@ -132,7 +132,7 @@ class A2ASession:
         """Return the variant's shapes if the connection or the frame's form requests them."""
         return self._variant.shapes if is_variants(frame) and not self._folds else self._shapes
 
-    def _begin(self, envelope: SocketEnvelope, asked: OperationRequest, size: int) -> None:
+    def _begin(self, envelope: SocketEnvelope, request: OperationRequest, size: int) -> None:
         if envelope.id in self._jobs:
             raise InvalidRequestError("this id is in use on the connection")
         most = self._services.settings.socket_streams
@@ -140,68 +140,68 @@ class A2ASession:
             raise TooManyAtOnce(
                 f"the connection already has {most} subscriptions and calls, the maximum"
             )
-        asked.held = self._services.body_limits.held.hold(self._calls.caller, size)
-        job = self._connection.start(self._serve(envelope, asked))
+        request.held = self._services.body_limits.held.hold(self._calls.caller, size)
+        job = self._connection.start(self._serve(envelope, request))
         self._jobs[envelope.id] = job
-        job.add_done_callback(lambda _: self._over(envelope, asked))
+        job.add_done_callback(lambda _: self._over(envelope, request))
 
-    def _over(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
+    def _over(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
         del self._jobs[envelope.id]
-        asked.release()
+        request.release()
 
-    async def _unsubscribe(self, asked: Unsubscribe) -> None:
-        job = self._jobs.get(asked.id)
+    async def _unsubscribe(self, request: Unsubscribe) -> None:
+        job = self._jobs.get(request.id)
         if job is None:
             raise InvalidRequestError("this connection has no subscription or call with that id")
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
-        await self._connection.write([SocketEnvelope(asked.id).end()])
+        await self._connection.write([SocketEnvelope(request.id).end()])
 
-    async def _serve(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
+    async def _serve(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
         try:
-            await self._answer(envelope, asked)
+            await self._answer(envelope, request)
         except NothingFollows:
             await self._connection.write([envelope.end()])
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
             await self._connection.write([envelope.error(problem_of(error))])
 
-    async def _answer(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
-        operation = asked.operation
+    async def _answer(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
+        operation = request.operation
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
             raise MethodNotFoundError(f"unknown method {operation!r}")
         if operation in STREAMING:
-            await self._stream(envelope, asked)
+            await self._stream(envelope, request)
             return
         async with self._connection.answering():
-            result = await UNARY[operation](self._services, self._call(asked), asked.params)
-        await self._connection.write([envelope.result(asked.operation, result)])
+            result = await UNARY[operation](self._services, self._call(request), request.params)
+        await self._connection.write([envelope.result(request.operation, result)])
 
-    def _call(self, asked: OperationRequest) -> Call:
+    def _call(self, request: OperationRequest) -> Call:
         return self._calls.call(
-            asked.operation,
-            task=asked.params.get("id"),
-            cursor=asked.after.strip(),
-            key=asked.idempotency_key,
+            request.operation,
+            task=request.params.get("id"),
+            cursor=request.after.strip(),
+            key=request.idempotency_key,
         )
 
-    def _permitted(self, asked: OperationRequest, permits: ExitStack) -> Call:
+    def _permitted(self, request: OperationRequest, permits: ExitStack) -> Call:
         """Return the call of a stream, with a permit for it in `permits`."""
-        call = self._call(asked)
+        call = self._call(request)
         permits.callback(self._services.stream_limits.acquire(call.caller).release)
-        if (self._folds or self._shapes is not None) and asked.operation in SENDS:
-            asked.params = self._variant.complete(asked.params)
+        if (self._folds or self._shapes is not None) and request.operation in SENDS:
+            request.params = self._variant.complete(request.params)
         return call
 
-    async def _stream(self, envelope: SocketEnvelope, asked: OperationRequest) -> None:
+    async def _stream(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
         with ExitStack() as permits:
             if self._folds:
-                await self._stream_folded(permits, envelope, asked)
+                await self._stream_folded(permits, envelope, request)
                 return
             async with self._connection.answering():
-                call = self._permitted(asked, permits)
-                streaming = await STREAMING[asked.operation](self._services, call, asked.params)
-            asked.release()
+                call = self._permitted(request, permits)
+                streaming = await STREAMING[request.operation](self._services, call, request.params)
+            request.release()
             await self._stream_events(call, envelope, streaming)
 
     async def _stream_events(
@@ -221,14 +221,14 @@ class A2ASession:
         await self._connection.stream(feed, start, renderer)
 
     async def _stream_folded(
-        self, permits: ExitStack, envelope: SocketEnvelope, asked: OperationRequest
+        self, permits: ExitStack, envelope: SocketEnvelope, request: OperationRequest
     ) -> None:
         async with self._connection.answering():
-            call = self._permitted(asked, permits)
+            call = self._permitted(request, permits)
             folding = await open_folding(
-                self._services, self._variant, call, asked.operation, asked.params
+                self._services, self._variant, call, request.operation, request.params
             )
-        asked.release()
+        request.release()
         streaming, start = folding.streaming, folding.start
         renderer = self._variant.events.messages(
             streaming.log,
