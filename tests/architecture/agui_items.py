@@ -54,7 +54,7 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "RUN_FINISHED",
             f"{_LIFECYCLE}::test_completed_is_success",
-            f"{_LIFECYCLE}::test_waiting_is_an_interrupt_that_asks",
+            f"{_LIFECYCLE}::test_waiting_is_an_interrupt",
             f"{_LIFECYCLE}::test_canceled_is_an_outcome",
             _CLIENT,
             remark="with outcome success, interrupt, cancelled",
@@ -103,10 +103,10 @@ ITEMS: dict[str, list[Item]] = {
         ),
     ],
     "State, message and activity events": [
-        _is("STATE_SNAPSHOT", f"{_STATE}::test_state_is_said_whole_or_as_a_patch", _DEMO),
+        _is("STATE_SNAPSHOT", f"{_STATE}::test_state_is_sent_whole_or_as_a_patch", _DEMO),
         _is(
             "STATE_DELTA",
-            f"{_STATE}::test_state_is_said_whole_or_as_a_patch",
+            f"{_STATE}::test_state_is_sent_whole_or_as_a_patch",
             f"{_STATE}::test_a_patch_that_does_not_fit_is_reported_and_changes_nothing",
             _DEMO,
         ),
@@ -151,7 +151,7 @@ ITEMS: dict[str, list[Item]] = {
         _is("SUBAGENT_ERROR", f"{_SUBAGENTS}::test_a_childs_child_is_nested_in_it"),
     ],
     "Deprecated events, on request": [
-        _is(name, f"{_THINKING}::test_they_say_what_reasoning_events_say_without_naming_it")
+        _is(name, f"{_THINKING}::test_they_have_the_content_of_reasoning_events_without_its_name")
         for name in (
             "THINKING_START",
             "THINKING_END",
@@ -229,7 +229,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "WebSocket and the binary form as further transports",
             f"{_WIRE}/test_run_socket.py::test_one_socket_serves_one_run_after_the_other",
-            f"{_WIRE}/test_binary.py::test_a_run_is_streamed_in_it_to_who_asks",
+            f"{_WIRE}/test_binary.py::test_a_run_is_streamed_in_it_to_its_caller",
             "e2e/test_agui_demo_agents.py::test_every_transport_sends_the_same",
         ),
         _says(
@@ -255,7 +255,7 @@ ITEMS: dict[str, list[Item]] = {
         _is(
             "resume",
             f"{_INPUT}::test_answers_to_interrupts_are_the_message",
-            f"{_WIRE}/test_humans.py::test_an_answer_goes_on_with_the_task_that_asked",
+            f"{_WIRE}/test_humans.py::test_an_answer_goes_on_with_the_task_that_requested_input",
         ),
         _says(
             "malformed (each field), unknown agent, media types, oversized frame: an error before "
@@ -264,7 +264,7 @@ ITEMS: dict[str, list[Item]] = {
             f"{_WIRE}/test_bad_input.py::test_a_malformed_input_is_named_before_a_stream_begins",
             f"{_WIRE}/test_bad_input.py::test_an_unknown_agent_is_not_found",
             f"{_WIRE}/test_bad_input.py::test_media_that_the_agent_does_not_take_is_refused",
-            f"{_WIRE}/test_bad_input.py::test_an_oversized_frame_closes_the_socket_and_says_why",
+            f"{_WIRE}/test_bad_input.py::test_an_oversized_frame_closes_the_socket_and_gives_the_reason",
         ),
         _says(
             "a `resume` that does not match",
@@ -281,15 +281,15 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "tools, output, humanInTheLoop and multiAgent of other frameworks' agents are declared "
             "by what these are",
-            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_the_openai_sdk_says_what_it_has",
-            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_pydantic_ai_says_what_it_has",
+            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_the_openai_sdk_states_what_it_has",
+            "unit/worker/adapters/test_declared_capabilities.py::test_an_agent_of_pydantic_ai_states_what_it_has",
             "unit/worker/adapters/test_declared_capabilities.py::test_a_graph_may_interrupt",
         ),
     ],
     "Extensions, errors, event streams": [
         _says(
             "what the protocol has no event for is CUSTOM, named `headrace.…`",
-            f"{_UNIT}/test_attempts.py::test_what_the_dead_attempt_said_is_taken_back",
+            f"{_UNIT}/test_attempts.py::test_what_the_dead_attempt_emitted_is_taken_back",
             f"{_STATE}::test_a_patch_that_does_not_fit_is_reported_and_changes_nothing",
         ),
         _says(
@@ -324,7 +324,7 @@ ITEMS: dict[str, list[Item]] = {
         _says(
             "drawn logs: the official client holds the fold's state; resuming after any frame "
             "equals the uncut stream",
-            f"{_WIRE}/test_official_client.py::test_it_holds_what_the_fold_says_and_complains_of_nothing",
+            f"{_WIRE}/test_official_client.py::test_it_holds_what_the_fold_states_and_complains_of_nothing",
             f"{_ANY}::test_resuming_after_any_frame_equals_the_uncut_stream",
         ),
     ],

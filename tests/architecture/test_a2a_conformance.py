@@ -38,7 +38,7 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
             r"stall_timeout(?s:.*)stopped reading",
         ),
         "reflection": ("test_reflection_lists_the_services", r"ServerReflectionInfo"),
-        "health": ("test_health_says_that_it_serves", r"HealthCheckResponse\.SERVING"),
+        "health": ("test_health_states_that_it_serves", r"HealthCheckResponse\.SERVING"),
     },
     "extensions": {
         "extensions": (
@@ -84,7 +84,7 @@ SHOWN: dict[str, dict[str, tuple[str, str]]] = {
         "follow-up": ("test_a_question_is_answered", r"task_id=first\.id"),
         "list": ("test_a_task_at_work_is_canceled_and_listed", r"client\.list_tasks\("),
         "notifications": (
-            "test_notifications_are_asked_for_and_called_off",
+            "test_notifications_are_requested_and_called_off",
             r"create_task_push_notification_config",
         ),
         "extended card": (
@@ -197,7 +197,7 @@ def test_tests_of_every_binding_talk_over_each(file: str) -> None:
     ("test", "pattern"),
     [
         ("test_that_nobody_wrote", ""),
-        ("test_health_says_that_it_serves", "ServerReflectionInfo"),
+        ("test_health_states_that_it_serves", "ServerReflectionInfo"),
         ("unit/none.py::test_a", "."),
     ],
 )

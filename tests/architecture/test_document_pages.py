@@ -13,8 +13,8 @@ from tests.architecture.tree import ROOT
 PAGE = ROOT / "docs" / "conformance.md"
 PAGES = ("agui-lines", "hector-lines")
 HOLDS_TYPES = (
-    "test_what_is_said_and_taken_is_of_these_types",
-    "test_python_reads_what_is_said_and_taken",
+    "test_what_is_sent_and_received_is_of_these_types",
+    "test_python_reads_what_is_sent_and_received",
 )
 _ROW = re.compile(r"^\| (?!block |section |---).*\| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")

@@ -73,7 +73,7 @@ def test_every_quoted_line_is_in_the_source() -> None:
 
 
 @pytest.mark.parametrize("line", ["waiting for nobody: …", "task …: attempt … went well"])
-def test_a_quoted_line_that_nothing_says_is_seen(line: str) -> None:
+def test_a_quoted_line_that_nothing_states_is_seen(line: str) -> None:
     row = f"| a failure | nothing | `{line}`, `task …: attempt … failed, next in … s: …` | test |"
     assert unquotable(row) == [line]
 

@@ -20,7 +20,7 @@ def test_each_cell_names_a_test() -> None:
     assert named - tests == set()
 
 
-def test_a_cell_without_a_test_says_why_there_is_none() -> None:
+def test_a_cell_without_a_test_gives_the_reason() -> None:
     page = (ROOT / "docs/frameworks.md").read_text()
     table = page[page.index("\n| |") :].strip().partition("\n\n")[0]
     cells = [cell.strip() for row in table.split("\n")[2:] for cell in row.split("|")[2:-1]]

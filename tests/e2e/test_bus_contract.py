@@ -164,7 +164,7 @@ def test_a_question_to_all_replicas_is_of_the_channel_that_describes_it() -> Non
     assert "state.all.get" in _DOCUMENT["channels"][channel]["description"]
 
 
-async def test_what_is_said_on_the_bus_is_what_the_document_says(fleet: Fleet) -> None:
+async def test_what_is_sent_on_the_bus_is_what_the_document_states(fleet: Fleet) -> None:
     async with listening(fleet) as ear, http_at(fleet) as client:
         done = await ask(client, "assistant", "how many words?")
         slow = await ask(client, "counter", "100000 200")

@@ -54,7 +54,7 @@ def counting(stack: Stack, tmp_path: Path, text: str) -> Iterator[str]:
         sending.wait(_TIMEOUT)
 
 
-def test_ready_is_said_when_the_demo_agents_answer(stack: Stack) -> None:
+def test_ready_is_reported_when_the_demo_agents_answer(stack: Stack) -> None:
     with urlopen(f"{stack.url}/.well-known/agent-card.json") as answer:  # noqa: S310  # loopback
         assert json.load(answer)["name"] == "assistant"
     rows = headrace(stack.url, "agents").stdout.splitlines()[1:]

@@ -178,7 +178,7 @@ async def test_a_tab_outlives_a_gateway_that_is_long_away(fleet: Fleet, page: Pa
     await page.until("!document.body.innerText.includes('does not answer')", "it answers")
 
 
-async def test_what_is_said_while_a_thread_is_restored_comes_after_it(
+async def test_what_is_sent_while_a_thread_is_restored_comes_after_it(
     fleet: Fleet, page: Page
 ) -> None:
     await chat(page, fleet.gateways[0], "counter")
@@ -448,7 +448,7 @@ async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: P
     await page.until(rf"/[0-9a-f]{{8}}/.test({failure})", "the error's id is there")
 
 
-async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
+async def test_the_token_that_a_gateway_requests_is_sent_in_a_header_only(
     fleet: Fleet, page: Page, tmp_path: Path
 ) -> None:
     ann = Person("acme", "ann")
@@ -460,7 +460,7 @@ async def test_the_token_that_a_gateway_asks_for_is_sent_in_a_header_only(
         assert ann.token not in await page.evaluate(addresses)
 
 
-async def test_a_token_that_is_withdrawn_is_asked_for_anew_and_the_page_goes_on(
+async def test_a_token_that_is_withdrawn_is_requested_anew_and_the_page_goes_on(
     fleet: Fleet, page: Page, tmp_path: Path
 ) -> None:
     ann, bob = Person("acme", "ann"), Person("acme", "bob")
@@ -824,7 +824,7 @@ async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page:
     await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
 
 
-async def test_a_schedule_is_back_filled_and_says_for_how_many_times(
+async def test_a_schedule_is_back_filled_and_states_for_how_many_times(
     fleet: Fleet, page: Page
 ) -> None:
     javascript.install(_SOURCE)

@@ -498,7 +498,7 @@ async def test_the_tenant_of_a_path_is_an_address_and_no_right(
 @pytest.mark.parametrize(
     "operation", ["GetTask", "CancelTask", "DeleteTask", "SubscribeToTask", "SendMessage"]
 )
-async def test_how_long_a_refusal_takes_does_not_tell_whether_a_task_exists(
+async def test_how_long_a_refusal_takes_does_not_reveal_whether_a_task_exists(
     guarded: Stack, letters: Letters, tmp_path: Path, operation: str
 ) -> None:
     async with (

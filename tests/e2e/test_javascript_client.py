@@ -49,7 +49,7 @@ def _generation(event: Json) -> int:
     return int(body["metadata"]["headrace.generation"])
 
 
-async def test_every_example_of_the_page_prints_what_it_says(
+async def test_every_example_of_the_page_prints_what_it_states(
     fleet: Fleet, client_app: Path
 ) -> None:
     shown = examples(ROOT / "docs" / "javascript.md", "js")

@@ -54,7 +54,7 @@ async def _all(run: RunStream) -> list[RunEvent]:
     return [event async for event in run]
 
 
-async def test_every_example_of_the_page_prints_what_it_says(fleet: Fleet) -> None:
+async def test_every_example_of_the_page_prints_what_it_states(fleet: Fleet) -> None:
     first, *rest = examples(ROOT / "docs" / "client.md", "python")
     assert len(rest) == 9
     said = dict[str, str]()

@@ -173,7 +173,7 @@ def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
         yield urls
 
 
-async def test_at_a_quota_that_asks_a_task_waits_and_goes_on_with_the_next_message(
+async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_next_message(
     asking: list[str], fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     here, free = asking

@@ -166,7 +166,7 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
         ),
     ],
 )
-async def test_code_with_an_error_changes_nothing_and_says_where(
+async def test_code_with_an_error_changes_nothing_and_states_where(
     project: Project, broken: str, error: str
 ) -> None:
     project.write("prices.py", broken)

@@ -119,7 +119,7 @@ def test_the_source_distribution_holds_the_same_and_no_tests(built: Path, wheel:
     assert [file for file in files if {"tests", "docs"} & set(file.parts)] == []
 
 
-def test_each_package_says_that_it_is_typed(wheel: Path) -> None:
+def test_each_package_states_that_it_is_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         typed = {name for name in content.namelist() if name.endswith("/py.typed")}
     assert typed == {f"{name}/py.typed" for name in PACKAGES}
@@ -219,7 +219,7 @@ def shelves(text: str) -> list[str]:
     return list(dict.fromkeys(counted.split()))
 
 
-def test_the_tutorial_is_as_it_says(reader: Reader) -> None:
+def test_the_tutorial_works_as_written(reader: Reader) -> None:
     entered = [command for step in TUTORIAL for command in follow(step, reader)]
     assert entered.count("python -m pytest -q") == len(TUTORIAL) == 5
     assert [command for command in entered if command.startswith("headrace ")] == [

@@ -648,7 +648,7 @@ async def test_readers_believe_no_answer_that_was_sent_to_the_live_subject(
     assert [entry.generation for entry in entries] == [1]
 
 
-async def test_where_any_tenant_may_be_served_the_servers_configuration_says_so(
+async def test_where_any_tenant_may_be_served_the_servers_configuration_allows_it(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("any-tenant")

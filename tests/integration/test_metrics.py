@@ -155,7 +155,7 @@ async def test_task_state_reports_its_position(
         assert samples[built("task-state")] == 1
 
 
-async def test_a_task_state_without_redis_says_that_it_does_not_follow(
+async def test_a_task_state_without_redis_states_that_it_does_not_follow(
     nats_server: NatsProcess, tmp_path: Path
 ) -> None:
     port = ports.pick()
@@ -243,7 +243,7 @@ async def test_a_worker_that_waits_for_nats_is_alive_and_not_ready(tmp_path: Pat
         worker.kill()
 
 
-async def test_a_task_state_says_that_it_is_ready(
+async def test_a_task_state_states_that_it_is_ready(
     nats_server: NatsProcess, valkey: ValkeyProcess, tmp_path: Path
 ) -> None:
     port = ports.pick()

@@ -38,7 +38,7 @@ def last_words(service: ServiceProcess) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_without_nats_a_service_says_so_and_gives_up(
+def test_without_nats_a_service_reports_it_and_gives_up(
     name: str, valkey: ValkeyProcess, tmp_path: Path
 ) -> None:
     url = f"nats://127.0.0.1:{ports.pick()}"
@@ -49,7 +49,7 @@ def test_without_nats_a_service_says_so_and_gives_up(
     assert "Traceback" not in said
 
 
-def test_without_redis_task_state_says_so_and_gives_up(
+def test_without_redis_task_state_reports_it_and_gives_up(
     nats_server: NatsProcess, tmp_path: Path
 ) -> None:
     url = f"redis://127.0.0.1:{ports.pick()}/0"

@@ -53,7 +53,7 @@ async def test_a_task_is_worked_on_and_leaves_the_queue(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_names(
+async def test_every_output_becomes_the_parts_that_the_contract_names(
     submitter: TaskSubmitter,
 ) -> None:
     task = await submitter.start("repeater", message=script(*STEPS))
@@ -66,7 +66,7 @@ async def test_everything_that_can_be_said_becomes_the_parts_that_the_contract_n
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_the_first_chunk_of_an_artifact_never_says_append(submitter: TaskSubmitter) -> None:
+async def test_the_first_chunk_of_an_artifact_is_never_an_append(submitter: TaskSubmitter) -> None:
     task = await submitter.start("repeater", message=script(*STEPS))
     seen: set[str] = set()
     for event in await task.events():
@@ -106,7 +106,7 @@ async def test_a_run_that_needs_input_goes_on_with_the_answer(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_a_rejected_task_says_why(submitter: TaskSubmitter) -> None:
+async def test_a_rejected_task_gives_the_reason(submitter: TaskSubmitter) -> None:
     task = await submitter.start("repeater", message=script({"reject": "not today"}))
     entries = await task.ended()
     assert entries[-1].stamp.state == REJECTED

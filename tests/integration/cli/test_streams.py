@@ -76,7 +76,7 @@ async def test_a_service_with_other_settings_refuses_to_start_and_changes_nothin
     assert await limit(own) == -1
 
 
-async def test_a_plan_says_what_apply_does(own: Bus) -> None:
+async def test_a_plan_states_what_apply_does(own: Bus) -> None:
     def headrace(*arguments: str) -> Result:
         return CliRunner().invoke(main, ["streams", *arguments], env=told)
 

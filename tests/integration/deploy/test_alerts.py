@@ -279,7 +279,7 @@ def test_every_rule_fires_in_a_case_and_ends_in_it() -> None:
     assert made_to_fire == list(CASES)
 
 
-def test_the_page_says_of_each_alert_what_to_do_and_what_made_it_fire() -> None:
+def test_the_page_states_what_to_do_about_each_alert_and_what_made_it_fire() -> None:
     section = PAGE.read_text().partition("## Alerts\n")[2].partition("\n## ")[0]
     explained, fired = section.split("Each of them was also made to fire")
     assert re.findall(r"^\| `(Headrace\w+)`", explained, re.MULTILINE) == sorted(

@@ -196,7 +196,7 @@ def test_alerts_go_by_metrics_that_are_documented() -> None:
         assert {re.sub(r"_(count|sum|bucket)$", "", one) for one in used} <= documented, name
 
 
-def test_the_page_says_of_each_alert_what_to_do() -> None:
+def test_the_page_states_what_to_do_about_each_alert() -> None:
     rows = re.findall(r"^\| `(Headrace\w+)` \| .+ \| .+ \|$", PAGE, re.MULTILINE)
     assert sorted(rows) == sorted(alerts())
 

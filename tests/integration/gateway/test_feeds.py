@@ -284,7 +284,7 @@ async def test_a_stream_ends_with_its_task(bus: Bus, streaming: Streaming) -> No
     assert client.headers[b"x-accel-buffering"] == b"no"
 
 
-async def test_a_stream_ends_where_input_is_asked_for_and_another_goes_on(
+async def test_a_stream_ends_where_input_is_requested_and_another_goes_on(
     bus: Bus, streaming: Streaming
 ) -> None:
     log, first, second = Log(bus), Client(), Client()

@@ -166,7 +166,7 @@ async def test_canceling_ends_the_stream(lines: httpx.AsyncClient, fleet: Script
     assert last["event"]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-async def test_a_gateway_that_stops_says_so(
+async def test_a_gateway_that_stops_ends_the_stream_with_its_reason(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})

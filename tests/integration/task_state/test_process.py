@@ -55,7 +55,7 @@ def spawn(folder: Path, **environment: str) -> tuple[subprocess.Popen[bytes] | F
     return process, log
 
 
-def test_without_nats_it_says_what_it_waits_for_and_gives_up(
+def test_without_nats_it_states_what_it_waits_for_and_gives_up(
     valkey: ValkeyProcess, tmp_path: Path
 ) -> None:
     process, log = spawn(tmp_path, startup_timeout="4", redis_url=valkey.url)
@@ -65,7 +65,7 @@ def test_without_nats_it_says_what_it_waits_for_and_gives_up(
     assert "Traceback" not in log.read_text()
 
 
-def test_without_redis_it_says_what_it_waits_for_and_gives_up(
+def test_without_redis_it_states_what_it_waits_for_and_gives_up(
     nats_server: NatsProcess, tmp_path: Path
 ) -> None:
     process, log = spawn(tmp_path, startup_timeout="2", nats_url=nats_server.url)

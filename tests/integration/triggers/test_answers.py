@@ -96,7 +96,7 @@ async def test_agents_whose_answers_begin_one_another_come_to_an_end(
     assert await begun(bus) == []
 
 
-async def test_who_asks_over_core_nats_is_answered(bus: Bus, orders: Orders) -> None:
+async def test_the_caller_over_core_nats_is_answered(bus: Bus, orders: Orders) -> None:
     asked, inbox = f"{orders.stream}-asked", "_INBOX.Zk3.1"
     await orders.trigger(stream=None, subject=asked, answers={"reply": True})
 

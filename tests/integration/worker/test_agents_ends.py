@@ -70,7 +70,7 @@ async def test_a_coroutine_that_returns_text_has_answered(
     assert end_of(events)[0] == COMPLETED
 
 
-async def test_an_agent_that_says_nothing_completes(
+async def test_an_agent_that_emits_nothing_completes(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
@@ -291,7 +291,7 @@ async def test_long_text_becomes_several_events(submitter: TaskSubmitter, workin
         (InputRequired("Who are you?", {"type": "string"}), INPUT_REQUIRED, "Who are you?"),
     ],
 )
-async def test_an_agent_says_how_it_ends(
+async def test_an_agent_states_how_it_ends(
     said: Emission, state: str, text: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

@@ -88,7 +88,7 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
     assert await dead_letters(submitter, "flaky") == []
 
 
-async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
+async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_states(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     times: list[float] = []
@@ -105,7 +105,7 @@ async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_says(
     assert times[1] - times[0] >= 0.7
 
 
-async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_says_so(
+async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_reports_it(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(max_attempts=2, backoff=0.1)
@@ -292,7 +292,7 @@ async def test_a_deadline_counts_from_the_first_attempt(
 
 
 @pytest.mark.parametrize("again", ["once", "twice"])
-async def test_a_dead_letter_is_kept_once_though_its_writer_died_before_the_log_said_so(
+async def test_a_dead_letter_is_kept_once_though_its_writer_died_before_the_log_had_the_failure(
     again: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(name=f"broken-{again}", max_attempts=1)

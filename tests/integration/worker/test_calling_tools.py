@@ -16,7 +16,9 @@ def halve(number: int) -> float:
     return number / 2
 
 
-async def test_a_call_and_its_result_are_said(submitter: TaskSubmitter, working: Working) -> None:
+async def test_a_call_and_its_result_are_emitted(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def halving(ctx: RunContext) -> AsyncIterator[Emission]:
         yield str(await ctx.call(halve, number=4))

@@ -155,7 +155,7 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
     assert [m["parts"][0]["text"] for m in heard["history"]] == ["first", "and then?", "second"]
 
 
-async def test_a_run_is_retried_once_however_often_it_is_asked_for(
+async def test_a_run_is_retried_once_however_often_it_is_requested(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     service = Service()
@@ -242,7 +242,7 @@ async def stored(
     )
 
 
-async def test_a_run_that_has_not_failed_is_asked_for_again_and_no_second_task_is_made(
+async def test_a_run_that_has_not_failed_is_requested_again_and_no_second_task_is_made(
     submitter: TaskSubmitter, working: Working, terminal: Terminal
 ) -> None:
     task = await submitter.start("needy", publish=False)

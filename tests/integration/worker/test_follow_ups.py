@@ -394,7 +394,7 @@ async def test_messages_from_many_gateways_make_one_run_each(
     check_one_run_at_a_time(entries)
 
 
-async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
+async def test_credentials_are_requested_and_the_worker_keeps_the_run(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(follow_ups="reject")
@@ -414,7 +414,7 @@ async def test_credentials_are_asked_for_and_the_worker_keeps_the_run(
     assert {entry.stamp.run for entry in entries} == {1}
 
 
-async def test_an_answer_outlives_the_worker_that_asked(
+async def test_an_answer_outlives_the_worker_that_requested_it(
     submitter: TaskSubmitter, spawn: Spawn
 ) -> None:
     workers = await asyncio.gather(*(asyncio.to_thread(spawn, REPEATERS) for _ in range(2)))

@@ -179,7 +179,7 @@ async def test_a_purged_log_is_not_written_to_again(
         assert await eventually(task.is_off_the_queue)
 
 
-async def test_a_follow_up_goes_on_with_what_was_said(
+async def test_a_follow_up_goes_on_with_what_was_emitted(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(recalling):

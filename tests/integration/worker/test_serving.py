@@ -146,7 +146,7 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     assert "`time.sleep(LONG_NAP)" in told
 
 
-async def test_a_blocked_worker_answers_who_asks(
+async def test_a_blocked_worker_answers_the_caller(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     answered = threading.Event()
@@ -174,7 +174,7 @@ def _block(seconds: float) -> None:
     time.sleep(seconds)
 
 
-async def test_what_a_blocking_agent_says_is_sent_while_it_speaks(
+async def test_the_output_of_a_blocking_agent_is_sent_while_it_runs(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
@@ -296,7 +296,7 @@ async def test_a_drained_worker_takes_no_new_runs(submitter: TaskSubmitter, spaw
     assert entries[-1].stamp.writer.startswith(successor.id)
 
 
-async def test_an_idle_worker_leaves_at_once_and_says_so_by_its_exit_code(spawn: Spawn) -> None:
+async def test_an_idle_worker_leaves_at_once_and_reports_it_by_its_exit_code(spawn: Spawn) -> None:
     [worker] = await started(spawn, 1)
     process = worker._process
     assert process is not None

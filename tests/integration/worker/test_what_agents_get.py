@@ -57,7 +57,7 @@ async def test_an_agent_that_reports_no_usage_has_none(
     assert set(last) == {"headrace.generation"}
 
 
-async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
+async def test_a_run_has_its_caller_its_origin_and_what_its_client_sent(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     got: list[Any] = []
@@ -77,7 +77,7 @@ async def test_a_run_brings_who_asks_from_where_and_what_its_client_sent(
     assert got[5] is not None
 
 
-async def test_the_trace_context_comes_with_the_input_however_the_run_was_asked_for(
+async def test_the_trace_context_comes_with_the_input_however_the_run_was_requested(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     got: list[str | None] = []

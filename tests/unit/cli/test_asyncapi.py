@@ -38,7 +38,9 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     assert answer.output.startswith(f"Error: cannot listen on port {other.server_port}")
 
 
-def test_without_faststream_it_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faststream_it_states_which_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(_: str) -> None:
         raise ModuleNotFoundError("no faststream", name="faststream")
 

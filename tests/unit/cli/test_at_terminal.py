@@ -161,7 +161,7 @@ def test_a_conversation_keeps_its_context_until_ctrl_d() -> None:
     assert contexts == [None, "c1"]
 
 
-def test_ctrl_c_leaves_the_task_and_says_how_to_come_back_or_cancels_it() -> None:
+def test_ctrl_c_leaves_the_task_and_states_how_to_come_back_or_cancels_it() -> None:
     hold = threading.Event()
     canceled = {"id": "t1", "status": {"state": "TASK_STATE_CANCELED"}}
     script = {
@@ -210,7 +210,7 @@ def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_s
     assert endings == [(6, hint), (0, hint)]
 
 
-def test_credentials_are_asked_for_with_the_command_that_gives_them() -> None:
+def test_credentials_are_requested_with_the_command_that_gives_them() -> None:
     asked = status("AUTH_REQUIRED", {"text": "Your token?"})
     answers = stream(asked, status("WORKING"), text("Thanks."), status("COMPLETED"))
     with answering(**{PATH: answers}) as gateway:

@@ -225,7 +225,7 @@ def test_a_gateway_that_stays_away_is_one_line() -> None:
     assert answer.stderr.splitlines()[-1] == "Error: no bus"
 
 
-def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> None:
+def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_requested_input() -> None:
     asked = stream({"task": task("WORKING")}, status("INPUT_REQUIRED", "Well?"))
     said = stream(
         {"task": task("INPUT_REQUIRED", "Before.")},
@@ -255,7 +255,7 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_asked() -> 
     assert "answer with" not in answer.stderr
 
 
-def test_a_follow_up_that_was_not_taken_is_not_answered_by_what_was_asked_before() -> None:
+def test_a_follow_up_that_was_not_taken_is_not_answered_by_the_earlier_question() -> None:
     away = ScriptedResponse(status=503, body={"error": {"message": "restarting"}})
     before = stream({"task": task("INPUT_REQUIRED")})
     responses = {
@@ -278,7 +278,7 @@ def test_a_follow_up_that_was_not_taken_is_not_answered_by_what_was_asked_before
         ("INPUT_REQUIRED", 6),
     ],
 )
-def test_the_exit_code_says_how_the_task_ended(state: str, code: int) -> None:
+def test_the_exit_code_states_how_the_task_ended(state: str, code: int) -> None:
     script = {
         "/message:stream": stream({"task": task("WORKING")}, status(state, "so")),
         "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING")),
@@ -318,7 +318,7 @@ def test_reasoning_and_tool_calls_are_shown_beside_the_answer() -> None:
     ]
 
 
-def test_an_interrupted_send_leaves_the_task_and_says_how_to_go_on(
+def test_an_interrupted_send_leaves_the_task_and_states_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -373,7 +373,7 @@ def test_why_an_agent_refused_is_shown() -> None:
     assert answer.stderr.splitlines()[-1] == "task t1 REJECTED"
 
 
-def test_a_new_attempt_says_that_it_starts_over() -> None:
+def test_a_new_attempt_states_that_it_starts_over() -> None:
     events = [{"task": task("WORKING")}, chunk("old", append=False), chunk("new", append=False)]
     with answering(**{"/message:stream": stream(*events, status("COMPLETED"))}) as gateway:
         answer = headrace(gateway, "send", "x")
@@ -414,7 +414,7 @@ def test_a_tail_after_an_invalid_cursor_names_the_rule_without_a_request(cursor:
     assert gateway.asked == []
 
 
-def test_a_tail_goes_on_after_a_cursor_and_says_when_the_past_is_gone() -> None:
+def test_a_tail_goes_on_after_a_cursor_and_states_when_the_past_is_gone() -> None:
     gone = task("WORKING", "all of it") | {"metadata": {"headrace.recovered": False}}
     script = {
         "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING")),
@@ -451,7 +451,7 @@ def test_tasks_of_all_agents_are_listed() -> None:
     ]
 
 
-def test_cancel_says_how_the_task_ended() -> None:
+def test_cancel_states_how_the_task_ended() -> None:
     path = "/v1/agents/echo/tasks/t1:cancel"
     with answering(**{path: ScriptedResponse(body=task("CANCELED"))}) as gateway:
         answer = headrace(gateway, "cancel", "--agent", "echo", "t1")

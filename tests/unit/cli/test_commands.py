@@ -25,7 +25,7 @@ def test_help_names_every_command() -> None:
     assert [name for name in commands.split() if f"  {name} " not in text] == []
 
 
-def test_help_says_of_each_command_what_its_own_help_begins_with() -> None:
+def test_help_lists_each_command_with_the_first_line_of_its_own_help() -> None:
     main = import_module("headrace_cli.main").main
     context = click.Context(main)
     own = {
@@ -38,7 +38,7 @@ def test_help_says_of_each_command_what_its_own_help_begins_with() -> None:
     assert [name for name, line in own.items() if f" {name} {line}" not in text] == []
 
 
-def test_open_prints_the_consoles_url_where_it_is_asked_to() -> None:
+def test_open_prints_the_consoles_url_on_request() -> None:
     answer = headrace("open", "--print", "--url", "https://example.com/fleet/")
     assert (answer.output, answer.exit_code) == ("https://example.com/fleet/console/\n", 0)
 
@@ -84,7 +84,7 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_a_service_exits_as_its_run_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_exits_with_the_code_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
 
     def run(target: str, _config: str, *, reload: bool) -> int:

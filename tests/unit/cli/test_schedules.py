@@ -16,7 +16,7 @@ STORED = {
 CREATE = ("schedules", "create", "hourly", "shop", "count", "--every", "1h")
 
 
-def test_answers_are_declared_as_their_options_say() -> None:
+def test_answers_are_declared_as_their_options_state() -> None:
     stated = {
         "subject": "stock.counted",
         "stream": "STOCK",

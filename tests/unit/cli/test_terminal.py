@@ -90,6 +90,6 @@ def test_no_command_shows_what_a_terminal_would_obey(
         assert not line.startswith("FAKE"), line
 
 
-def test_what_nats_says_is_cleaned_too() -> None:
+def test_what_nats_sends_is_cleaned_too() -> None:
     said = CommandRefused(f"stream X: {HOSTILE}").format_message()
     assert said.isprintable()

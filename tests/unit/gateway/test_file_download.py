@@ -11,14 +11,14 @@ def info(filename: str = "", media_type: str = "") -> FileInfo:
 
 
 @pytest.mark.parametrize("said", ["image/png", "text/plain; charset=latin-1", "application/x+y"])
-def test_its_type_is_as_its_author_said(said: str) -> None:
+def test_its_type_is_as_its_author_declared(said: str) -> None:
     assert headers_of(info(media_type=said))["Content-Type"] == said
 
 
 @pytest.mark.parametrize(
     "said", ["", "png", "text/html\r\nSet-Cookie: a=b", "text/html\n", "text/\u2028", "x/\0"]
 )
-def test_what_is_no_type_is_not_said(said: str) -> None:
+def test_what_is_no_type_is_not_declared(said: str) -> None:
     assert headers_of(info(media_type=said))["Content-Type"] == "application/octet-stream"
 
 

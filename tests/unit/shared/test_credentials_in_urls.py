@@ -16,5 +16,5 @@ from headrace.settings import without_credentials
         ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
     ],
 )
-def test_a_log_shows_where_a_server_is_and_not_who_asks(url: str, shown: str) -> None:
+def test_a_log_shows_where_a_server_is_and_not_the_credentials(url: str, shown: str) -> None:
     assert without_credentials(url) == shown

@@ -48,7 +48,7 @@ def test_what_is_printable_stays_as_it_is(log: logging.Logger, lines: io.StringI
     assert lines.getvalue() == "WARNING grüße, 世界 🙂 C:\\new\n"
 
 
-def test_a_long_message_is_cut_and_says_so(log: logging.Logger, lines: io.StringIO) -> None:
+def test_a_long_message_is_cut_and_reports_it(log: logging.Logger, lines: io.StringIO) -> None:
     log.warning("%s", "x" * 1_000_000)
     told = lines.getvalue()
     assert len(told) < LONGEST + 100

@@ -86,7 +86,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         ({"nats_url": "nats://host:99999999"}, "HEADRACE_NATS_URL: not comma-separated"),
     ],
 )
-def test_what_does_not_fit_together_is_said_without_the_secret(
+def test_what_does_not_fit_together_is_reported_without_the_secret(
     settings: dict[str, object], rule: str
 ) -> None:
     assert rule in refused(**settings)

@@ -232,7 +232,7 @@ def test_a_processor_that_reads_spans_when_they_start_is_called_by_the_sdk(
     assert [span["name"] for span in exported.spans()] == ["one"]
 
 
-def test_a_sampler_that_decides_for_each_span_is_asked_by_the_sdk(
+def test_a_sampler_that_decides_for_each_span_is_queried_by_the_sdk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_on")

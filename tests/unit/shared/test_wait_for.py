@@ -25,7 +25,7 @@ class Attempt:
             raise self.error
 
 
-async def test_what_comes_late_is_waited_for_and_said_once(
+async def test_what_comes_late_is_waited_for_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await wait_for("the sea", Attempt(5, ConnectionRefusedError("low tide")), 20, pause=0.01)

@@ -116,7 +116,7 @@ async def test_an_idle_log_gets_an_event_at_once() -> None:
     assert writer.sizes == [1]
 
 
-async def test_what_is_said_during_an_append_goes_into_the_next_one() -> None:
+async def test_what_is_emitted_during_an_append_goes_into_the_next_one() -> None:
     writer = FakeWriter()
     appender = make(writer)
     await in_flight(writer, appender)

@@ -74,7 +74,7 @@ def shape(turns: Sequence[Turn]) -> list[object]:
     ]
 
 
-def test_what_an_agent_said_stays_in_its_order() -> None:
+def test_what_an_agent_emitted_stays_in_its_order() -> None:
     log = Log()
     log.say(Thinking("Hm.", encrypted="s"), Text("Let me "), Text("see."))
     log.say(ToolArguments("c1", '{"a": ', "look"), ToolArguments("c1", "1}", end=True))
@@ -99,7 +99,7 @@ def test_what_an_agent_said_stays_in_its_order() -> None:
     assert {(turn.task, turn.run) for turn in log.turns} == {("t", 1)}
 
 
-def test_what_delegated_tasks_said_is_none_of_their_parents_conversation() -> None:
+def test_what_delegated_tasks_emitted_is_none_of_their_parents_conversation() -> None:
     log = Log()
     said = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "child"}]}
     asked = {"messageId": "y", "role": "ROLE_USER", "parts": [{"text": "parent asks"}]}
@@ -114,7 +114,7 @@ def test_what_delegated_tasks_said_is_none_of_their_parents_conversation() -> No
     assert shape(log.turns) == [("user", "What is it?"), ("assistant", ["TextItem"], "Mine.")]
 
 
-def test_a_discarded_attempt_has_said_nothing_but_messages_that_came_stay() -> None:
+def test_a_discarded_attempt_has_emitted_nothing_but_messages_that_came_stay() -> None:
     log = Log()
     log.say(Text("kept"), checkpoint={RESPONSE: {}})
     log.say(ToolCall("f", {}, "c"), ToolResult("c", "lost"))
@@ -183,7 +183,7 @@ def test_the_prompt_of_an_approval_is_none_of_the_models_words() -> None:
     assert shape(log.turns)[1:] == [("assistant", ["CallItem"], "")]
 
 
-def test_an_artifact_that_begins_anew_replaces_what_it_said() -> None:
+def test_an_artifact_that_begins_anew_replaces_what_it_emitted() -> None:
     log = Log()
     log.say(File("a.png", b"old", "image/png", id="f"), Text("See."))
     log.say(File("b.png", b"new", "image/png", id="f"))

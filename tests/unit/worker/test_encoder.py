@@ -62,7 +62,7 @@ def test_a_stream_of_text_is_one_artifact_whose_first_chunk_does_not_append() ->
     assert len({artifact for artifact, *_ in said}) == 1
 
 
-def test_the_quick_way_and_the_slow_way_say_the_same() -> None:
+def test_the_quick_way_and_the_slow_way_have_the_same_result() -> None:
     quick = say(rendering(), "a", "b", 'c"\n\u2028é')
     slow = say(rendering(), Text("a"), Text("b"), Text('c"\n\u2028é'))
     assert quick == slow
@@ -76,7 +76,7 @@ def test_the_block_is_named_on_the_artifact_and_on_each_part() -> None:
         assert parts.block_id(artifact["parts"][0]) == artifact["artifactId"]
 
 
-def test_nothing_said_is_no_event() -> None:
+def test_no_output_is_no_event() -> None:
     assert say(rendering(), "", Text(""), Text("", end=True), Thinking("")) == []
 
 
@@ -209,7 +209,7 @@ def test_block_indices_count_up() -> None:
 
 
 @given(st.text(min_size=1, max_size=50), st.integers(0, 3))
-def test_any_text_arrives_as_it_was_said(text: str, repeats: int) -> None:
+def test_any_text_arrives_as_it_was_emitted(text: str, repeats: int) -> None:
     said = updates(say(rendering(), *([text] * (repeats + 1))))
     assert "".join(chunk for _, _, chunk, _ in said) == text * (repeats + 1)
 

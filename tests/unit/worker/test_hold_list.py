@@ -51,7 +51,7 @@ def test_a_reader_has_the_holds_of_the_worker(
             assert reader.holds == held
 
 
-def test_only_what_a_watcher_has_read_is_known_and_only_while_it_asks() -> None:
+def test_only_what_a_watcher_has_read_is_known_and_only_while_it_watches() -> None:
     listed = HoldList(watched=2.0)
     first = listed.add("ack.1")
     assert not listed.is_watched(0.0)

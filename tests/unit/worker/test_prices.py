@@ -71,7 +71,9 @@ def test_the_documented_file_is_read(tmp_path: Path) -> None:
         (None, "prices.toml: "),
     ],
 )
-def test_an_unreadable_file_says_what_is_wrong(tmp_path: Path, text: str | None, why: str) -> None:
+def test_an_unreadable_file_states_what_is_wrong(
+    tmp_path: Path, text: str | None, why: str
+) -> None:
     file = tmp_path / "prices.toml"
     if text is not None:
         file.write_text(text)

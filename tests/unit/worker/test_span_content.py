@@ -82,7 +82,7 @@ async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
 
 
 @pytest.mark.parametrize("stated", IN_SPANS)
-async def test_asked_for_a_span_holds_input_and_output_in_the_conventions_shape(
+async def test_on_request_a_span_holds_input_and_output_in_the_conventions_shape(
     spans: RecordedSpans, stated: str
 ) -> None:
     with asked(stated):
@@ -103,7 +103,7 @@ async def test_asked_for_a_span_holds_input_and_output_in_the_conventions_shape(
 
 
 @pytest.mark.usefixtures("_content")
-async def test_asked_for_tool_calls_hold_arguments_and_results(spans: RecordedSpans) -> None:
+async def test_on_request_tool_calls_hold_arguments_and_results(spans: RecordedSpans) -> None:
     async with TestFleet([clerk]) as fleet:
         await fleet.send("clerk", "x")
     calls = [*spans.named("execute_tool divide"), *spans.named("execute_tool stream")]
@@ -118,7 +118,7 @@ async def test_asked_for_tool_calls_hold_arguments_and_results(spans: RecordedSp
 
 
 @pytest.mark.parametrize("stated", ELSEWHERE)
-async def test_unless_asked_for_no_span_holds_any_of_it(spans: RecordedSpans, stated: str) -> None:
+async def test_unless_requested_no_span_holds_any_of_it(spans: RecordedSpans, stated: str) -> None:
     with asked(stated):
         async with TestFleet([clerk]) as fleet:
             await fleet.send("clerk", "secret question")
@@ -131,7 +131,7 @@ async def test_unless_asked_for_no_span_holds_any_of_it(spans: RecordedSpans, st
 
 
 @pytest.mark.parametrize("stated", ["true", "false"])
-async def test_a_process_that_is_not_headraces_own_asks_by_the_same_variable(
+async def test_a_process_that_is_not_headraces_own_captures_by_the_same_variable(
     spans: RecordedSpans, monkeypatch: pytest.MonkeyPatch, stated: str
 ) -> None:
     monkeypatch.setenv(tracing.CAPTURE_CONTENT, stated)
@@ -144,7 +144,7 @@ async def test_a_process_that_is_not_headraces_own_asks_by_the_same_variable(
 
 
 @pytest.mark.usefixtures("_content")
-async def test_what_is_too_long_is_cut_and_says_so(spans: RecordedSpans) -> None:
+async def test_what_is_too_long_is_cut_and_reports_it(spans: RecordedSpans) -> None:
     @agent()
     async def verbose(ctx: RunContext) -> AsyncIterator[Emission]:
         for _ in range(40):
@@ -170,7 +170,7 @@ async def test_what_is_too_long_is_cut_and_says_so(spans: RecordedSpans) -> None
 
 
 @pytest.mark.usefixtures("_content")
-async def test_each_attempt_holds_what_it_said_itself(spans: RecordedSpans) -> None:
+async def test_each_attempt_holds_what_it_emitted_itself(spans: RecordedSpans) -> None:
     @agent(backoff=0.01)
     async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"try {ctx.attempt}"

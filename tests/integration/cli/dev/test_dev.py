@@ -51,7 +51,7 @@ def lines_of_failure(stack: Stack) -> list[str]:
     return [line for line in stack.log().splitlines() if line.startswith("Error: ")]
 
 
-def test_says_ready_when_dev_json_names_every_process(tmp_path: Path) -> None:
+def test_reports_ready_when_dev_json_names_every_process(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": STAND_INS, "HEADRACE_AGENTS": "json:loads"}
     with Stack(tmp_path, gateways=2, workers=3, task_states=2, environment=environment) as stack:
         named = {(p["role"], p["index"]) for p in stack.processes()}
@@ -67,7 +67,7 @@ def test_says_ready_when_dev_json_names_every_process(tmp_path: Path) -> None:
         assert stack.dev()["redis_url"] == f"redis://127.0.0.1:{servers['redis']}/0"
 
 
-def test_without_prometheus_it_says_so_and_lists_what_to_scrape(make_stack: MakeStack) -> None:
+def test_without_prometheus_it_reports_it_and_lists_what_to_scrape(make_stack: MakeStack) -> None:
     stack = make_stack("--port", "0", "--observe", PATH="/nowhere").start()
     file = stack.data_dir / "prometheus" / "targets.json"
     until(lambda: any(str(file) in line for line in stack.said), "the file is named")

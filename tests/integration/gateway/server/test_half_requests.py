@@ -80,7 +80,7 @@ async def test_an_incomplete_head_is_not_awaited_without_limit(wire: Wire, half:
     assert await wire.refusal() == (408, "the request was not received within the time limit")
 
 
-async def test_a_connection_on_which_nothing_is_asked_is_ended_without_a_word(wire: Wire) -> None:
+async def test_a_connection_without_requests_is_closed_silently(wire: Wire) -> None:
     assert await wire.rest() == ""
 
 

@@ -69,7 +69,7 @@ async def test_a_task_that_has_ended_is_erased(json_talk: Talk, bus: Bus) -> Non
     await deleted(json_talk, task)
 
 
-async def test_a_task_at_work_is_canceled_first_and_its_streams_say_so(
+async def test_a_task_at_work_is_canceled_first_and_its_streams_report_it(
     json_talk: Talk, bus: Bus, fleet: ScriptedFleet
 ) -> None:
     agent = json_talk.to("patient")

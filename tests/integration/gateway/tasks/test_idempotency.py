@@ -308,7 +308,7 @@ async def test_a_bare_message_sent_for_again_is_the_same_message(
     assert len(fleet.runs) == 1
 
 
-async def test_a_task_asked_for_again_at_once_is_shown_as_it_is(
+async def test_a_task_requested_again_at_once_is_shown_as_it_is(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     agent = talk.to("patient")

@@ -69,7 +69,7 @@ async def gateways(nats_server: NatsProcess) -> AsyncIterator[list[Gateway]]:
         await one.bus.close()
 
 
-async def test_no_gateway_says_that_there_is_no_task_while_one_settles_it(
+async def test_no_gateway_reports_a_missing_task_while_one_settles_it(
     gateways: list[Gateway],
 ) -> None:
     here, there = gateways
@@ -125,7 +125,7 @@ READS: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("operation", READS)
-async def test_nothing_that_names_a_task_says_that_there_is_none_while_it_is_settled(
+async def test_no_operation_reports_a_missing_task_while_it_is_settled(
     talk: Talk, settings: GatewaySettings, operation: str
 ) -> None:
     elsewhere, task = Bus(settings), mint_task_id(0)

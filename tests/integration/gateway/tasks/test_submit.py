@@ -51,13 +51,13 @@ async def test_the_trace_context_of_a_request_is_kept_beside_its_input(
     assert first["task"]["metadata"].get(TRACEPARENT) == (stated if kept else None)
 
 
-async def test_sending_blocks_until_the_task_asks_for_input(talk: Talk) -> None:
+async def test_sending_blocks_until_the_task_requests_input(talk: Talk) -> None:
     task = (await talk.to("ask").call("SendMessage", message()))["task"]
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert task["status"]["message"]["parts"] == [{"text": "What is your name?"}]
 
 
-async def test_sending_returns_at_once_if_asked_to(talk: Talk) -> None:
+async def test_sending_returns_at_once_on_request(talk: Talk) -> None:
     params = message() | {"configuration": {"returnImmediately": True}}
     task = (await talk.to("patient").call("SendMessage", params))["task"]
     assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
@@ -140,13 +140,13 @@ async def test_a_follow_ups_stream_starts_with_the_task(talk: Talk) -> None:
     assert generations[0] == first["metadata"]["headrace.generation"]
 
 
-async def test_a_stream_ends_when_the_task_asks_for_input(talk: Talk) -> None:
+async def test_a_stream_ends_when_the_task_requests_input(talk: Talk) -> None:
     async with talk.to("ask").stream("SendStreamingMessage", message()) as stream:
         frames = await asyncio.wait_for(stream.rest(), 60)
     assert states(frames)[-1] == "INPUT_REQUIRED"
 
 
-async def test_history_is_cut_to_what_was_asked_for(talk: Talk) -> None:
+async def test_history_is_cut_to_what_was_requested(talk: Talk) -> None:
     none = await talk.call("SendMessage", message() | {"configuration": {"historyLength": 0}})
     assert "history" not in none["task"]
     async with talk.stream(
@@ -255,7 +255,7 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
     assert (await http.get("/healthz")).is_success
 
 
-async def test_what_a_client_says_beside_its_message_cannot_pose_as_ours(talk: Talk) -> None:
+async def test_what_a_client_sends_beside_its_message_cannot_pose_as_ours(talk: Talk) -> None:
     said = {"metadata": {"plan": "b", "headrace.generation": 7, "headrace.attempt": 3}}
     async with talk.to("patient").stream("SendStreamingMessage", message() | said) as stream:
         _, event = await anext(stream.frames())

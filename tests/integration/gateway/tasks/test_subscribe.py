@@ -66,7 +66,7 @@ async def test_the_cursor_start_stands_before_the_first_event(
         assert generations(await stream.rest()) == [1, 2, 3, 4, 5]
 
 
-async def test_a_cursor_of_a_stream_asked_for_by_url_is_as_good(
+async def test_a_cursor_of_a_stream_requested_by_url_is_as_good(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
     task, first = await begun(talk)
@@ -88,7 +88,7 @@ async def test_a_cursor_may_stand_in_the_query(
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["at work", "over"])
-async def test_who_asks_for_a_streams_head_gets_that_and_holds_nothing(
+async def test_a_head_request_for_a_stream_gets_the_head_and_holds_nothing(
     gateway: str, fleet: ScriptedFleet, *, over: bool
 ) -> None:
     limits = httpx.Limits(max_connections=1)
@@ -175,7 +175,7 @@ async def test_a_replay_runs_past_a_question_that_has_been_answered(talk: Talk) 
 
 
 @pytest.mark.parametrize("cursor", ["zzzzzzzz:2", "{log}:999", "{log}:0", "{log}:2.1", "what?"])
-async def test_a_cursor_that_names_no_place_is_a_loss_and_says_so(
+async def test_a_cursor_that_names_no_place_is_a_loss_and_reports_it(
     talk: Talk, fleet: ScriptedFleet, cursor: str
 ) -> None:
     task, first = await begun(talk)

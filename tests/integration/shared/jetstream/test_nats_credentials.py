@@ -178,7 +178,7 @@ async def test_a_server_of_another_authority_is_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_wrong_password_is_said_once_and_never_shown(
+async def test_a_wrong_password_is_reported_once_and_never_shown(
     cluster: SecuredCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"nats_user": "the fleet", "nats_password": "wr0ng-s3cret", "startup_timeout": 4.0}

@@ -161,7 +161,7 @@ async def test_a_log_trimmed_behind_a_follower_is_lost_not_a_hole(
         await rule.stop()
 
 
-async def test_a_log_that_begins_while_its_emptiness_is_asked_for_is_not_lost(
+async def test_a_log_that_begins_while_its_emptiness_is_confirmed_is_not_lost(
     bus: Bus, rule: TailRule
 ) -> None:
     logs = [TaskLog(bus) for _ in range(8)]

@@ -73,7 +73,7 @@ async def test_only_logs_that_have_grown_are_in_the_answer_if_others_are_known(b
     assert set(whole.last) == set(keys), "of a stream that has less than is known of it"
 
 
-async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
+async def test_more_logs_than_one_question_takes_are_requested_in_several(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_rule, "_MULTI_MAX", FEW + 2)
@@ -81,7 +81,7 @@ async def test_more_logs_than_one_question_takes_are_asked_for_in_several(
     assert await confirmed_tails(bus, tails) == tails
 
 
-async def test_logs_of_several_streams_are_asked_for_at_each(connect: Connect) -> None:
+async def test_logs_of_several_streams_are_requested_at_each(connect: Connect) -> None:
     name = f"own{secrets.token_hex(4)}"
     bus = await connect(event_streams=2, prefix=name, stream_prefix=name)
     logs = [TaskLog(bus, TaskKey("default", "agent", mint_task_id(s))) for s in (0, 15, 16, 31)]

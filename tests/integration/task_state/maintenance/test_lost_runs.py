@@ -101,7 +101,7 @@ async def ended(task: Task) -> list[Entry]:
     return await eventually(look)
 
 
-async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
+async def test_a_silent_task_whose_run_is_there_is_not_requested_twice(
     nats_server: NatsProcess,
     valkey: ValkeyProcess,
     tmp_path: Path,
@@ -134,7 +134,7 @@ async def test_a_silent_task_whose_run_is_there_is_not_asked_for_twice(
         assert await runs_of(task) == 1
 
 
-async def test_a_run_that_sleeps_is_asked_for_only_if_its_sleep_is_over(
+async def test_a_run_that_sleeps_is_requested_only_if_its_sleep_is_over(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
     timing = MaintenanceTiming(

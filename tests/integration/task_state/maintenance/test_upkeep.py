@@ -95,7 +95,7 @@ async def test_the_run_of_an_unstarted_input_is_requested_again(hasty: TaskState
     assert run == RunRequest(log=log.log, context=log.context, owner=OWNER)
 
 
-async def test_a_follow_up_is_asked_for_by_its_own_run(hasty: TaskStates) -> None:
+async def test_a_follow_up_is_requested_by_its_own_run(hasty: TaskStates) -> None:
     log = submitted()
     log.begin_attempt()
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
@@ -167,7 +167,7 @@ async def until_stored(fleet: TaskStates, log: LegalLog, number: int) -> None:
     await eventually(so_many, f"{number} messages are left of the log")
 
 
-async def test_an_ended_task_past_retention_is_gone_and_says_so_to_its_owner_only(
+async def test_an_ended_task_past_retention_is_gone_and_reports_it_to_its_owner_only(
     hasty: TaskStates,
 ) -> None:
     old, open_task = ended(), submitted()
@@ -184,7 +184,7 @@ async def test_an_ended_task_past_retention_is_gone_and_says_so_to_its_owner_onl
     assert "retention" not in str(raised.value)
 
 
-async def test_what_a_task_at_work_has_asked_for_is_kept_until_it_is_over(
+async def test_what_a_task_at_work_has_delegated_is_kept_until_it_is_over(
     hasty: TaskStates,
 ) -> None:
     parent, other = submitted(), ended()
@@ -308,7 +308,7 @@ async def test_an_input_past_its_start_deadline_is_rejected_though_no_worker_liv
     assert not await is_rejected(hasty, early)
 
 
-async def test_a_delayed_input_is_asked_for_after_its_start_and_not_before(
+async def test_a_delayed_input_is_requested_after_its_start_and_not_before(
     hasty: TaskStates,
 ) -> None:
     await hasty.start()
@@ -364,7 +364,7 @@ async def test_what_is_not_started_within_the_fleets_time_is_rejected(
         assert not await is_rejected(fleet, begun)
 
 
-async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) -> None:
+async def test_a_run_that_is_requested_again_keeps_its_terms(hasty: TaskStates) -> None:
     log = LegalLog(new_key())
     log.submit("hello", {events.PRIORITY: "low", events.TRACEPARENT: "00-trace"})
     await hasty.start()
@@ -378,7 +378,7 @@ async def test_a_run_that_is_asked_for_again_keeps_its_terms(hasty: TaskStates) 
     assert found.traceparent == "00-trace"
 
 
-async def test_a_run_that_is_asked_for_again_goes_to_the_version_of_its_task(
+async def test_a_run_that_is_requested_again_goes_to_the_version_of_its_task(
     hasty: TaskStates,
 ) -> None:
     logs = [LegalLog(new_key()) for _ in range(2)]

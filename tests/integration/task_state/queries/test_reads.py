@@ -125,7 +125,7 @@ async def test_without_any_task_state_a_get_is_answered_from_the_log(fleet: Task
             await fleet.get_now(key, **query)
 
 
-async def test_a_list_says_that_it_can_not_be_complete(fleet: TaskStates) -> None:
+async def test_a_list_states_that_it_can_not_be_complete(fleet: TaskStates) -> None:
     await hold_up(fleet)
     await fleet.start()
     assert await fleet.listed() == {}
@@ -238,7 +238,7 @@ async def test_another_owners_task_looks_like_a_missing_one(fleet: TaskStates) -
     assert len(messages) == 1
 
 
-async def test_the_history_is_as_long_as_asked_for(fleet: TaskStates) -> None:
+async def test_the_history_is_as_long_as_requested(fleet: TaskStates) -> None:
     log = begun()
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
     log.submit("more")
@@ -486,7 +486,7 @@ async def test_ready_states_whether_a_replica_follows(fleet: TaskStates) -> None
     await eventually(following, "somebody follows")
 
 
-async def test_ready_says_how_far_each_range_is(fleet: TaskStates) -> None:
+async def test_ready_states_how_far_each_range_is(fleet: TaskStates) -> None:
     await fleet.start()
     await fleet.store(begun())
 

@@ -87,7 +87,7 @@ async def test_a_slow_question_holds_up_no_other(nats_server: NatsProcess) -> No
         assert await slow == b"slow"
 
 
-async def test_a_worker_asks_in_its_agents_name(nats_server: NatsProcess) -> None:
+async def test_a_worker_sends_requests_in_its_agents_name(nats_server: NatsProcess) -> None:
     async with asking(nats_server) as asked:
         question = DropFile(tenant="t", agent="shop", task="0-1", name="f").encode()
         subject = asked.subjects.state("drop.shop")

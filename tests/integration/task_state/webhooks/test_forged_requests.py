@@ -108,7 +108,7 @@ async def test_what_is_checked_is_what_is_connected_to_with_the_name_in_the_requ
     assert receiver.came[0].path == "/hook?a=1"
 
 
-async def test_tls_asks_for_the_name_though_the_address_is_connected_to(
+async def test_tls_verifies_the_name_though_the_address_is_connected_to(
     open_fleet: Opening, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     certificate, tls = certificates.make(tmp_path, "hooks.test")

@@ -140,7 +140,7 @@ async def test_a_dead_letter_is_the_same_when_it_is_sent_again(
     assert task_of(receiver.taken()[0]).status.state.value == "submitted"
 
 
-async def test_what_0_3_can_not_say_becomes_a_dead_letter(
+async def test_what_0_3_can_not_express_becomes_a_dead_letter(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     await fleet.start()

@@ -167,7 +167,7 @@ class Behaviour:
         [[Refuses(429)] * 4, [Refuses(503)] * 4, [says("I ma", cut=True)]],
         ids=["busy", "down", "cut"],
     )
-    async def test_trouble_after_a_tool_round_repeats_the_request_and_no_tool(
+    async def test_an_error_after_a_tool_round_repeats_the_request_and_no_tool(
         self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
     ) -> None:
         script = [BOB, *trouble, says("Mailed.")]
@@ -288,7 +288,7 @@ class StreamsArguments(Behaviour):
 class AsksItsModel(Behaviour):
     """The adapter asks the model itself, and so can ask again for what was cut off."""
 
-    async def test_trouble_amid_an_agui_thread_repeats_no_tool(
+    async def test_an_error_amid_an_agui_thread_repeats_no_tool(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         messages = [
@@ -310,7 +310,7 @@ class AsksItsModel(Behaviour):
             "tool: sent to bob",
         ]
 
-    async def test_a_call_that_is_cut_off_is_asked_for_again(
+    async def test_a_call_that_is_cut_off_is_requested_again(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
@@ -319,7 +319,7 @@ class AsksItsModel(Behaviour):
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
 
-    async def test_a_result_that_is_too_large_for_the_log_is_said_to_be(
+    async def test_a_result_that_is_too_large_for_the_log_is_reported(
         self,
         submitter: TaskSubmitter,
         serve: Serve,
@@ -421,7 +421,7 @@ class Approvals(Behaviour):
         ],
         ids=["approved", "edited", "rejected"],
     )
-    async def test_an_approval_is_asked_for_and_heeded(  # noqa: PLR0917  # fixtures
+    async def test_an_approval_is_requested_and_heeded(  # noqa: PLR0917  # fixtures
         self,
         submitter: TaskSubmitter,
         serve: Serve,
@@ -475,7 +475,7 @@ class Approvals(Behaviour):
             "user: What was it?",
         ]
 
-    async def test_trouble_behind_an_approval_repeats_the_request_alone(
+    async def test_an_error_behind_an_approval_repeats_the_request_alone(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, *[Refuses(429)] * 4, says("Done.")]) as model:
@@ -496,7 +496,7 @@ class Approvals(Behaviour):
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
         assert [told.answers for told in model.heard[1]] == ["", "", "c1"]
 
-    async def test_an_answer_that_can_not_be_understood_is_asked_for_again(
+    async def test_an_answer_that_can_not_be_understood_is_requested_again(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Refunded.")]):
@@ -533,7 +533,7 @@ class Approvals(Behaviour):
         assert lines(model.heard[2])[:2] == ["user: Refund A1.", "assistant: refund(A1,5)"]
         assert "too much" in model.heard[2][-1].text
 
-    async def test_several_approvals_are_asked_for_at_once(
+    async def test_several_approvals_are_requested_at_once(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))

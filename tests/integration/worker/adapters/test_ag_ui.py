@@ -66,7 +66,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
 
     @override
     @pytest.mark.parametrize("trouble", [[Refuses(429)] * 4], ids=["busy"])
-    async def test_trouble_after_a_tool_round_repeats_the_request_and_no_tool(
+    async def test_an_error_after_a_tool_round_repeats_the_request_and_no_tool(
         self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
     ) -> None:
         """The model is the backend's to ask again; what it gives up ends the run (RUN_ERROR)."""
@@ -75,7 +75,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
         assert (state(done), office.done("begun")) == ("FAILED", ["bob"])
 
     @override
-    async def test_trouble_behind_an_approval_repeats_the_request_alone(
+    async def test_an_error_behind_an_approval_repeats_the_request_alone(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         """As above."""

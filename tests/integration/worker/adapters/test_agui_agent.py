@@ -111,7 +111,7 @@ async def test_every_kind_of_event_stands_in_the_log(
     assert done["artifacts"][-1]["parts"][0]["data"] == {"ok": True}
 
 
-async def test_the_run_is_asked_for_with_what_the_client_sent(
+async def test_the_run_is_requested_with_what_the_client_sent(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     agui = {
@@ -140,7 +140,7 @@ async def test_the_run_is_asked_for_with_what_the_client_sent(
     ]
 
 
-async def test_an_interrupt_is_asked_and_the_answer_resumes_it(
+async def test_an_interrupt_is_emitted_and_the_answer_resumes_it(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     asks = {
@@ -505,7 +505,7 @@ async def test_a_link_to_a_file_of_ours_is_malformed(
     assert "messages.0.content.0.source.value" in words(done)
 
 
-async def test_a_run_that_has_finished_is_not_asked_for_again(
+async def test_a_run_that_has_finished_is_not_requested_again(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = AguiEvents.finish
@@ -570,7 +570,7 @@ async def test_its_error_ends_the_task(
     ],
     ids=["busy", "unfinished", "cut off", "malformed"],
 )
-async def test_trouble_that_may_pass_is_tried_again(
+async def test_a_temporary_error_is_retried(
     submitter: TaskSubmitter, working: Working, trouble: Reply
 ) -> None:
     async with ag_ui_stub(trouble, run(*text("m", "found"))) as stub, working(backend(stub)):

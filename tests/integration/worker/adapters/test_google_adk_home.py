@@ -86,7 +86,7 @@ def instructions(model: GeminiModel) -> list[str]:
     return [text.partition(".")[0] for text in told]
 
 
-async def test_the_example_asks_and_refunds(
+async def test_the_example_requests_approval_and_refunds(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = [OVER, calls(("c1", "refund", {"order": "A1"})), says("Refunded.")]
@@ -207,7 +207,7 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(
     assert model.heard[3] == model.heard[1]
 
 
-async def test_a_tool_that_asks_for_more_is_given_it(
+async def test_a_tool_that_requests_more_is_given_it(
     submitter: TaskSubmitter, served: Served
 ) -> None:
     from google.adk.agents import LlmAgent
@@ -329,7 +329,7 @@ def steps_of(llm: Any) -> "list[LlmAgent]":  # noqa: ANN401  # the library's
 
 
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated")
-async def test_agents_in_sequence_each_say_their_part(
+async def test_agents_in_sequence_each_emit_their_part(
     submitter: TaskSubmitter, served: Served
 ) -> None:
     from google.adk.agents import SequentialAgent
@@ -344,7 +344,7 @@ async def test_agents_in_sequence_each_say_their_part(
     assert [name for event, name in speakers(done) if event == "started"] == ["one", "two"]
 
 
-async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
+async def test_a_workflow_runs_each_of_its_agents_once_over_attempts(
     submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from google.adk.workflow import Workflow
@@ -371,7 +371,7 @@ async def test_a_workflow_asks_each_of_its_agents_once_over_attempts(
     assert len(model.requests) == 2
 
 
-async def test_an_answer_that_was_kept_is_not_asked_for_again(
+async def test_an_answer_that_was_kept_is_not_requested_again(
     submitter: TaskSubmitter, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from google.adk.agents import LlmAgent

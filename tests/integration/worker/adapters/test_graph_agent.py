@@ -45,7 +45,7 @@ def kinds(task: Any, kind: str) -> list[Any]:  # noqa: ANN401  # a task's JSON
     return [part for part in said(task) if parts.event_type(part) == kind]
 
 
-async def test_the_example_asks_and_goes_on_with_the_answer(
+async def test_the_example_requests_input_and_goes_on_with_the_answer(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(example("graph_approval").refunds):
@@ -81,7 +81,7 @@ async def test_an_interrupt_is_answered_by_its_id(
     assert answer(done) == "The order is fine. Not refunded."
 
 
-async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_said(
+async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_emitted(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -394,7 +394,9 @@ async def test_only_the_named_nodes_answer(submitter: TaskSubmitter, working: Wo
     assert answer(done) == "final"
 
 
-async def test_several_interrupts_are_all_asked(submitter: TaskSubmitter, working: Working) -> None:
+async def test_several_interrupts_are_all_emitted(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     from langchain_core.messages import AIMessage
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import START, MessagesState, StateGraph

@@ -102,7 +102,7 @@ async def said(task: Task, words_: str) -> Json:
     ],
     ids=["json", "words", "python"],
 )
-async def test_an_answer_that_the_schema_refuses_is_asked_for_again(  # noqa: PLR0917  # fixtures
+async def test_an_answer_that_the_schema_refuses_is_requested_again(  # noqa: PLR0917  # fixtures
     submitter: TaskSubmitter,
     working: Working,
     schema: Json | type,
@@ -193,7 +193,7 @@ async def test_answers_by_interrupt_id_stand_in_one_object(
 
 
 @pytest.mark.usefixtures("task_state")
-async def test_what_a_model_said_is_in_the_next_tasks_state_as_it_was(
+async def test_what_a_model_emitted_is_in_the_next_tasks_state_as_it_was(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     from langchain_core.messages import AIMessage

@@ -96,7 +96,7 @@ async def test_an_outside_agent_is_informed_of_the_cancel_of_a_task_that_waits(
     assert executor.canceled == [done["metadata"]["remote_task"]]
 
 
-async def test_a_client_can_not_say_which_task_is_canceled_elsewhere(
+async def test_a_client_can_not_choose_which_task_is_canceled_elsewhere(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()

@@ -113,7 +113,7 @@ def text(role: str, content: str) -> Any:  # noqa: ANN401  # any JSON
 
 
 @ADAPTERS
-async def test_asked_for_a_call_holds_the_conversation_and_the_response(
+async def test_on_request_a_call_holds_the_conversation_and_the_response(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
     async with asked("true"):
@@ -144,7 +144,7 @@ async def test_asked_for_a_call_holds_the_conversation_and_the_response(
 
 
 @ADAPTERS
-async def test_unless_asked_for_no_span_holds_any_of_it(
+async def test_unless_requested_no_span_holds_any_of_it(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
     async with asked("false"):
@@ -154,7 +154,7 @@ async def test_unless_asked_for_no_span_holds_any_of_it(
 
 
 @ADAPTERS
-async def test_what_is_too_long_is_cut_and_says_so(
+async def test_what_is_too_long_is_cut_and_reports_it(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
     async with asked("true"):

@@ -392,7 +392,7 @@ async def test_images_data_and_files_reach_the_model(
     ],
     ids=["busy", "down", "cut off", "unfinished", "error in the stream"],
 )
-async def test_trouble_that_may_pass_is_tried_again(
+async def test_a_temporary_error_is_retried(
     submitter: TaskSubmitter, working: Working, trouble: Reply
 ) -> None:
     async with (
@@ -420,9 +420,7 @@ async def test_a_refused_request_fails_without_a_second_try(
     assert words(done) == "The model's endpoint refused the request (401)"
 
 
-async def test_trouble_that_stays_fails_the_task(
-    submitter: TaskSubmitter, working: Working
-) -> None:
+async def test_a_permanent_error_fails_the_task(submitter: TaskSubmitter, working: Working) -> None:
     replies = [Reply(status=500)] * 2
     async with chat_stub(*replies) as stub, working(model(stub, max_attempts=2)):
         done = await folded(await submitter.start("model", "x"))

@@ -41,7 +41,7 @@ def signed(index: int, name: str, signature: str) -> Json:
     return said
 
 
-async def test_what_a_model_said_is_replayed_with_every_field_and_clients_see_none(
+async def test_what_a_model_emitted_is_replayed_with_every_field_and_clients_see_none(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     detail = {"type": "reasoning.text", "index": 0, "text": "Ad", "format": "x"}
@@ -125,7 +125,7 @@ async def test_usage_that_is_repeated_in_each_chunk_counts_once(
     assert done["metadata"]["tokens_used"] == 13
 
 
-async def test_null_deltas_and_choices_say_nothing(
+async def test_null_deltas_and_choices_emit_nothing(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     odd: list[Json] = [

@@ -89,7 +89,7 @@ async def test_reasoning_events_and_dependencies_get_there(
     assert (custom["metadata"]["agui_custom_name"], custom["data"]["done"]) == ("progress", 1)
 
 
-async def test_a_tool_that_asks_for_another_try_is_an_error(
+async def test_a_tool_that_requests_another_try_is_an_error(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     from pydantic_ai import Agent as PydanticAgent
@@ -175,7 +175,7 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
 
 
 @pytest.mark.parametrize(("status", "ends"), BUSY)
-async def test_a_busy_model_is_asked_again_and_a_refusing_one_not(
+async def test_a_busy_model_is_queried_again_and_a_refusing_one_not(
     submitter: TaskSubmitter, working: Working, status: int, ends: str
 ) -> None:
     from pydantic_ai import Agent as PydanticAgent

@@ -244,7 +244,7 @@ def spent() -> float:
     return REGISTRY.get_sample_value("headrace_cost_total", {"agent": "p"}) or 0.0
 
 
-async def test_tokens_cost_what_the_library_says(
+async def test_tokens_cost_what_the_library_states(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pydantic_ai import Agent as PydanticAgent

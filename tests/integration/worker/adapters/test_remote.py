@@ -67,7 +67,7 @@ def test_without_card_and_name_there_is_no_agent() -> None:
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
+async def test_its_question_is_relayed_and_the_follow_up_goes_to_the_same_task(
     submitter: TaskSubmitter, working: Working, binding: str
 ) -> None:
     executor = ScriptedExecutor()
@@ -87,7 +87,7 @@ async def test_its_question_is_asked_and_the_follow_up_goes_to_the_same_task(
     assert [part["text"] for part in said(done)].count("Which text?") == 1
 
 
-async def test_neither_the_outside_agent_nor_the_client_says_which_task_a_follow_up_is_for(
+async def test_neither_the_outside_agent_nor_the_client_chooses_which_task_a_follow_up_is_for(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
@@ -152,7 +152,7 @@ async def test_it_is_given_files_and_what_the_client_accepts(
     assert list(asked.configuration.accepted_output_modes) == ["text/markdown"]
 
 
-async def test_credentials_it_asks_for_come_from_our_user(
+async def test_credentials_it_requests_come_from_our_user(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()
@@ -288,7 +288,7 @@ async def test_a_killed_workers_successor_follows_the_same_task(
     assert [part["text"] for part in said(done)] == ["starting"]
 
 
-async def test_an_agent_that_does_not_stream_is_asked_again_and_again(
+async def test_an_agent_that_does_not_stream_is_polled(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     executor = ScriptedExecutor()

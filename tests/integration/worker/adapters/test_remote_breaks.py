@@ -11,7 +11,7 @@ from tests.support.scripted_executor import outside_agent
 from tests.support.task_submitter import TaskSubmitter
 
 
-async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
+async def test_an_agent_whose_streams_end_at_once_is_not_polled_without_pause(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     working_still = [at("WORKING")]
@@ -42,7 +42,7 @@ async def test_an_agent_whose_streams_end_at_once_is_not_asked_all_the_time(
     ],
     ids=str,
 )
-async def test_whatever_it_says_the_task_ends_and_the_worker_goes_on(
+async def test_whatever_it_sends_the_task_ends_and_the_worker_goes_on(
     submitter: TaskSubmitter, working: Working, said: list[Json | str]
 ) -> None:
     scripted = ScriptedAgent(said, [at("COMPLETED")])

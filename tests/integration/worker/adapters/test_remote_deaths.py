@@ -50,7 +50,7 @@ async def killed_once_it_has_asked(
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_another_headrace_is_asked_once(
+async def test_another_headrace_gets_the_request_once(
     submitter: TaskSubmitter, spawn: Spawn, other: OtherHeadrace, binding: str
 ) -> None:
     async def was_asked() -> bool:
@@ -73,7 +73,7 @@ async def test_another_headrace_is_asked_once(
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_an_agent_that_does_not_know_questions_again_is_asked_at_least_once(
+async def test_an_agent_that_does_not_recognize_repeated_requests_gets_them_at_least_once(
     submitter: TaskSubmitter, spawn: Spawn, binding: str
 ) -> None:
     executor = ScriptedExecutor()

@@ -86,7 +86,7 @@ async def test_the_childs_progress_is_in_the_parents_log(
     assert {p["metadata"]["agui_subagent_run_id"] for p in said} == {key.task}
 
 
-async def test_what_a_child_says_can_be_kept_out_of_the_parents_log(
+async def test_the_output_of_a_child_can_be_kept_out_of_the_parents_log(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
@@ -118,7 +118,7 @@ async def test_a_stream_has_the_childs_events_and_then_its_result(
     assert seen == [event for entry in child_log for event in entry.events]
 
 
-async def test_children_are_asked_in_parallel(submitter: TaskSubmitter, working: Working) -> None:
+async def test_children_run_in_parallel(submitter: TaskSubmitter, working: Working) -> None:
     meeting: set[str] = set()
     met = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_children_are_asked_in_parallel(submitter: TaskSubmitter, working:
     assert answer(entries) == "abcd"
 
 
-async def test_the_same_question_asked_twice_is_two_children_and_one_under_one_key(
+async def test_the_same_question_sent_twice_is_two_children_and_one_under_one_key(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

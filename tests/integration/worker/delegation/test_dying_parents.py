@@ -71,7 +71,7 @@ async def _in_attempt(task: Task, attempt: int) -> bool:
 
 
 @pytest.mark.usefixtures("helpers")
-async def test_children_of_a_killed_parent_run_once_though_it_asks_in_another_order(
+async def test_children_of_a_killed_parent_run_once_though_it_delegates_in_another_order(
     submitter: TaskSubmitter, spawn: Spawn, runs: Runs, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

@@ -136,7 +136,7 @@ async def test_who_answers_without_waiting_for_a_child_leaves_none_behind(
     assert answer(entries) == "first"
 
 
-async def test_a_question_that_was_given_up_is_asked_anew(
+async def test_a_delegation_that_was_given_up_is_made_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     begun = asyncio.Event()
@@ -163,7 +163,7 @@ async def test_a_question_that_was_given_up_is_asked_anew(
     assert states == [CANCELED, COMPLETED]
 
 
-async def test_who_tries_again_asks_anew_only_who_failed(
+async def test_a_retry_delegates_again_only_to_the_child_that_failed(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     runs: list[str] = []

@@ -113,7 +113,7 @@ async def test_one_child_is_started_once(parent: Task) -> None:
     assert (first.again, second.again) == (False, True)
 
 
-async def test_a_child_belongs_to_its_parents_owner_whatever_is_asked(
+async def test_a_child_belongs_to_its_parents_owner_whatever_is_requested(
     submitter: TaskSubmitter, parent: Task
 ) -> None:
     started = await StateClient(parent.bus).start(

@@ -78,7 +78,7 @@ async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs
     assert content == b"x" * LARGE
 
 
-async def test_a_parent_that_asks_again_stores_nothing_twice(
+async def test_a_parent_that_requests_again_stores_nothing_twice(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent(backoff=0.0)
@@ -199,7 +199,9 @@ async def test_task_state_refuses_what_workers_in_other_languages_may_send(
     assert refused == ["parts[0] text must be a string"]
 
 
-async def test_one_run_asks_for_so_many_tasks(submitter: TaskSubmitter, working: Working) -> None:
+async def test_one_run_delegates_a_limited_number_of_tasks(
+    submitter: TaskSubmitter, working: Working
+) -> None:
     @agent()
     async def fanning_out(ctx: RunContext) -> str:
         asked = [ctx.delegate("weigher", f"{number}") for number in range(5)]

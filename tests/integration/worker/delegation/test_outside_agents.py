@@ -189,7 +189,7 @@ async def test_a_parent_that_is_run_again_meets_the_task_elsewhere(
     assert (executor.received, executor.canceled) == (["slowly"], [])
 
 
-async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name(
+async def test_an_outside_agent_of_headrace_yaml_is_delegated_to_by_its_name(
     submitter: TaskSubmitter, working: Working, tmp_path: Path
 ) -> None:
     async with sdk_server(ScriptedExecutor()) as server:
@@ -205,7 +205,7 @@ async def test_an_agent_elsewhere_that_headrace_yaml_names_is_asked_by_that_name
     assert answer(entries) == "Result: Reply: fireDone."
 
 
-async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
+async def test_an_agent_is_named_by_an_object_too_and_never_by_its_url(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     refused = dict[str, str]()
@@ -228,7 +228,7 @@ async def test_an_agent_is_asked_as_an_object_too_and_never_by_its_url(
     assert refused.keys() == {"agent_unknown", "bad_request"}
 
 
-async def test_the_refusal_of_a_url_says_what_to_do(
+async def test_the_refusal_of_a_url_states_what_to_do(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

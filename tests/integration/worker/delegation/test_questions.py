@@ -74,7 +74,7 @@ async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(
     assert answer(entries) == INPUT_REQUIRED
 
 
-async def test_credentials_that_a_child_needs_are_asked_of_its_parents_user(
+async def test_credentials_that_a_child_needs_are_requested_from_its_parents_user(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()

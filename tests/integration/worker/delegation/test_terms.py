@@ -57,7 +57,7 @@ async def test_the_trace_reaches_children_of_children_and_those_that_are_answere
         assert answer(await task.ended()) == " ".join([TRACE] * 3)
 
 
-async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_asked_for_again(
+async def test_a_childs_input_keeps_its_terms_so_that_its_run_can_be_requested_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     async with working(root), working(branch), working(leaf):

@@ -304,7 +304,7 @@ def test_an_input_of_ones_own_is_sent(tmp_path: Path) -> None:
     "arguments",
     [["not a url"], ["http://127.0.0.1:1/x"], ["--header", "nothing", "http://127.0.0.1:1/"]],
 )
-def test_what_cant_be_asked_exits_with_2(arguments: list[str]) -> None:
+def test_a_request_that_is_not_possible_exits_with_2(arguments: list[str]) -> None:
     result = headrace("check", *arguments)
     assert result.exit_code == 2
     assert "Error" in result.output

@@ -35,7 +35,7 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(reading)
 
 
-def test_lines_stand_under_who_said_them(pipe: tuple[int, int]) -> None:
+def test_lines_stand_under_their_agent(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     text = shown(writing, reading, ("worker-0", "hello"), ("task-state-0", "there"))
     assert text == "worker-0     | hello\ntask-state-0 | there\n"

@@ -86,7 +86,7 @@ def test_a_process_is_found_by_its_pid() -> None:
         ("", None),
     ],
 )
-def test_where_there_is_no_proc_ps_is_asked(
+def test_where_there_is_no_proc_ps_is_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, entry: ProcessEntry | None
 ) -> None:
     def answer(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

@@ -48,7 +48,7 @@ async def test_other_messages_are_no_reports() -> None:
         following.cancel()
 
 
-async def test_a_service_that_reports_nothing_is_asked_too() -> None:
+async def test_a_service_that_reports_nothing_is_queried_too() -> None:
     reports = ReadyReports("", 1)
     for _ in range(2):
         await asyncio.wait_for(reports.pause(), 60)

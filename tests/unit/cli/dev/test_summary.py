@@ -38,6 +38,6 @@ async def test_without_a_default_agent_the_command_names_one() -> None:
 
 
 @pytest.mark.parametrize("listed", [ScriptedResponse(401), agents()])
-async def test_nothing_is_said_of_agents_that_are_not_listed(listed: ScriptedResponse) -> None:
+async def test_nothing_is_reported_of_agents_that_are_not_listed(listed: ScriptedResponse) -> None:
     with answering(**{"/v1/agents": listed}) as gateway:
         assert await summary(gateway.url) == []

@@ -62,7 +62,7 @@ def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> Non
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8080", "192.0.2.7", "[2001:db8::7]:8080"])
-def test_who_asks_by_address_needs_no_name_but_a_page_of_its_own(host: str) -> None:
+def test_a_request_by_address_needs_no_name_but_a_page_of_its_own(host: str) -> None:
     origins = Origins(GatewaySettings(allowed_hosts=["gateway"]))
     assert origins.refusal(Headers({"host": host})) == ""
     assert origins.refusal(Headers({"host": host, "origin": f"http://{host}"})) == ""

@@ -42,7 +42,7 @@ def test_a_client_for_whom_nothing_waits_does_not_stall() -> None:
     assert [client.after(100) for _ in range(3)] == [0, 0, 0]
 
 
-def test_the_kernel_is_not_asked_about_a_client_that_has_received_everything() -> None:
+def test_the_kernel_is_not_queried_about_a_client_that_has_received_everything() -> None:
     client = Client()
     client.after(1, written=1000)
     client.after(1, taken=1000)

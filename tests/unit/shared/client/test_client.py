@@ -89,7 +89,7 @@ async def test_a_message_without_an_answer_is_sent_again_under_its_key() -> None
     assert (len(keys), len(set(keys)), bodies[1:]) == (3, 1, bodies[:1] * 2)
 
 
-async def test_a_stream_that_the_gateway_ends_early_goes_on_although_the_agent_asked() -> None:
+async def test_a_stream_that_the_gateway_ends_early_goes_on_although_input_is_required() -> None:
     asked = stream(status("INPUT_REQUIRED", 1), farewell=STOPPING)
     script = {
         "/message:stream": asked,
@@ -147,7 +147,7 @@ async def test_a_stream_at_its_end_yields_nothing() -> None:
             assert [event async for event in client.resume(None, "t1", "log1:3")] == []
 
 
-async def test_a_gateway_that_stays_away_is_given_up_and_says_why() -> None:
+async def test_a_gateway_that_stays_away_is_given_up_and_gives_the_reason() -> None:
     script = {"/message:stream": stream({"task": task("WORKING")}), "/tasks/t1:subscribe": AWAY}
     with answering(**script) as gateway:
         async with client_of(gateway) as client:
@@ -272,7 +272,7 @@ async def test_the_agent_of_a_task_is_found() -> None:
     assert (agent, canceled.state) == ("b", "canceled")
 
 
-async def test_a_fork_is_asked_for_once_with_its_message() -> None:
+async def test_a_fork_is_requested_once_with_its_message() -> None:
     busy, fork = ScriptedResponse(status=503), task("SUBMITTED") | {"id": "t2"}
     path = "/v1/agents/b/tasks/t1:fork"
     with answering(**{path: [busy, ScriptedResponse(body=fork)]}) as gateway:
@@ -313,7 +313,7 @@ async def test_a_file_with_a_name_that_is_not_utf_8_is_attached(tmp_path: Path) 
     assert part["filename"] == "a\ufffd.txt"
 
 
-async def test_a_list_is_watched_over_gateways_and_says_when_to_list() -> None:
+async def test_a_list_is_watched_over_gateways_and_states_when_to_list() -> None:
     change = {"task": "t1", "contextId": "c1", "state": "TASK_STATE_INPUT_REQUIRED"}
     begun = ScriptedResponse(frames=(("g1:1", {}), ("g1:2", change)))
     rest = ScriptedResponse(frames=(("g2:7", {}), ("g2:8", {"task": "t1", "state": None})))

@@ -15,7 +15,7 @@ TASK = {
 }
 
 
-async def test_an_order_is_asked_about_and_the_answer_published() -> None:
+async def test_a_question_about_an_order_is_sent_and_the_answer_published() -> None:
     with answering(**{SEND: ScriptedResponse(body={"task": TASK})}) as gateway:
         module = example("faststream_orders", GATEWAY=gateway.url)
         async with TestNatsBroker(module.broker) as broker:

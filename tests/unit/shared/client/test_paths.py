@@ -13,7 +13,7 @@ from headrace.client.paths import file_path, task_path
         ("https://elsewhere/v1/agents/a/tasks/0-1/files/../../x", None),
     ],
 )
-def test_only_files_of_tasks_are_asked_for(url: str, path: str | None) -> None:
+def test_only_files_of_tasks_are_requested(url: str, path: str | None) -> None:
     assert file_path(url) == path
 
 

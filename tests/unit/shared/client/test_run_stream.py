@@ -96,7 +96,7 @@ async def test_an_interrupt_is_answered_with_the_next_run() -> None:
     assert (body["threadId"], body["resume"]) == (first.thread, [answer])
 
 
-async def test_a_run_is_asked_for_with_all_that_the_agent_is_given() -> None:
+async def test_a_run_is_requested_with_all_that_the_agent_is_given() -> None:
     tools = [{"name": "paint", "description": "Paints", "parameters": {"type": "object"}}]
     context = [{"description": "the page", "value": "news"}]
     state, props = {"n": 1}, {"mode": "quick"}

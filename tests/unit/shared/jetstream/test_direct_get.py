@@ -52,7 +52,7 @@ async def test_a_train_without_an_end_is_taken_as_far_as_it_came() -> None:
     assert await arrived(stored(4, 0), stored(9, 4)) == DirectAnswer([4, 9])
 
 
-async def test_a_copy_that_says_nothing_is_no_empty_log() -> None:
+async def test_a_copy_that_does_not_answer_is_no_empty_log() -> None:
     assert await arrived() == DirectAnswer([], complete=False)
 
 

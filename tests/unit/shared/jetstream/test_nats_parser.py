@@ -47,7 +47,7 @@ async def heard(kind: type[Parser], pieces: list[bytes]) -> list[tuple[Any, ...]
     return client.calls
 
 
-async def test_the_same_is_heard_wherever_the_bytes_are_cut() -> None:
+async def test_the_same_is_received_wherever_the_bytes_are_cut() -> None:
     draw = random.Random(5)
     stream = b"".join(draw.choices(SAID, k=500))
     pieces = []
@@ -114,5 +114,5 @@ async def test_what_no_server_sends_is_an_error() -> None:
         (HEADERS, {"Headrace-Log": "abcdefgh", "Odd": "é: x"}),
     ],
 )
-def test_headers_are_read_when_asked_for(block: bytes, headers: dict[str, str] | None) -> None:
+def test_headers_are_read_when_requested(block: bytes, headers: dict[str, str] | None) -> None:
     assert ReceivedMessage(None, "a", "", b"", block).headers == headers  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ async def test_a_file_that_is_not_there_is_unknown() -> None:
         await store(NO_MESSAGE).info(KEY, NAME)
 
 
-async def test_a_store_that_elects_its_leader_is_asked_again() -> None:
+async def test_a_store_that_elects_its_leader_is_queried_again() -> None:
     bus = FakeBus(lambda _subject, _payload: NO_LEADER if len(bus.asked) < 3 else NO_MESSAGE)
     with pytest.raises(FileUnknown):
         await FileStore(bus).info(KEY, NAME)

@@ -31,7 +31,7 @@ async def stored(*answers: dict[str, Any] | BusUnavailable) -> int:
 
 
 @pytest.mark.parametrize("trouble", [SILENT, UNHEARD, NO_LEADER])
-async def test_it_is_asked_again_until_a_leader_answers(
+async def test_it_is_queried_again_until_a_leader_answers(
     trouble: dict[str, Any] | BusUnavailable,
 ) -> None:
     assert await stored(trouble, trouble, STORED) == 8

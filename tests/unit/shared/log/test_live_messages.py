@@ -53,7 +53,7 @@ def test_a_message_is_the_same_from_its_bytes(headers: dict[str, str], data: byt
     assert (from_bytes.sequence, from_bytes.previous) == (17, 12)
 
 
-def test_what_the_server_says_wins_over_what_a_writer_says() -> None:
+def test_what_the_server_states_wins_over_what_a_writer_states() -> None:
     said = b"Nats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: 1\r\nNats-Last-Sequence: 1\r\n"
     live = received(STAMP | SERVER, b'{"a":1}')
     live.block = live.block.replace(b"Nats-Stream: EVENTS\r\n", said + b"Nats-Stream: EVENTS\r\n")

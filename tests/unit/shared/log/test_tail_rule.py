@@ -166,7 +166,7 @@ async def test_a_disturbance_has_all_logs_checked_together(
 
 
 @pytest.mark.parametrize("timing", [timing_of(3600.0)])
-async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
+async def test_what_is_requested_while_a_check_is_on_its_way_is_checked_again(
     bus: FakeBus, rule: TailRule, leader: Leader
 ) -> None:
     log = Log()
@@ -180,7 +180,7 @@ async def test_what_is_asked_for_while_a_check_is_on_its_way_is_checked_again(
     assert log.told == [7, 8]
 
 
-async def test_a_leader_that_is_away_is_asked_again_and_holds_up_no_other_stream(
+async def test_a_leader_that_is_away_is_queried_again_and_holds_up_no_other_stream(
     rule: TailRule, leader: Leader
 ) -> None:
     here, there = Log(shard=0), Log(shard=16)
@@ -211,7 +211,7 @@ async def test_logs_dropped_in_the_middle_of_a_check_get_no_result(
     assert len(leader.questions[0]) == 3
 
 
-async def test_a_log_that_has_not_grown_is_asked_about_from_what_is_known_on(
+async def test_a_log_that_has_not_grown_is_queried_from_its_known_end(
     bus: FakeBus, rule: TailRule, leader: Leader
 ) -> None:
     log = Log()

@@ -63,7 +63,7 @@ def test_a_reply_goes_to_no_inbox_of_the_fleets_own(reply: str) -> None:
         AnswerRule(reply=True).answers(reply, 1)
 
 
-def test_a_reply_goes_to_the_inbox_of_who_asked() -> None:
+def test_a_reply_goes_to_the_inbox_of_the_caller() -> None:
     answers = AnswerRule(reply=True).answers(INBOX, 2)
     assert answers is not None
     assert (answers.subject, answers.stream, answers.depth) == (INBOX, None, 2)
@@ -85,7 +85,7 @@ def status(state: str) -> Json:
         ("events", ["SUBMITTED", "WORKING", "artifact", "COMPLETED", "INPUT_REQUIRED"]),
     ],
 )
-def test_a_rule_says_what_is_published(what: str, included: list[str]) -> None:
+def test_a_rule_states_what_is_published(what: str, included: list[str]) -> None:
     answers = AnswerRule.model_validate({"subject": "a", "what": what}).answers("", 1)
     assert answers is not None
     told: dict[str, Json] = {

@@ -42,7 +42,7 @@ def texts(messages: list[Json]) -> list[str]:
 
 
 @given(legal_logs())
-def test_folds_any_legal_log_as_a2a_says(log: LegalLog) -> None:
+def test_folds_any_legal_log_as_a2a_states(log: LegalLog) -> None:
     assert folded(log).task() == expected_task(log.events())
 
 
@@ -236,7 +236,7 @@ def test_appending_to_an_artifact_that_is_not_there_begins_it() -> None:
     assert artifact["parts"] == [{"text": "x"}]
 
 
-def test_what_later_chunks_say_beside_parts_is_kept() -> None:
+def test_what_later_chunks_have_beside_parts_is_kept() -> None:
     fold = folded(begun())
     for artifact, append in (
         ({"artifactId": "a", "name": "n", "metadata": {"x": 1, "y": 1}, "parts": []}, False),

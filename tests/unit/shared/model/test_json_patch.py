@@ -28,7 +28,7 @@ DOCUMENT = {"a": {"b": [1, 2]}, "": 0, "x/y": 1, "m~n": 2, "n": None}
         ([], DOCUMENT),
     ],
 )
-def test_applies_as_the_rfc_says(patch: Any, expected: Any) -> None:  # noqa: ANN401
+def test_applies_as_the_rfc_states(patch: Any, expected: Any) -> None:  # noqa: ANN401
     before = deepcopy(DOCUMENT)
     assert apply(DOCUMENT, patch) == expected
     assert before == DOCUMENT

@@ -48,7 +48,7 @@ def test_what_a_newer_version_adds_is_passed_over(message: BusMessage) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"[]", b"{}", b'{"log":1}', b"\xff"])
-def test_a_body_of_another_shape_is_undecodable_and_says_where_it_was(body: bytes) -> None:
+def test_a_body_of_another_shape_is_undecodable_and_states_where_it_was(body: bytes) -> None:
     with pytest.raises(UndecodableMessage) as error:
         RunRequest.decode("the.subject", body)
     assert error.value.subject == "the.subject"

@@ -21,7 +21,7 @@ def test_a_text_part_carries_the_schemas_four_keys() -> None:
     }
 
 
-def test_a_thinking_part_says_so_twice() -> None:
+def test_a_thinking_part_is_marked_twice() -> None:
     part = parts.thinking_part("Hm.", "think-5678", 1, title="Planning")
     assert part["metadata"]["agui_event_type"] == part["metadata"]["agui_block_type"] == "thinking"
     assert part["metadata"]["agui_block_index"] == 1
@@ -55,7 +55,7 @@ def test_what_is_given_no_id_gets_one_of_its_own() -> None:
     assert parts.tool_call_id(parts.tool_call_part("f", {})).startswith("call-")
 
 
-def test_only_a_blocks_last_part_says_that_it_ends() -> None:
+def test_only_a_blocks_last_part_states_that_it_ends() -> None:
     assert "agui_block_end" not in parts.text_part("a", "b")["metadata"]
     assert parts.is_block_end(parts.text_part("", "b", end=True))
     assert parts.is_block_end(parts.thinking_part("", "b", end=True))
@@ -70,7 +70,7 @@ def test_a_piece_of_arguments_is_partial_text() -> None:
     assert parts.tool_name(part) == "f"
 
 
-def test_files_and_data_say_what_they_are() -> None:
+def test_files_and_data_have_their_media_types() -> None:
     assert parts.file_part(b"tck", "output.txt", "text/plain") == {
         "raw": "dGNr",
         "filename": "output.txt",

@@ -15,7 +15,7 @@ QUEUES = [
 
 
 @pytest.mark.parametrize(("queue", "consumer"), QUEUES)
-def test_a_consumer_s_name_says_whose_runs_it_delivers(queue: RunQueue, consumer: str) -> None:
+def test_a_consumers_name_states_whose_runs_it_delivers(queue: RunQueue, consumer: str) -> None:
     assert queue.consumer == consumer
     assert (agent_of(consumer), version_of(consumer)) == ("shop", queue.version)
 

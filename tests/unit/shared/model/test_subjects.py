@@ -75,7 +75,7 @@ TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
 KEYS = st.builds(TaskKey, TOKENS, TOKENS, st.integers(0, 1023).map(mint_task_id))
 
 
-def test_subjects_are_as_the_bus_contract_says() -> None:
+def test_subjects_are_as_the_bus_contract_states() -> None:
     task = KEY.task
     assert SUBJECTS.event(KEY) == f"some.fleet.event.17.tenant.agent.{task}"
     assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{task}"

@@ -32,7 +32,7 @@ def test_an_agent_is_called_and_described_as_its_function_is() -> None:
     assert declared.card.description == "Does nothing. And nothing else."
 
 
-def test_a_card_says_what_the_decorator_says() -> None:
+def test_a_card_has_what_the_decorator_states() -> None:
     card = agent(
         name="x",
         description="d",
@@ -56,7 +56,7 @@ def test_a_card_says_what_the_decorator_says() -> None:
     }
 
 
-def test_a_card_says_what_people_are_shown() -> None:
+def test_a_card_states_what_people_are_shown() -> None:
     card = agent(
         name="x",
         display_name="An Agent",
@@ -96,7 +96,7 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
         (_decorated(my_function, provider=Provider(organization="a", url="x")), "provider's url"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(declare: Callable[[], Agent], words: str) -> None:
+def test_what_cannot_work_is_reported_at_once(declare: Callable[[], Agent], words: str) -> None:
     with pytest.raises(Misdeclared, match=words):
         declare()
 

@@ -76,7 +76,7 @@ async def test_the_agent_is_called_as_without_them() -> None:
     assert (await shop("42")).text == "checked 42"
 
 
-def test_the_documented_agents_declare_what_the_pages_say() -> None:
+def test_the_documented_agents_declare_what_the_pages_state() -> None:
     assert documented("triggers.md").triggers == (
         {
             "subject": "orders.created",

@@ -124,7 +124,7 @@ async def test_nothing_follows_the_end() -> None:
     ],
     ids=["delegate", "answer", "auth_required", "inbox"],
 )
-async def test_what_needs_a_fleet_says_what_to_use(
+async def test_what_needs_a_fleet_states_what_to_use(
     need: Callable[[RunContext], Awaitable[object]], does: str
 ) -> None:
     @agent

@@ -65,7 +65,7 @@ async def test_a_call_in_a_subtask_is_emitted() -> None:
     assert "test_unawaited.py:" in answer.status_text
 
 
-async def test_an_exception_of_the_agent_says_more() -> None:
+async def test_an_exception_of_the_agent_states_more() -> None:
     @agent
     async def shop(ctx: RunContext) -> None:
         ctx.text("lost")  # type: ignore[unused-coroutine]

@@ -18,7 +18,7 @@ async def test_the_run_of_a_pinned_task_is_waited_for_until_it_is_gone() -> None
     assert not answers
 
 
-async def test_a_queue_without_a_leader_does_not_say_that_the_agent_has_cleaned_up() -> None:
+async def test_a_queue_without_a_leader_does_not_report_that_the_agent_has_cleaned_up() -> None:
     answers: list[dict[str, Any]] = [
         NO_LEADER,
         {"state": {"subjects": {RUN: 1}}},

@@ -191,7 +191,7 @@ def test_a_fork_in_the_middle_of_a_run_begins_at_its_last_checkpoint_or_input() 
     assert [point_of(log, at).rests for at in (1, 4, 6)] == [False, False, True]
 
 
-def test_a_run_that_asked_a_child_goes_on_from_before_that() -> None:
+def test_a_run_that_has_delegated_continues_from_before_that() -> None:
     log = LegalLog(SOURCE)
     log.submit()
     run_with(log, "checkpoint", "child", "checkpoint", "text")
@@ -303,7 +303,7 @@ async def test_a_source_without_its_beginning_can_not_be_forked() -> None:
             await fork_point(bus, SOURCE, head, 2)
 
 
-def test_what_a_fork_says_about_its_source_can_be_read_back() -> None:
+def test_what_a_fork_states_about_its_source_can_be_read_back() -> None:
     fork = ForkOf("0-" + "0" * 32, "c", 3, "2026-01-01T00:00:00Z", 5, WORKING, goes_on=True)
     chain = fork
     for _ in range(MOST_FORKS + 5):

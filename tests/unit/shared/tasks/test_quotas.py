@@ -174,7 +174,7 @@ async def test_without_task_state_the_last_counts_are_used_or_runs_begin(usage: 
         await gateway.check(use())
 
 
-async def test_a_months_earlier_days_are_asked_for_again_once_task_state_is_back(
+async def test_a_months_earlier_days_are_requested_again_once_task_state_is_back(
     usage: Usage,
 ) -> None:
     usage.is_away = True
@@ -204,7 +204,7 @@ async def test_counts_are_read_once_for_requests_of_the_same_moment() -> None:
         ("quota", "quotas.toml"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, why: str) -> None:
+def test_what_is_wrong_with_the_file_is_reported(tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text(text)
     with pytest.raises(QuotasUnreadable, match=why):
@@ -219,7 +219,9 @@ def test_the_documented_file_is_read(tmp_path: Path) -> None:
     assert names == ["acme-monthly", "per-owner", "research", "trial"]
 
 
-async def test_a_used_up_quota_that_refuses_comes_before_one_that_asks(usage: Usage) -> None:
+async def test_a_used_up_quota_that_refuses_comes_before_one_that_requests_input(
+    usage: Usage,
+) -> None:
     usage.tokens["acme", "2026-01-31", "ann", "shop"] = 100
     asks, refuses = quota(tokens=100, at_limit="input-required"), quota(tokens=100)
     with pytest.raises(QuotaExceeded) as one:

@@ -82,7 +82,7 @@ async def deaf(_: RunContext) -> AsyncIterator[Emission]:
     await asyncio.Event().wait()
 
 
-async def test_an_answer_says_what_the_agent_did() -> None:
+async def test_an_answer_states_what_the_agent_did() -> None:
     async with TestFleet([shop]) as fleet:
         answer = await fleet.send("shop", "nails")
     assert (answer.text, answer.state) == ("There are 7 nails.", "completed")
@@ -94,7 +94,7 @@ async def test_an_answer_says_what_the_agent_did() -> None:
     assert answer.usage["model"] == "small"
 
 
-async def test_an_answer_reaches_an_agent_that_asks() -> None:
+async def test_an_answer_reaches_an_agent_that_requests_input() -> None:
     async with TestFleet([barber]) as fleet:
         asked = await fleet.send("barber", "a haircut")
         assert (asked.state, asked.text) == ("input-required", "How short?")
@@ -270,7 +270,7 @@ async def test_files_go_in_and_come_out_small_and_large() -> None:
     assert answer.data == [{"copied": True}]
 
 
-async def test_a_rejection_says_why() -> None:
+async def test_a_rejection_gives_the_reason() -> None:
     @agent()
     async def proud(_: RunContext) -> AsyncIterator[Emission]:
         """Decline."""

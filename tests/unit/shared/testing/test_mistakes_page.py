@@ -349,7 +349,7 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-async def test_a_mistake_says_what_the_page_says(
+async def test_a_mistake_has_the_message_of_the_page(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await _made(mistake, tmp_path, monkeypatch) == mistake.message

@@ -40,7 +40,7 @@ async def version_of(task: FleetTask) -> str | None:
     return (await task._fleet.gateway.found(task.key)).version
 
 
-async def test_an_answer_goes_to_the_version_that_asked() -> None:
+async def test_an_answer_goes_to_the_version_that_requested_input() -> None:
     async with TestFleet([tailor()]) as fleet:
         task = await fleet.start("tailor", "hello")
         await task.result()

@@ -89,7 +89,7 @@ async def test_echo(fleet):
     assert (code, "1 passed" in output) == (0, True), output
 
 
-def test_a_fleet_without_agents_says_what_to_write(tmp_path: Path) -> None:
+def test_a_fleet_without_agents_states_what_to_write(tmp_path: Path) -> None:
     text = """
 async def test_echo(fleet):
     pass
@@ -99,7 +99,7 @@ async def test_echo(fleet):
     assert "@pytest.mark.agents(my_agent)" in output
 
 
-def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_the_fixture_states_what_to_install(tmp_path: Path) -> None:
     text = """
 import sys
 sys.modules["starlette"] = None

@@ -125,7 +125,7 @@ async def test_a_message_to_a_working_agent_is_sent_while_it_works() -> None:
     assert report.differences == []
 
 
-async def test_an_answer_names_the_interrupt_that_is_asked_now() -> None:
+async def test_an_answer_names_the_interrupt_that_is_open_now() -> None:
     async with TestFleet([approver]) as fleet:
         task = await fleet.start("approver", "go")
         asked = await task.result()

@@ -49,7 +49,7 @@ async def writer(ctx: RunContext) -> str:
 FOUND = "found mills in Rome\nfound mills in Ulm"
 
 
-async def test_the_page_on_delegation_reports_and_says_why_there_is_no_report() -> None:
+async def test_the_page_on_delegation_reports_and_explains_a_missing_report() -> None:
     research = declared(shown(DOCS / "delegation.md", "DelegationFailed"), "research")
     async with TestFleet([research, planner, researcher, writer]) as fleet:
         assert (await fleet.send("research", "mills")).text == f"report: {FOUND}"

@@ -230,7 +230,7 @@ def test_nothing_goes_on_with_what_is_not_the_last(between: list[object]) -> Non
     assert compaction.flush()[2] == [5, "add", {"artifactId": "a", "parts": [part]}]
 
 
-def test_a_chunk_that_says_more_than_text_is_kept_whole() -> None:
+def test_a_chunk_that_states_more_than_text_is_kept_whole() -> None:
     compaction = Compaction()
     chunk = {"artifactId": "a", "parts": [{"text": "t"}]}
     compaction.take([3, "new", chunk])

@@ -113,7 +113,7 @@ async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeS
     assert bus.asked_for == WINDOW
 
 
-async def test_messages_are_handed_on_in_order_and_asked_for_as_they_are_taken(
+async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
     bus: FakeServer,
 ) -> None:
     consumer = await opened(bus)
@@ -207,7 +207,7 @@ async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeServer) -> N
         await taking
 
 
-async def test_a_refused_consumer_is_trouble_with_the_bus(bus: FakeServer) -> None:
+async def test_a_refused_consumer_makes_the_bus_unavailable(bus: FakeServer) -> None:
     bus.refusal = {"error": {"code": 503, "description": "no room"}}
     with pytest.raises(BusUnavailable, match="no room"):
         await opened(bus)

@@ -43,7 +43,7 @@ def invalid() -> Exception:
         (TimeoutError(), "state_unavailable", "in time"),
     ],
 )
-def test_what_goes_wrong_is_said(error: Exception, code: str, says: str) -> None:
+def test_what_goes_wrong_is_reported(error: Exception, code: str, says: str) -> None:
     refusal = refusal_of(error)
     assert refusal.code == code
     assert says in refusal.message
@@ -53,7 +53,7 @@ def test_what_goes_wrong_is_said(error: Exception, code: str, says: str) -> None
     ("error", "is_late"),
     [(ViewBehind("behind"), True), (TimeoutError(), True), (StateUnavailable("no Redis"), False)],
 )
-def test_an_answer_that_was_only_late_can_be_asked_for_again(
+def test_an_answer_that_was_only_late_can_be_requested_again(
     error: Exception, *, is_late: bool
 ) -> None:
     assert refusal_of(error).is_late == is_late

@@ -55,7 +55,7 @@ def test_a_permit_is_free_again_once_it_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("waiting", [50, 1000, 5000])
-def test_what_waits_asks_no_more_often_the_more_of_it_there_is(waiting: int) -> None:
+def test_waiting_runs_send_no_more_requests_the_more_there_are(waiting: int) -> None:
     now = 0.0
     permits = Permits(per_owner=4, per_host=4, now=lambda: now)
     with ExitStack() as stack:

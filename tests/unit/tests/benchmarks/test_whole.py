@@ -41,7 +41,7 @@ def test_a_whole_stream_counts(binding: Binding, newline: bytes) -> None:
     assert check_stream(body(events, binding, newline), 2, binding.result) == 5
 
 
-def test_what_a_server_says_beyond_the_run_does_not_count() -> None:
+def test_what_a_server_sends_beyond_the_run_does_not_count() -> None:
     assert checked(TASK, WORKING, WORKING, chunk("1 "), chunk("2 "), chunk(""), COMPLETED) == 5
 
 

@@ -16,7 +16,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize("asked", ["", "embedded"])
-def test_servers_are_embedded_unless_something_else_is_asked_for(
+def test_servers_are_embedded_unless_something_else_is_requested(
     no_engine: pytest.MonkeyPatch, asked: str
 ) -> None:
     no_engine.setenv("HEADRACE_TEST_SERVERS", asked)
@@ -24,7 +24,9 @@ def test_servers_are_embedded_unless_something_else_is_asked_for(
     assert not containers.are_wanted()
 
 
-def test_without_an_engine_auto_is_embedded_and_says_why(no_engine: pytest.MonkeyPatch) -> None:
+def test_without_an_engine_auto_is_embedded_and_gives_the_reason(
+    no_engine: pytest.MonkeyPatch,
+) -> None:
     no_engine.setenv("HEADRACE_TEST_SERVERS", "auto")
     assert containers.choose(["nats"]).startswith("embedded (no container engine")
     assert not containers.are_wanted()
@@ -42,7 +44,7 @@ def test_anything_else_is_refused(no_engine: pytest.MonkeyPatch) -> None:
         containers.choose(["nats"])
 
 
-def test_the_header_says_what_the_tests_run_on(pytestconfig: pytest.Config) -> None:
+def test_the_header_states_what_the_tests_run_on(pytestconfig: pytest.Config) -> None:
     said = pytest_report_header(pytestconfig)
     assert said.startswith(
         "servers: containers" if containers.are_wanted() else "servers: embedded"

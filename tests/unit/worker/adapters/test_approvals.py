@@ -18,7 +18,7 @@ def named(payload: object, status: str = "resolved", name: str = "c1") -> Json:
     return {"data": payload, "metadata": said}
 
 
-def test_a_question_says_what_is_to_be_done_and_how_to_answer() -> None:
+def test_a_question_states_what_is_to_be_done_and_how_to_answer() -> None:
     assert ASKED["message"] == 'Approve refund({"order":"A1"})?'
     assert (ASKED["id"], ASKED["toolCallId"]) == ("c1", "c1")
     assert ASKED["responseSchema"]["required"] == ["approved"]
@@ -56,7 +56,7 @@ def test_an_answer_that_comes_too_late_refuses() -> None:
     assert (decided.approved, decided.reason) == (False, "The approval came too late.")
 
 
-def test_what_is_said_beside_answers_is_the_users_word() -> None:
+def test_text_beside_answers_is_the_users_message() -> None:
     assert other_parts([named({"approved": True}), {"text": "Thanks."}]) == [{"text": "Thanks."}]
     assert other_parts([{"text": "yes"}]) == []
 

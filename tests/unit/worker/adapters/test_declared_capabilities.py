@@ -27,7 +27,7 @@ def test_a_model_behind_an_endpoint_is_offered_the_clients_tools() -> None:
     assert made.card.capabilities == {"tools": CLIENTS}
 
 
-def test_an_agent_of_the_openai_sdk_says_what_it_has() -> None:
+def test_an_agent_of_the_openai_sdk_states_what_it_has() -> None:
     import agents
 
     from headrace_worker.adapters import openai_agents_agent
@@ -50,7 +50,7 @@ def test_an_agent_of_the_openai_sdk_says_what_it_has() -> None:
     }
 
 
-def test_an_agent_of_pydantic_ai_says_what_it_has() -> None:
+def test_an_agent_of_pydantic_ai_states_what_it_has() -> None:
     from pydantic_ai import Agent as PydanticAgent
     from pydantic_ai.models.test import TestModel
 
@@ -81,7 +81,7 @@ def test_a_graph_may_interrupt() -> None:
     assert made.card.capabilities == {"humanInTheLoop": asks}
 
 
-def test_an_agent_of_the_adk_says_whom_it_hands_over_to() -> None:
+def test_an_agent_of_the_adk_states_whom_it_hands_over_to() -> None:
     from google.adk.agents import LlmAgent
 
     from headrace_worker.adapters import adk_agent

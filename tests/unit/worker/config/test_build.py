@@ -40,7 +40,7 @@ def python(target: str = "made_up_module:silent", **more: Any) -> dict[str, Any]
     return {"type": "python", "target": target, **more}
 
 
-def test_an_agent_in_code_is_what_the_file_says_it_is() -> None:
+def test_an_agent_in_code_has_the_properties_that_the_file_states() -> None:
     said = python(description="Says little.", concurrency=3, max_attempts=1)
     [quiet] = build(configured({"quiet": said}))
     assert (quiet.name, quiet.card.description, quiet.concurrency) == ("quiet", "Says little.", 3)
@@ -171,7 +171,7 @@ def test_an_agent_without_a_model_has_the_only_or_the_default_one() -> None:
     assert not talker.card.streaming
 
 
-def test_an_agent_says_of_itself_what_the_file_says() -> None:
+def test_an_agent_describes_itself_as_the_file_does() -> None:
     said: dict[str, Any] = {
         "name": "A Painter",
         "icon_url": "https://a.example/icon.png",

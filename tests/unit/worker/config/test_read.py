@@ -59,7 +59,7 @@ def told(folder: Path, text: str, **environment: str) -> str:
     return str(refused.value)
 
 
-def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
+def test_every_output_is_read(tmp_path: Path) -> None:
     found, _ = read(written(tmp_path, WHOLE), ENVIRONMENT)
     assistant, partner = found.agents["assistant"], found.agents["partner"]
     assert isinstance(assistant, ModelAgent)

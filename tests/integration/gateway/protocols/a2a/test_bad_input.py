@@ -397,7 +397,7 @@ async def test_the_extended_card_is_not_offered(talk: Talk) -> None:
     assert (refusal.reason, refusal.code in (400, -32004)) == ("UNSUPPORTED_OPERATION", True)
 
 
-async def test_errors_come_in_the_media_type_that_was_asked_for(http: httpx.AsyncClient) -> None:
+async def test_errors_come_in_the_media_type_that_was_requested(http: httpx.AsyncClient) -> None:
     for accept, expected in (
         ("application/a2a+json", "application/a2a+json"),
         ("*/*", "application/json"),

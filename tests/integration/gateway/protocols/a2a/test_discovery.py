@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 CARD = "/.well-known/agent-card.json"
 
 
-async def test_a_card_is_valid_and_says_where_the_agent_is(
+async def test_a_card_is_valid_and_states_where_the_agent_is(
     gateway: str, settings: GatewaySettings
 ) -> None:
     async with httpx.AsyncClient(timeout=60, verify=NO_TLS) as http:
@@ -53,7 +53,7 @@ async def test_each_agents_card_is_under_its_base(http: httpx.AsyncClient, path:
     assert (await http.get(path or "/")).json()["name"] == "assistant"
 
 
-async def test_an_agent_that_says_little_has_a_complete_card_all_the_same(
+async def test_an_agent_without_details_has_a_complete_card(
     http: httpx.AsyncClient,
 ) -> None:
     card = (await http.get(f"/v1/agents/ask{CARD}")).json()
@@ -77,7 +77,7 @@ async def test_a_card_shows_people_who_and_whose_an_agent_is(
     assert hectors["name"] == "Asks for names"
 
 
-async def test_cards_go_by_the_host_that_was_asked(
+async def test_cards_depend_on_the_host_of_the_request(
     http: httpx.AsyncClient, settings: GatewaySettings
 ) -> None:
     host = f"localhost:{settings.http_port}"

@@ -126,7 +126,7 @@ async def test_a_task_at_work_is_canceled_and_listed(
     assert listed.total_size == 1
 
 
-async def test_notifications_are_asked_for_and_called_off(
+async def test_notifications_are_requested_and_called_off(
     gateway: str, binding: TransportProtocol
 ) -> None:
     async with connected(gateway, binding) as client:

@@ -58,7 +58,7 @@ async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
             told = json.loads(await asyncio.wait_for(socket.recv(), 60))
 
 
-async def test_an_oversized_frame_closes_the_socket_and_says_why(
+async def test_an_oversized_frame_closes_the_socket_and_gives_the_reason(
     gateway: str, settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:

@@ -156,7 +156,7 @@ def test_folds_of_drawn_logs_are_too() -> None:
         assert got == expected, event
 
 
-async def test_a_run_is_streamed_in_it_to_who_asks(http: httpx.AsyncClient) -> None:
+async def test_a_run_is_streamed_in_it_to_its_caller(http: httpx.AsyncClient) -> None:
     answer = await http.post(path("assistant"), json=run_input(), headers={"accept": BINARY})
     assert answer.headers["content-type"] == BINARY
     rest, sizes = answer.content, list[int]()

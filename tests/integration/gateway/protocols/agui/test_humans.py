@@ -27,7 +27,7 @@ def resuming(body: Json, interrupt: str, **more: Any) -> Json:  # noqa: ANN401
     return {**body, "runId": f"{body['runId']}-2", "resume": [entry]}
 
 
-async def test_an_answer_goes_on_with_the_task_that_asked(
+async def test_an_answer_goes_on_with_the_task_that_requested_input(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body, interrupt = await interrupted(http)

@@ -181,7 +181,7 @@ async def test_an_unknown_agent_is_reported_in_the_close(gateway: str) -> None:
         assert "nobody" in str(socket.close_reason)
 
 
-async def test_a_gateway_that_stops_says_so(
+async def test_a_gateway_that_stops_ends_the_stream_with_its_reason(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     settings = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})

@@ -164,7 +164,7 @@ async def test_a_client_that_leaves_does_not_end_the_run(
     await eventually(is_completed, "the task is completed")
 
 
-async def test_a_new_attempt_takes_back_what_was_said(
+async def test_a_new_attempt_takes_back_what_was_emitted(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body, told = run_input(), list[Frame]()

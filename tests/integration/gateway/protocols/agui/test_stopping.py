@@ -17,7 +17,7 @@ from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
 
 
-async def test_a_run_says_that_its_stream_ended_early(settings: GatewaySettings) -> None:
+async def test_a_run_states_that_its_stream_ended_early(settings: GatewaySettings) -> None:
     settings = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     bus = Bus(settings)
     await bus.connect("fleet")

@@ -83,7 +83,7 @@ async def test_a_run_under_way_is_stopped_by_thread_and_run(
         ),
     ],
 )
-async def test_what_is_wrong_is_said_before_a_stream_begins(
+async def test_what_is_wrong_is_reported_before_a_stream_begins(
     http: httpx.AsyncClient,
     path: str,
     body: Any,  # noqa: ANN401

@@ -71,7 +71,7 @@ async def test_processes_are_listed_and_killed(
     assert supervisor.asked == [{}, {"kill": {"role": "worker", "index": 1}}]
 
 
-async def test_the_fleets_state_says_that_this_is_development(http: httpx.AsyncClient) -> None:
+async def test_the_fleets_state_states_that_this_is_development(http: httpx.AsyncClient) -> None:
     assert (await http.get("/v1/fleet")).json()["development"] is True
 
 

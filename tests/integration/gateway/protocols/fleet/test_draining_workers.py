@@ -39,7 +39,7 @@ async def asked(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
     await subscription.unsubscribe()
 
 
-async def test_a_worker_is_asked_to_drain(http: httpx.AsyncClient, asked: list[str]) -> None:
+async def test_a_worker_is_drained_on_request(http: httpx.AsyncClient, asked: list[str]) -> None:
     answer = await http.post(DRAIN)
     agent = asked[0].split(".")[-2]
     expected = {"worker": "scripted", "agent": agent, "runs": 2}
@@ -84,7 +84,7 @@ async def test_a_worker_that_takes_no_runs_any_more_is_unknown(http: httpx.Async
         *("*:drain?agent=counter", "scripted:drain?agent=*", "scripted:drain?agent=a.b"),
     ],
 )
-async def test_only_workers_that_are_named_are_asked(
+async def test_only_workers_that_are_named_are_queried(
     http: httpx.AsyncClient, asked: list[str], asked_for: str
 ) -> None:
     answer = await http.post(f"/v1/workers/{asked_for}")

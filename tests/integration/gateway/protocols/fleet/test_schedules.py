@@ -326,7 +326,7 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
     assert await command("delete", "nightly") == "deleted nightly\n"
 
 
-async def test_a_list_says_nothing_of_what_its_caller_may_not_know_of(
+async def test_a_list_reveals_nothing_that_its_caller_may_not_know(
     open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.working

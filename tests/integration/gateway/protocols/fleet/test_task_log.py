@@ -39,7 +39,7 @@ async def page(http: httpx.AsyncClient, path: str) -> Json:
     return found
 
 
-async def test_a_page_has_each_event_with_what_its_entry_says(
+async def test_a_page_has_each_event_with_what_its_entry_states(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     assert fleet.working

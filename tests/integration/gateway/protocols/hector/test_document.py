@@ -151,7 +151,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
-async def test_a_line_is_answered_as_the_page_says(gateway: str, line: Line) -> None:
+async def test_a_line_is_answered_as_the_page_states(gateway: str, line: Line) -> None:
     command = shlex.split(_HOST.sub(gateway, line.command.partition(" | jq")[0]))
     asked = [one + line.query if one.startswith(gateway) else one for one in command[1:]]
     curl = await asyncio.create_subprocess_exec(

@@ -97,7 +97,9 @@ async def test_the_documents_own_requests_are_served(
     assert (names(told)[0], names(told)[-1]) == ("task_start", "done")
 
 
-async def test_stream_speaks_a2a_to_who_asks_for_nothing_else(http: httpx.AsyncClient) -> None:
+async def test_stream_speaks_a2a_unless_another_response_is_requested(
+    http: httpx.AsyncClient,
+) -> None:
     where = "/v1/agents/assistant/stream"
     async with http.stream("POST", where, json={"message": message()}) as response:
         assert "task" in (await all_frames(response))[0].json
@@ -171,7 +173,7 @@ async def test_what_is_refused_is_refused_as_a2a_does(http: httpx.AsyncClient) -
     assert json.loads(answer.content)["error"]["code"] == 400
 
 
-async def test_the_card_says_so(http: httpx.AsyncClient) -> None:
+async def test_the_card_declares_it(http: httpx.AsyncClient) -> None:
     card = (await http.get("/v1/agents/assistant/.well-known/agent-card.json")).json()
     [extension] = [
         one

@@ -206,7 +206,7 @@ async def test_a_message_without_an_id_is_accepted_once_under_its_key(
 
 
 @pytest.mark.parametrize("cursor", ["x", "abcd1234:3", "/abcd1234:3", "task/"])
-async def test_a_cursor_without_a_task_asks_nothing_again(
+async def test_a_cursor_without_a_task_repeats_no_request(
     plain: httpx.AsyncClient, fleet: ScriptedFleet, cursor: str
 ) -> None:
     url = "/v1/agents/patient/message:stream?message=Hello"
@@ -308,7 +308,7 @@ async def test_json_rpc_has_the_codes_within_its_own_envelope(
     assert word in error["data"]["message"]
 
 
-async def test_errors_come_in_the_envelope_that_is_asked_for(plain: httpx.AsyncClient) -> None:
+async def test_errors_come_in_the_envelope_that_is_requested(plain: httpx.AsyncClient) -> None:
     unknown = await plain.post(
         "/v1/agents/nobody/message:send?format=hector", json={"message": HELLO}
     )

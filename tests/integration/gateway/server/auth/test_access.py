@@ -150,7 +150,7 @@ THREAD = {"threadId": "t"}
         ("/lines/assistant", {}),
     ],
 )
-async def test_who_asks_is_looked_up_and_counted_once(
+async def test_the_caller_is_looked_up_and_counted_once(
     guarded: GatewaySettings, monkeypatch: pytest.MonkeyPatch, path: str, body: object
 ) -> None:
     looks, counted = list[object](), list[str]()

@@ -137,7 +137,7 @@ async def test_a_browsers_socket_brings_its_token_among_its_subprotocols(guarded
             assert (await socket.closed())[0] == 1008
 
 
-async def test_cards_are_public_and_say_what_to_send(nobody: httpx.AsyncClient) -> None:
+async def test_cards_are_public_and_state_what_to_send(nobody: httpx.AsyncClient) -> None:
     card = (await nobody.get("/v1/agents/assistant/.well-known/agent-card.json")).json()
     assert set(card["securitySchemes"]) == {"bearer", "apiKey"}
     for path in ("/v1/agents", "/.well-known/a2a", "/.well-known/a2a/agents/assistant", "/healthz"):
@@ -200,7 +200,7 @@ async def test_private_cards_need_credentials_too(
             assert (await http.get(path, headers=ANN.bearer)).is_success
 
 
-async def test_an_agent_that_wants_to_know_who_asks_refuses_nobodies_where_others_do_not(
+async def test_an_agent_that_requires_credentials_refuses_anonymous_callers_where_others_do_not(
     http: httpx.AsyncClient, talk: Talk
 ) -> None:
     refusal = await talk.to("choosy").refused("SendMessage", message("hello"))

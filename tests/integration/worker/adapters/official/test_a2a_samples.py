@@ -161,7 +161,7 @@ async def test_a_greeting(http: httpx.AsyncClient, working: Working) -> None:
     assert (artifact.parts[0].text, artifact.parts[0].media_type) == ("Hello, Ada", "text/plain")
 
 
-async def test_a_conversion_asks_for_what_is_missing(
+async def test_a_conversion_requests_what_is_missing(
     http: httpx.AsyncClient, working: Working
 ) -> None:
     async with (

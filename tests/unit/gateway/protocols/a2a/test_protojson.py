@@ -128,7 +128,7 @@ def test_all_faults_are_reported_at_once() -> None:
     ]
 
 
-def test_what_says_nothing_is_left_out() -> None:
+def test_items_without_content_are_left_out() -> None:
     request = sent(taskId="", contextId=None, referenceTaskIds=[]) | {"metadata": {}}
     assert read(a2a_pb2.SendMessageRequest, request) == sent() | {"metadata": {}}
 

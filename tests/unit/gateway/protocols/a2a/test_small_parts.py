@@ -63,7 +63,7 @@ TEXT, IMAGE = {"text": "a"}, {"url": "u", "mediaType": "image/png"}
         ([], {"raw": "AA=="}, True),
     ],
 )
-def test_an_agent_takes_what_its_modes_say(modes: list[str], part: Json, takes: bool) -> None:  # noqa: FBT001
+def test_an_agent_accepts_what_its_modes_state(modes: list[str], part: Json, takes: bool) -> None:  # noqa: FBT001
     card = AgentCard(name="a", input_modes=modes)
     if takes:
         check_parts({"parts": [part]}, card)

@@ -24,7 +24,7 @@ def test_open_items_end_before_the_new_attempt_is_announced() -> None:
     ]
 
 
-def test_what_the_dead_attempt_said_is_taken_back() -> None:
+def test_what_the_dead_attempt_emitted_is_taken_back() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
     log.say(parts.tool_call_part("search", {}, "c-1"))
     log.begin_attempt()
@@ -73,7 +73,7 @@ def test_a_third_attempt_goes_back_to_the_same_checkpoint() -> None:
     assert client.messages[-1]["content"] == "saved third"
 
 
-def test_state_that_did_not_change_is_not_said_again() -> None:
+def test_state_that_did_not_change_is_not_sent_again() -> None:
     log = AguiLog.started().show(parts.text_part("lost", "b-1"))
     log.begin_attempt()
     assert "STATE_SNAPSHOT" not in [event["type"] for event in log.agui_events()]

@@ -54,7 +54,7 @@ def test_an_agents_names_for_people_are_its_identity() -> None:
     assert declared["metadata"] == {"id": "a", "iconUrl": "https://a.example/icon.png"}
 
 
-def test_input_modes_say_what_is_taken() -> None:
+def test_input_modes_state_what_is_accepted() -> None:
     card = AgentCard(name="a", input_modes=["text/plain", "image/png", "application/pdf"])
     taken = capabilities(card)["multimodal"]["input"]
     assert taken == {"image": True, "audio": False, "video": False, "pdf": True, "file": False}

@@ -74,7 +74,7 @@ def test_an_older_client_learns_only_that_a_canceled_run_is_over() -> None:
 @pytest.mark.parametrize(
     ("state", "reason"), [(INPUT_REQUIRED, "input_required"), (AUTH_REQUIRED, "auth_required")]
 )
-def test_waiting_is_an_interrupt_that_asks(state: str, reason: str) -> None:
+def test_waiting_is_an_interrupt(state: str, reason: str) -> None:
     log = AguiLog.started().end(
         state, {"text": "Which?"}, metadata={INPUT_SCHEMA: {"type": "string"}}
     )
@@ -170,7 +170,7 @@ def test_times_are_those_of_the_log() -> None:
     assert {frame.event["timestamp"] for frame in log.frames()} == {1767225600000}
 
 
-def test_a_fold_that_misses_its_input_says_nothing() -> None:
+def test_a_fold_without_its_input_has_no_task() -> None:
     log = AguiLog.started().show(parts.text_part("x", "b-1")).end()
     fold = Fold(1)
     assert [fold.read(entry) for entry in log.parsed()[1:]] == [[], [], []]

@@ -33,7 +33,7 @@ def test_clients_that_take_the_binary_form_get_it(accept: str) -> None:
     assert encoding.body.headers["content-type"] == BINARY
 
 
-def test_a_client_that_says_nothing_gets_server_sent_events() -> None:
+def test_a_client_that_states_no_media_type_gets_server_sent_events() -> None:
     assert encoding_for(request()) is SSE
 
 

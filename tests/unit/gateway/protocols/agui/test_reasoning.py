@@ -32,7 +32,7 @@ def test_pieces_without_a_block_belong_to_their_message() -> None:
     assert kinds(events).count("START") == 1
 
 
-def test_the_block_type_alone_says_that_it_is_thinking() -> None:
+def test_the_block_type_alone_states_that_it_is_thinking() -> None:
     part = {"text": "Hm", "metadata": {"agui_block_type": "thinking", "agui_block_id": "t-1"}}
     assert "MESSAGE_CONTENT" in kinds(agui_events(AguiLog.started().say(part)))
 

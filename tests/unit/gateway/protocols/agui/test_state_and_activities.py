@@ -62,7 +62,7 @@ def test_an_agents_own_activity_is_shown_and_changed() -> None:
     assert events[1]["patch"] == patch
 
 
-def test_state_is_said_whole_or_as_a_patch() -> None:
+def test_state_is_sent_whole_or_as_a_patch() -> None:
     patch = [{"op": "replace", "path": "/count", "value": 2}]
     log = AguiLog.started().say(hinted(parts.STATE_SNAPSHOT, {"count": 1}))
     assert agui_events(log.say(hinted(parts.STATE_DELTA, patch))) == [

@@ -141,7 +141,7 @@ def test_a_client_of_0x_gets_a_step_and_no_text() -> None:
     assert "secret" not in str(agui_events)
 
 
-def test_what_a_child_said_since_its_parents_checkpoint_outlives_the_parents_attempt() -> None:
+def test_what_a_child_emitted_since_its_parents_checkpoint_outlives_the_parents_attempt() -> None:
     log = AguiLog.started()
     asked(log)
     child(log, text_part("one ", "b"))
@@ -213,7 +213,7 @@ def test_a_child_that_goes_on_with_its_parents_answer_is_a_further_subagent_run(
     assert [e["subagentRunId"] for e in booked] == ["c-1.2"]
 
 
-def test_a_child_that_is_asked_again_and_says_nothing_more_has_no_further_run() -> None:
+def test_a_child_that_is_queried_again_and_emits_nothing_more_has_no_further_run() -> None:
     log = AguiLog.started()
     asked(log)
     child(log, {"text": "For how many?"}, state=INPUT_REQUIRED)
@@ -226,7 +226,7 @@ def test_a_child_that_is_asked_again_and_says_nothing_more_has_no_further_run() 
     assert started == ["c-1"]
 
 
-def test_what_a_childs_dead_attempt_said_is_taken_back() -> None:
+def test_what_a_childs_dead_attempt_emitted_is_taken_back() -> None:
     log = AguiLog.started().show(text_part("Wait. ", "own"), artifact="own")
     asked(log)
     child(log, text_part("saved ", "b-1"), generation=2)

@@ -71,7 +71,7 @@ def test_text_without_metadata_is_answer_text() -> None:
     assert agui_events(log.end()) == [start("answer"), content("answer", "plain"), end("answer")]
 
 
-def test_empty_pieces_say_nothing() -> None:
+def test_empty_pieces_emit_nothing() -> None:
     log = AguiLog.started().show(parts.text_part("", "b-1"))
     log.show(parts.text_part("x", "b-1"), append=True)
     log.show(parts.text_part("", "b-1"), append=True)
@@ -90,7 +90,7 @@ def test_a_bare_message_is_the_whole_answer() -> None:
     assert agui_events(log) == [start("bare"), content("bare", "Hello"), end("bare")]
 
 
-def test_a_chunk_that_replaces_takes_back_what_was_said() -> None:
+def test_a_chunk_that_replaces_takes_back_what_was_emitted() -> None:
     log = AguiLog.started().show(parts.text_part("wrong", "b-1"))
     events = agui_events(log.show(parts.text_part("right", "b-1")).end())
     assert {"type": "MESSAGES_SNAPSHOT", "messages": GIVEN} in events
@@ -98,7 +98,7 @@ def test_a_chunk_that_replaces_takes_back_what_was_said() -> None:
     assert client.messages[-1] == {"id": "b-1", "role": "assistant", "content": "right"}
 
 
-def test_a_retraction_for_clients_of_a_dead_attempt_says_nothing() -> None:
+def test_a_retraction_for_clients_of_a_dead_attempt_emits_nothing() -> None:
     log = AguiLog.started()
     body = {"artifactId": "gone", "parts": [{"text": ""}]}
     log.append([artifact_update(KEY.task, log.context, body, metadata={RETRACTED: True})])
@@ -122,7 +122,7 @@ def test_a_sealed_text_carries_its_value() -> None:
     } in events
 
 
-def test_many_chunks_take_the_short_way_and_say_the_same() -> None:
+def test_many_chunks_take_the_short_way_with_the_same_result() -> None:
     log = AguiLog.started().show(parts.text_part("0", "b-1"))
     for number in range(1, 50):
         log.show(parts.text_part(str(number), "b-1"), append=True)

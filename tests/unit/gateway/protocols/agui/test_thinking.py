@@ -27,7 +27,7 @@ def kinds(agui_events: list[Json]) -> list[str]:
     return [event["type"] for event in agui_events]
 
 
-def test_they_say_what_reasoning_events_say_without_naming_it() -> None:
+def test_they_have_the_content_of_reasoning_events_without_its_name() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("Hm", "t", title="Why", encrypted="sealed"))
     agui_events = log.say(thinking_part(".", "t", end=True)).end().agui_events()[1:-1]
     piece = "THINKING_TEXT_MESSAGE_CONTENT"
@@ -116,7 +116,7 @@ def unasked(log: AguiLog) -> AguiLog:
 
 @unhurried
 @given(agui_logs(**ASKED))
-def test_whatever_is_said_they_are_in_order_and_say_what_reasoning_would(log: AguiLog) -> None:
+def test_whatever_is_emitted_they_are_in_order_with_the_content_of_reasoning(log: AguiLog) -> None:
     agui_events = log.agui_events()
     named = {event["type"] for event in agui_events if event["type"].startswith("REASONING")}
     assert named <= {"REASONING_ENCRYPTED_VALUE"}
@@ -145,7 +145,7 @@ def test_the_query_may_ask_too(query: dict[str, str], wanted: set[str]) -> None:
     assert props.get("headrace", {}) == dict.fromkeys(wanted, True)
 
 
-def test_a_query_that_says_neither_yes_nor_no_is_refused() -> None:
+def test_a_query_that_states_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(InputInvalid, match="raw: must be true or false"):
         in_query({"raw": "perhaps"})
 

@@ -73,19 +73,19 @@ def test_the_whole_call_or_the_result_ends_streamed_arguments(closer: Json) -> N
     assert len(of_kind("TOOL_CALL_END", events)) == 1
 
 
-def test_a_call_that_is_said_again_is_not_made_again() -> None:
+def test_a_repeated_call_is_not_sent_again() -> None:
     call = parts.tool_call_part("search", {}, "c-1")
     events = agui_events(AguiLog.started().say(call).say(call))
     assert len(of_kind("TOOL_CALL_START", events)) == 1
 
 
-def test_a_result_that_is_said_again_is_not_given_again() -> None:
+def test_a_repeated_result_is_not_sent_again() -> None:
     result = parts.tool_result_part("c-1", "ok")
     events = agui_events(AguiLog.started().say(result).say(result))
     assert len(of_kind("TOOL_CALL_RESULT", events)) == 1
 
 
-def test_a_failed_tool_says_why() -> None:
+def test_a_failed_tool_gives_the_reason() -> None:
     log = AguiLog.started().say(parts.tool_call_part("search", {}, "c-1"))
     result = of_kind(
         "TOOL_CALL_RESULT", agui_events(log.say(parts.tool_result_part("c-1", "", "no")))

@@ -131,7 +131,7 @@ def test_thinking_streams_and_is_signed() -> None:
     assert told[-1].payload["signature"] == "sealed"
 
 
-def test_arguments_stream_and_a_failed_result_says_so() -> None:
+def test_arguments_stream_and_a_failed_result_reports_it() -> None:
     log = HectorLog().status(WORKING, parts.tool_arguments_part('{"a":', "c", "tool"))
     log.status(WORKING, parts.tool_arguments_part("1}", "c", end=True))
     told = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).events(after=2)
@@ -308,7 +308,7 @@ def test_an_event_of_another_shape_becomes_an_error() -> None:
         ("application/json", "", False),
     ],
 )
-def test_it_is_asked_for(accept: str, query: str, *, asked: bool) -> None:
+def test_it_is_requested(accept: str, query: str, *, asked: bool) -> None:
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "headers": headers, "query_string": query.encode()}
     assert HECTOR.wants_events(Request(scope)) is asked

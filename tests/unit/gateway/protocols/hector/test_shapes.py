@@ -100,7 +100,7 @@ def test_the_first_content_of_everything_is_a_text(part: Json) -> None:
             assert isinstance(shown["data"]["data"] if of_tool else shown["text"], dict | str)
 
 
-def test_signals_are_the_tasks_metadata_and_nothing_that_is_said() -> None:
+def test_signals_are_the_tasks_metadata_and_no_output() -> None:
     found = shapes.event(said(parts.state_part({"n": 1})))
     assert found["message"]["parts"] == []
     assert found["response"]["content"] == [{"text": ""}]
@@ -236,7 +236,7 @@ def test_what_hector_has_no_code_for_is_an_invalid_argument() -> None:
         (["*/*"], ["text", "image", "audio", "video", "file"]),
     ],
 )
-def test_a_card_says_what_the_agent_can_and_takes(modes: list[str], types: list[str]) -> None:
+def test_a_card_states_what_the_agent_can_and_takes(modes: list[str], types: list[str]) -> None:
     card = {
         "name": "a",
         "description": "b",

@@ -75,7 +75,7 @@ def test_each_operation_of_an_operator_is_a_line(
         (Audited.ALL, CHANGES | READS),
     ],
 )
-def test_the_setting_says_which_requests_of_owners_are_lines(
+def test_the_setting_states_which_requests_of_owners_are_lines(
     audited: Audited, expected: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     checked = access(audited)

@@ -162,7 +162,7 @@ def claims(**changed: object) -> dict[str, object]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def test_a_web_token_of_the_issuer_names_who_it_says(trusting: Callers, issuer: Issuer) -> None:
+def test_a_web_token_of_the_issuer_names_its_owner(trusting: Callers, issuer: Issuer) -> None:
     caller = trusting.of({"authorization": f"Bearer {issuer.token(claims())}"})
     assert (decode_token(caller.tenant), decode_token(caller.owner)) == ("acme", "auth0|ann")
     assert caller.priority == "low"
@@ -212,7 +212,7 @@ def _hmac_token(said: dict[str, object], secret: bytes, kid: str) -> str:
     return b".".join([signed, signature]).decode()
 
 
-def test_cards_say_which_credentials_are_taken(tmp_path: Path, issuer: Issuer) -> None:
+def test_cards_state_which_credentials_are_accepted(tmp_path: Path, issuer: Issuer) -> None:
     assert issuer
     card = AgentCard(name="a")
     assert security_of(card, None) == {}

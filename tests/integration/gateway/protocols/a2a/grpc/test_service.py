@@ -103,7 +103,7 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
 
 
 @pytest.mark.parametrize("service", ["", SERVICE])
-async def test_health_says_that_it_serves(channel: grpc.aio.Channel, service: str) -> None:
+async def test_health_states_that_it_serves(channel: grpc.aio.Channel, service: str) -> None:
     stub = health_pb2_grpc.HealthStub(channel)
     answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -164,7 +164,7 @@ async def test_few_requests_that_do_not_come_are_awaited_at_a_time(
         silent_call.cancel()
 
 
-async def test_while_it_starts_it_is_unavailable_and_says_so(tmp_path: Path) -> None:
+async def test_while_it_starts_it_is_unavailable_and_reports_it(tmp_path: Path) -> None:
     port = ports.pick()
     with started(tmp_path, nats_url=NOWHERE, grpc_port=port, startup_timeout=30) as gateway:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

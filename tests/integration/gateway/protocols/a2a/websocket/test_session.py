@@ -306,7 +306,7 @@ async def test_streams_beyond_a_limit_are_refused(
     assert fleet.working
 
 
-async def test_a_gateway_that_stops_says_so_and_names_the_tasks_that_were_waited_for(
+async def test_a_gateway_that_stops_reports_it_and_names_the_tasks_that_were_waited_for(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
