@@ -47,5 +47,5 @@ def _definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 def _source(text: str, statement: ast.stmt) -> str:
     decorators = getattr(statement, "decorator_list", [])
-    said = [ast.get_source_segment(text, node) or "" for node in [*decorators, statement]]
-    return "\n".join(said)
+    outputs = [ast.get_source_segment(text, node) or "" for node in [*decorators, statement]]
+    return "\n".join(outputs)

@@ -32,8 +32,8 @@ def tables() -> str:
 
 def analysis() -> str:
     """Return the drift analysis' table as it stands on the page."""
-    told = {line: ", ".join(_answers(names)) for line, names in ANALYSIS.items()}
-    rows = (f"| {line} | {said} |\n" for line, said in (told | ANALYSIS_NOT_MET).items())
+    received = {line: ", ".join(_answers(names)) for line, names in ANALYSIS.items()}
+    rows = (f"| {line} | {output} |\n" for line, output in (received | ANALYSIS_NOT_MET).items())
     return "".join(["| line | answered by |\n|---|---|\n", *rows])
 
 
@@ -106,7 +106,10 @@ def test_every_line_of_the_drift_analysis_is_answered() -> None:
         lines = {
             *re.findall(r"^(\d\.\d .+?|[4-9]\. .+?)(?: \(.*| —.*)?$", numbered, re.MULTILINE),
             *re.findall(r"^(?:- |(?=metadata ))([^:\n]+)", impact, re.MULTILINE),
-            *(f"{n} {said}" for n, said in re.findall(r"^(P\d\.\d) — (.+)$", plan, re.MULTILINE)),
+            *(
+                f"{n} {output}"
+                for n, output in re.findall(r"^(P\d\.\d) — (.+)$", plan, re.MULTILINE)
+            ),
         }
         assert lines == listed
 

@@ -51,11 +51,11 @@ def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> N
     whole = document()
     operations = whole["operations"]
     received = {name for name, one in operations.items() if one["action"] == "receive"}
-    asked = {name for name in received if whole["channels"][name]["address"].startswith(_STATE)}
-    assert received - asked == {"userEvent"}
-    assert asked == set(ANSWERS)
-    assert len(asked) == 11
-    addresses = {whole["channels"][name]["address"].split(".")[2] for name in asked}
+    request = {name for name in received if whole["channels"][name]["address"].startswith(_STATE)}
+    assert received - request == {"userEvent"}
+    assert request == set(ANSWERS)
+    assert len(request) == 11
+    addresses = {whole["channels"][name]["address"].split(".")[2] for name in request}
     state_client = inspect.getsource(StateClient)
     called = set(re.findall(r'_ask\(f?"(\w+)', state_client))
     assert called

@@ -224,8 +224,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         module.write_text(f"{text}\n{violation.statement}\n")
     result = lint(tree)
     assert result.returncode == 1, result.stdout
-    _, *said = re.split(r"^(\S.*)\n-{5,}\n", result.stdout, flags=re.MULTILINE)
-    return dict(zip(said[::2], said[1::2], strict=True))
+    _, *output = re.split(r"^(\S.*)\n-{5,}\n", result.stdout, flags=re.MULTILINE)
+    return dict(zip(output[::2], output[1::2], strict=True))
 
 
 def test_all_contracts_hold_also_with_a_new_protocol(tmp_path: Path) -> None:

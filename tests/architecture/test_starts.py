@@ -150,14 +150,14 @@ def run(*arguments: str, **environment: str) -> tuple[str, set[str]]:
 
 
 def test_help_imports_no_command() -> None:
-    said, modules = run("--help")
-    assert "nats-permissions" in said
+    output, modules = run("--help")
+    assert "nats-permissions" in output
     assert below(modules, NOT_FOR_HELP) == []
 
 
 def test_the_development_stack_starts_without_a_client_of_nats() -> None:
-    said, modules = run("dev", "--help")
-    assert "--ephemeral" in said
+    output, modules = run("dev", "--help")
+    assert "--ephemeral" in output
     assert below(modules, NOT_FOR_DEV) == []
 
 

@@ -23,20 +23,20 @@ from tests.benchmarks.sizes import FULL, TINY
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure what the command line says."""
-    asked = options.parse(sys.argv[1:] if words is None else words)
-    _share_cores(asked.cores)
+    arguments = options.parse(sys.argv[1:] if words is None else words)
+    _share_cores(arguments.cores)
     with ExitStack() as running, tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        servers = [running.enter_context(one) for one in _servers(asked, Path(folder))]
-        with profiled(servers, asked.profile):
-            results = uvloop.run(_measure(asked, servers))
+        servers = [running.enter_context(one) for one in _servers(arguments, Path(folder))]
+        with profiled(servers, arguments.profile):
+            results = uvloop.run(_measure(arguments, servers))
     chosen = [measure for measure in MEASURES if measure.name in results]
     measured = report.as_json(chosen, results)
     shown = (tables.comparison(measured), tables.processes(measured))
     sys.stdout.write("\n".join(["", *(table.as_text() for table in shown)]))
     sys.stdout.write(f"\n{tables.circumstances(measured)}\n")
-    if asked.json:
-        last_run.save(measured, asked.json)
-    if asked.record:
+    if arguments.json:
+        last_run.save(measured, arguments.json)
+    if arguments.record:
         last_run.save(measured, last_run.WHOLE)
         last_run.write_page(measured)
 
@@ -47,28 +47,28 @@ def _share_cores(count: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-def _servers(asked: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
+def _servers(requests: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
     starts = {
         OFFICIAL: lambda: contestants.official(folder),
         PLAIN: lambda: contestants.plain(folder),
         FASTA2A: lambda: contestants.fasta2a(folder),
         HEADRACE: lambda: contestants.headrace(
             folder,
-            gateways=asked.gateways,
-            workers=asked.workers,
-            task_states=asked.task_states,
+            gateways=requests.gateways,
+            workers=requests.workers,
+            task_states=requests.task_states,
         ),
     }
-    return [starts[name]() for name in starts if name in asked.servers]
+    return [starts[name]() for name in starts if name in requests.servers]
 
 
-async def _measure(asked: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
-    measures = [measure for measure in MEASURES if measure.name in asked.only]
+async def _measure(request: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
+    measures = [measure for measure in MEASURES if measure.name in request.only]
     samples = sum(
-        asked.rounds
+        request.rounds
         for measure in measures
         for server in servers
-        if rounds.can_take(server, measure, BINDINGS[asked.binding])
+        if rounds.can_take(server, measure, BINDINGS[request.binding])
     )
     numbers = itertools.count(1)
     with progress("Samples", samples) as done:
@@ -77,8 +77,8 @@ async def _measure(asked: Options, servers: Sequence[Contestant]) -> dict[str, d
             sys.stderr.write(f"{line}\n")
             done(next(numbers))
 
-        sizes = TINY if asked.tiny else FULL
-        plan = rounds.Plan(BINDINGS[asked.binding], sizes, asked.rounds, say)
+        sizes = TINY if request.tiny else FULL
+        plan = rounds.Plan(BINDINGS[request.binding], sizes, request.rounds, say)
         return {measure.name: await rounds.run(measure, servers, plan) for measure in measures}
 
 

@@ -152,21 +152,21 @@ async def pull_by_request(url: str, runs: int) -> None:
     """Pull as workers do: a request, an inbox, and no waiting for acknowledgements."""
     client = await _connected(url)
     inbox, over = client.new_inbox(), asyncio.Event()
-    done = asked = 0
+    done = request = 0
 
     async def receive(msg: Msg) -> None:
-        nonlocal done, asked
+        nonlocal done, request
         RunRequest.decode(msg.subject, msg.data)
         await client.publish(msg.reply, ACK)
-        done, asked = done + 1, asked - 1
+        done, request = done + 1, request - 1
         if done == runs:
             over.set()
-        elif not asked:
+        elif not request:
             await ask()
 
     async def ask() -> None:
-        nonlocal asked
-        asked = BATCH
+        nonlocal request
+        request = BATCH
         await client.publish(pull_subject(_STREAM, _CONSUMER), pull_request(BATCH, 2.0), inbox)
 
     await client.subscribe(inbox, cb=receive)
@@ -200,7 +200,7 @@ async def pull_by_faststream(url: str, runs: int) -> None:
 
 async def measure(url: str, questions: int = QUESTIONS, runs: int = RUNS) -> list[str]:
     """Return a line for each way."""
-    asked = [
+    requests = [
         f"a question, {way.__name__}: {await per_question(url, way, questions):.0f} µs"
         for way in (nats_py, faststream, counted)
     ]
@@ -208,7 +208,7 @@ async def measure(url: str, questions: int = QUESTIONS, runs: int = RUNS) -> lis
         f"a run, {pull.__name__}: {await per_run(url, pull, runs):.0f} µs"
         for pull in (pull_by_request, pull_by_faststream)
     ]
-    return asked + pulled
+    return requests + pulled
 
 
 def main() -> None:

@@ -55,9 +55,9 @@ def _begun(event: Json) -> Json:
 
 
 def _index_of(stack: Stack, worker: str) -> int:
-    said = re.search(rf"^worker-(\d+) .* {worker} serves ", stack.log(), re.MULTILINE)
-    assert said is not None, f"no line of {worker}'s"
-    return int(said[1])
+    output = re.search(rf"^worker-(\d+) .* {worker} serves ", stack.log(), re.MULTILINE)
+    assert output is not None, f"no line of {worker}'s"
+    return int(output[1])
 
 
 def _starts(stack: Stack, index: int) -> int:

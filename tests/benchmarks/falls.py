@@ -103,18 +103,18 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, and compare with the last recorded run or become it; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.falls", description=__doc__)
     parser.add_argument("--record", action="store_true", help="keep this run as the last one")
-    asked = parser.parse_args(sys.argv[1:] if words is None else words)
+    arguments = parser.parse_args(sys.argv[1:] if words is None else words)
     if not Path("/proc/self/schedstat").exists():
         sys.stderr.write("processor time per process needs Linux's /proc; nothing is measured\n")
         return 0
-    before = {} if asked.record else recorded(last_run.load(last_run.SMALL))
+    before = {} if arguments.record else recorded(last_run.load(last_run.SMALL))
     with ExitStack() as running, tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         starts = contestants.official_alone, contestants.headrace_alone
         servers = [running.enter_context(start(Path(name))) for start in starts]
         results = uvloop.run(take(MEASURED, servers, SMALL, before))
     verdicts = judge(results, before)
     sys.stdout.write("".join(f"{verdict.line()}\n" for verdict in verdicts))
-    if asked.record:
+    if arguments.record:
         last_run.save(report.as_json(MEASURED, results), last_run.SMALL)
     return 1 if any(verdict.has_fallen for verdict in verdicts) else 0
 

@@ -29,20 +29,20 @@ class Counter(Worker[None]):
         task, context = params["id"], params["context_id"]
         await self.storage.update_task(task, state="working")
         await self.publish_status(task, context, "working")
-        [asked] = params["message"]["parts"]
-        count, delay, hold = (*map(int, asked["text"].split()), 0, 0)[:3]
+        [request] = params["message"]["parts"]
+        count, delay, hold = (*map(int, request["text"].split()), 0, 0)[:3]
         await asyncio.sleep(hold / 1000)
-        said = []
+        outputs = []
         for number in range(1, count + 1):
             part = Part(text=f"{number} {time.time_ns()} " if hold else f"{number} ")
-            said.append(part)
+            outputs.append(part)
             chunk = Artifact(artifact_id="count", parts=[part])
             last = number == count
             await self.publish_artifact(task, context, chunk, append=number > 1, last_chunk=last)
             if delay:
                 await asyncio.sleep(delay / 1000)
         await self.storage.update_task(
-            task, state="completed", new_artifacts=self.build_artifacts(said)
+            task, state="completed", new_artifacts=self.build_artifacts(outputs)
         )
 
     async def cancel_task(self, params: TaskIdParams) -> None:

@@ -114,9 +114,9 @@ def _task(number: int, owner: str, state: str) -> TaskChange:
         "priority": "normal",
         "status": f'{{"state":"{state}","timestamp":"{stamp}.000Z"}}',
     }
-    said = {"messageId": f"{number:032x}", "role": "ROLE_USER", "parts": [{"text": "Well?"}]}
+    message = {"messageId": f"{number:032x}", "role": "ROLE_USER", "parts": [{"text": "Well?"}]}
     answer = {"artifactId": "answer", "parts": [{"text": "There is nothing to say."}]}
-    change.history, change.artifacts = [[0, "in", said]], [[3, "new", answer]]
+    change.history, change.artifacts = [[0, "in", message]], [[3, "new", answer]]
     change.usage = [UsageRecord(3, START, at // 1000, "2023-11-14")]
     return change
 

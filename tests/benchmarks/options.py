@@ -34,12 +34,14 @@ def parse(words: Sequence[str]) -> Options:
     )
     _what(parser)
     _how(parser)
-    asked = parser.parse_args(words, Options())
-    if asked.record and (
-        asked.tiny or len(asked.only) < len(MEASURES) or len(asked.servers) < len(SERVERS)
+    arguments = parser.parse_args(words, Options())
+    if arguments.record and (
+        arguments.tiny
+        or len(arguments.only) < len(MEASURES)
+        or len(arguments.servers) < len(SERVERS)
     ):
         parser.error("--record needs all measures of all servers at their full sizes")
-    return asked
+    return arguments
 
 
 def _what(parser: argparse.ArgumentParser) -> None:

@@ -21,19 +21,19 @@ from starlette.routing import Route
 
 
 async def _run(request: Request) -> StreamingResponse:
-    asked = RunAgentInput.model_validate_json(await request.body())
+    run_input = RunAgentInput.model_validate_json(await request.body())
     encoder = EventEncoder()
-    told = (encoder.encode(event) async for event in _counted(asked))
-    return StreamingResponse(told, media_type=encoder.get_content_type())
+    events = (encoder.encode(event) async for event in _counted(run_input))
+    return StreamingResponse(events, media_type=encoder.get_content_type())
 
 
-async def _counted(asked: RunAgentInput) -> AsyncIterator[BaseEvent]:
-    yield RunStartedEvent(thread_id=asked.thread_id, run_id=asked.run_id)
+async def _counted(request: RunAgentInput) -> AsyncIterator[BaseEvent]:
+    yield RunStartedEvent(thread_id=request.thread_id, run_id=request.run_id)
     yield TextMessageStartEvent(message_id="count", role="assistant")
-    for number in range(1, int(str(asked.messages[-1].content)) + 1):
+    for number in range(1, int(str(request.messages[-1].content)) + 1):
         yield TextMessageContentEvent(message_id="count", delta=f"{number} ")
     yield TextMessageEndEvent(message_id="count")
-    yield RunFinishedEvent(thread_id=asked.thread_id, run_id=asked.run_id)
+    yield RunFinishedEvent(thread_id=request.thread_id, run_id=request.run_id)
 
 
 ROUTE = Route("/ag-ui", _run, methods=["POST"])

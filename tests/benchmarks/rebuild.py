@@ -73,14 +73,14 @@ async def rebuild(stack: Stack, tasks: int, waiting: int) -> Rebuilt:
         _streaming(stack, ask_paced) as seen,
     ):
         total = await _listed(ask) + tasks + 2 * waiting
-        asked = [await _begin(ask) for _ in range(2 * waiting)]
+        requests = [await _begin(ask) for _ in range(2 * waiting)]
         ended = await _fill(bus, tasks)
         await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
         before = await _events(seen, asyncio.create_task(asyncio.sleep(_BEFORE)))
         await store.redis.unlink_all("")
         rate = asyncio.create_task(_rate(bus, store, tasks))
         streamed = asyncio.create_task(_events(seen, rate))
-        took = await _ask_meanwhile(stack, ask, rate, ended, asked)
+        took = await _ask_meanwhile(stack, ask, rate, ended, requests)
         await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
         return Rebuilt(await rate, took, await streamed, before)
 
@@ -219,13 +219,17 @@ async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
 
 
 async def _ask_meanwhile(
-    stack: Stack, ask: Client, rebuilding: asyncio.Task[float], ended: list[str], asked: list[str]
+    stack: Stack,
+    ask: Client,
+    rebuilding: asyncio.Task[float],
+    ended: list[str],
+    requests: list[str],
 ) -> dict[str, list[float]]:
     """Ask for one thing after the other until the view is there; return what each took."""
     took: dict[str, list[float]] = {
         name: [] for name in ("get", "subscribe", "follow-up", "cancel")
     }
-    answered, canceled = iter(asked[::2]), iter(asked[1::2])
+    answered, canceled = iter(requests[::2]), iter(requests[1::2])
     for number in itertools.count():
         if rebuilding.done():
             return took

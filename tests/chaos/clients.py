@@ -214,8 +214,8 @@ class TaskClient(Client):
 
     async def say(self, text: str, key: str) -> httpx.Response:
         """Send a follow-up and return the answer."""
-        said = message(text, taskId=self.follower.task, messageId=key)
-        body = {"message": said, "configuration": {"returnImmediately": True}}
+        output = message(text, taskId=self.follower.task, messageId=key)
+        body = {"message": output, "configuration": {"returnImmediately": True}}
         return await self.request_until_answered("POST", "message:send", body, key)
 
     async def _follow_to_end(self) -> None:

@@ -278,11 +278,11 @@ class FiredTask:
         if task["status"]["state"] != COMPLETED:
             yield f"it ended as {task['status']['state']}"
             return
-        asked = text_of(task["history"][0]["parts"])
+        request = text_of(task["history"][0]["parts"])
         parts = [part for artifact in task.get("artifacts", []) for part in artifact["parts"]]
         answer = "".join(part.get("text", "") for part in parts)
-        if answer != answer_to(AGENT, asked):
-            yield f"{asked!r} was answered with {answer!r}"
+        if answer != answer_to(AGENT, request):
+            yield f"{request!r} was answered with {answer!r}"
 
 
 class FiringJudge:

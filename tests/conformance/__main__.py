@@ -28,22 +28,22 @@ def main() -> int:
     parser.add_argument("--card", choices=VARIANTS, help="which agent's card; else the full one")
     parser.add_argument("--skipped", action="store_true", help="tell what was skipped, too")
     parser.add_argument("--beside-sdk", action="store_true", help="the SDK's own server, too")
-    asked = parser.parse_args()
-    kit = Kit(asked.path)
+    arguments = parser.parse_args()
+    kit = Kit(arguments.path)
     kit.prepare()
-    card = asked.card or ("conversing" if kit.is_old else "agents")
+    card = arguments.card or ("conversing" if kit.is_old else "agents")
     is_activating = card == "demanding"
     with tempfile.TemporaryDirectory(prefix="headrace-tck-") as folder:
         with _stack(Path(folder), card) as url:
             items = _run(kit, Path(folder), url, activating=is_activating)
         sys.stdout.write(outcome.table(items))
-        if asked.beside_sdk:
+        if arguments.beside_sdk:
             with official(Path(folder) / "official.log") as url:
                 theirs = _run(kit, Path(folder), url, activating=is_activating)
             sys.stdout.write(f"\nthe official SDK's server:\n{outcome.table(theirs)}")
             sys.stdout.write(outcome.differences(items, theirs))
     for item in items:
-        if asked.skipped and item.outcome == "skipped":
+        if arguments.skipped and item.outcome == "skipped":
             sys.stdout.write(f"skipped: {item.name} ({item.transport}): {item.message}\n")
     return _verdict(items, LISTED_03 if kit.is_old else LISTED)
 

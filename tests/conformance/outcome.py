@@ -41,9 +41,9 @@ def _items(root: ET.Element) -> Iterator[Item]:
 
 def _outcome(case: ET.Element) -> tuple[str, str]:
     for tag in ("failure", "error", "skipped"):
-        if (told := case.find(tag)) is not None:
+        if (received := case.find(tag)) is not None:
             outcome = "skipped" if tag == "skipped" else "failed"
-            return outcome, told.get("message", "").partition("\n")[0]
+            return outcome, received.get("message", "").partition("\n")[0]
     return "passed", ""
 
 

@@ -78,8 +78,8 @@ async def test_a_thread_takes_one_run_after_the_other(
 ) -> None:
     runs = [{"text": text} for text in ("one", "two", "three")]
     driven = drive(fleet.gateways[0], "echo", *runs)
-    said = [message["content"] for message in driven["messages"]]
-    assert said == ["one", "one", "two", "two", "three", "three"]
+    outputs = [message["content"] for message in driven["messages"]]
+    assert outputs == ["one", "one", "two", "two", "three", "three"]
     agent = PlainAgent(http, fleet.gateways[1], "echo")
     listed = (await agent.list(contextId=driven["threadId"])).json()
     assert listed["totalSize"] == 3
@@ -116,8 +116,8 @@ async def test_a_killed_workers_run_is_finished_by_another(
     attempts = [event for event in run["events"] if event["type"] == "CUSTOM"]
     assert [event["value"] for event in attempts] == [{"attempt": 2}]
     assert kinds(run)[-1] == "RUN_FINISHED"
-    said = [message["content"] for message in driven["messages"]]
-    assert said == ["go", "".join(f"{number} " for number in range(1, COUNT + 1))]
+    outputs = [message["content"] for message in driven["messages"]]
+    assert outputs == ["go", "".join(f"{number} " for number in range(1, COUNT + 1))]
 
 
 async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
@@ -128,7 +128,9 @@ async def worker_of(fleet: Fleet, http: httpx.AsyncClient, thread: str) -> str:
         for task in (await agent.list(contextId=thread)).json()["tasks"]:
             events = await events_of(fleet.nats_url, "slow-counter", task["id"])
             metadata = [event.get("statusUpdate", {}).get("metadata", {}) for event in events]
-            workers[:] = [said["headrace.worker"] for said in metadata if "headrace.worker" in said]
+            workers[:] = [
+                outputs["headrace.worker"] for outputs in metadata if "headrace.worker" in outputs
+            ]
             return len(events) > 5
         return False
 

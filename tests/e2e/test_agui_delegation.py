@@ -74,8 +74,10 @@ class TaskTree:
         task = listed[0]["id"] if listed else ""
         while task:
             logs[agent] = await events_of(self._nats_url, agent, task)
-            asked = [told for told in metadata(logs[agent], CHILD) if "agent" in told]
-            agent, task = (asked[0]["agent"], asked[0]["task"]) if asked else ("", "")
+            requests = [
+                received for received in metadata(logs[agent], CHILD) if "agent" in received
+            ]
+            agent, task = (requests[0]["agent"], requests[0]["task"]) if requests else ("", "")
         return logs
 
     async def holder(self, agent: str) -> str:
@@ -101,8 +103,8 @@ class TaskTree:
 
 def metadata(log: list[Json], key: str) -> list[Any]:
     """Return what the log's events say under a key of their metadata."""
-    said = [event.get("statusUpdate", {}).get("metadata") or {} for event in log]
-    return [one[key] for one in said if key in one]
+    outputs = [event.get("statusUpdate", {}).get("metadata") or {} for event in log]
+    return [one[key] for one in outputs if key in one]
 
 
 @pytest.mark.usefixtures("extra_worker")
@@ -112,8 +114,8 @@ async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alon
 ) -> None:
     workers = await asyncio.to_thread(parents, victim)
     thread, run, gate = str(uuid4()), str(uuid4()), tmp_path / "gate"
-    asked = {"text": str(gate), "runId": run}
-    staying = asyncio.create_task(drive(fleet.gateways[0], "", asked, threadId=thread))
+    request = {"text": str(gate), "runId": run}
+    staying = asyncio.create_task(drive(fleet.gateways[0], "", request, threadId=thread))
     tree = TaskTree(fleet, http, thread)
     holder = await tree.holder(victim)
     next(w for w in workers if f"{holder} serves " in w.log.read_text()).kill()
@@ -139,9 +141,9 @@ def assert_whole(stayed: Json, question: str, victim: str) -> None:
     [again] = [event for event in events if event.get("name") == "headrace.attempt"]
     assert again["value"] == {"attempt": 2}
     assert runs.get(again.get("subagentRunId", ""), "grandparent") == victim
-    said = [(runs.get(m.get("subagentRunId", "")), m["content"]) for m in client.messages[1:]]
+    messages = [(runs.get(m.get("subagentRunId", "")), m["content"]) for m in client.messages[1:]]
     number = 2 if victim == "grandparent" else 1
-    assert sorted(said, key=str) == sorted(
+    assert sorted(messages, key=str) == sorted(
         [*WHOLE.items(), (None, f"Attempt {number}: Delegating. before after")], key=str
     )
     assert (events[-1]["type"], "outcome" in events[-1]) == ("RUN_FINISHED", False)

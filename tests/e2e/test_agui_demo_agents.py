@@ -104,8 +104,8 @@ def kinds(run: Json) -> list[str]:
 
 
 def texts(driven: Json) -> list[str]:
-    said = [m for m in driven["messages"] if m["role"] == "assistant"]
-    return [message["content"] for message in said if message.get("content")]
+    outputs = [m for m in driven["messages"] if m["role"] == "assistant"]
+    return [message["content"] for message in outputs if message.get("content")]
 
 
 def outcomes(driven: Json) -> list[str]:
@@ -128,12 +128,12 @@ async def test_every_stream_keeps_every_rule(
         assert driven["warnings"] == [], agent
         messages: list[Json] = []
         state: Any = STATE
-        for number, (run, asked) in enumerate(zip(driven["runs"], SCENES[agent], strict=True)):
+        for number, (run, request) in enumerate(zip(driven["runs"], SCENES[agent], strict=True)):
             if agent != "error_flow":
                 assert run["failure"] is None, agent
-            if "text" in asked:
-                messages += [{"id": f"user-{number}", "role": "user", "content": asked["text"]}]
-            if "answer" in asked:
+            if "text" in request:
+                messages += [{"id": f"user-{number}", "role": "user", "content": request["text"]}]
+            if "answer" in request:
                 messages += [m for m in driven["messages"] if m["id"].endswith("-said")]
             client = Client(messages, state).take_all(run["events"])
             assert client.ended
@@ -160,37 +160,42 @@ async def test_every_transport_sends_the_same(
 
 async def test_each_shows_its_building_block(fleet: Fleet, driven_over: Driven) -> None:
     assert fleet.gateways
-    told: dict[str, Json] = driven_over("sse")
+    received: dict[str, Json] = driven_over("sse")
     seen = {
-        agent: {k for run in driven["runs"] for k in kinds(run)} for agent, driven in told.items()
+        agent: {k for run in driven["runs"] for k in kinds(run)}
+        for agent, driven in received.items()
     }
-    assert texts(told["agentic_chat"])[1:] == ["Let me paint. ", "The background: painted"]
-    assert "the user's name: Ada" in texts(told["agentic_chat"])[0]
-    pending = told["agentic_chat"]["runs"][1]["events"][-1]["outcome"]["pendingToolCallIds"]
+    assert texts(received["agentic_chat"])[1:] == ["Let me paint. ", "The background: painted"]
+    assert "the user's name: Ada" in texts(received["agentic_chat"])[0]
+    pending = received["agentic_chat"]["runs"][1]["events"][-1]["outcome"]["pendingToolCallIds"]
     assert len(pending) == 1
-    steps = told["agentic_generative_ui"]["state"]["steps"]
+    steps = received["agentic_generative_ui"]["state"]["steps"]
     assert [step["status"] for step in steps] == ["completed"] * 5
     assert {"STATE_SNAPSHOT", "STATE_DELTA", "STEP_STARTED"} <= seen["agentic_generative_ui"]
-    activity = next(m for m in told["background_activity"]["messages"] if m["role"] == "activity")
+    activity = next(
+        m for m in received["background_activity"]["messages"] if m["role"] == "activity"
+    )
     assert activity["content"]["percent"] == 100
     assert {"ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA"} <= seen["background_activity"]
     assert "TOOL_CALL_RESULT" in seen["backend_tool_rendering"]
-    [usage] = told["backend_tool_rendering"]["runs"][0]["events"][-1]["usage"]
+    [usage] = received["backend_tool_rendering"]["runs"][0]["events"][-1]["usage"]
     assert usage["model"] == "weather-1"
-    ends = [run["events"][-1] for run in told["error_flow"]["runs"]]
+    ends = [run["events"][-1] for run in received["error_flow"]["runs"]]
     assert [end["code"] for end in ends] == ["failed", "rejected"]
-    assert texts(told["human_in_the_loop"]) == ["Done: Go"]
-    assert outcomes(told["interrupt"]) == ["interrupt", "", "interrupt", ""]
-    assert texts(told["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
-    assert "image/png of 8 bytes" in texts(told["multimodal"])[0]
-    assert outcomes(told["orders"]) == ["interrupt", "", ""]
-    assert texts(told["orders"])[1:] == ["7 of 12 nails shipped.", "5 of 5 screws shipped."]
-    assert told["predictive_state_updates"]["state"]["document"].startswith("# a dragon")
-    custom = next(e for e in told["predictive_state_updates"]["runs"][0]["events"] if "name" in e)
+    assert texts(received["human_in_the_loop"]) == ["Done: Go"]
+    assert outcomes(received["interrupt"]) == ["interrupt", "", "interrupt", ""]
+    assert texts(received["interrupt"])[1::2] == ["Approved: it is done.", "Never mind, then."]
+    assert "image/png of 8 bytes" in texts(received["multimodal"])[0]
+    assert outcomes(received["orders"]) == ["interrupt", "", ""]
+    assert texts(received["orders"])[1:] == ["7 of 12 nails shipped.", "5 of 5 screws shipped."]
+    assert received["predictive_state_updates"]["state"]["document"].startswith("# a dragon")
+    custom = next(
+        e for e in received["predictive_state_updates"]["runs"][0]["events"] if "name" in e
+    )
     assert custom["name"] == "PredictState"
     assert {"REASONING_START", "REASONING_ENCRYPTED_VALUE"} <= seen["reasoning"]
-    [basil] = told["shared_state"]["state"]["recipe"]["ingredients"]
+    [basil] = received["shared_state"]["state"]["recipe"]["ingredients"]
     assert basil["name"] == "basil"
     assert {"SUBAGENT_STARTED", "SUBAGENT_FINISHED"} <= seen["subagents"]
-    assert texts(told["subagents"])[-1].endswith("Have a good trip.")
-    assert texts(told["tool_based_generative_ui"]) == ["I hope you like it."]
+    assert texts(received["subagents"])[-1].endswith("Have a good trip.")
+    assert texts(received["tool_based_generative_ui"]) == ["I hope you like it."]

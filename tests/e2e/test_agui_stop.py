@@ -50,8 +50,8 @@ async def test_it_sees_the_run_cancelled_and_runs_the_next_one(
     run = stopped["events"][0]["runId"]
     assert stopped["stopped"] == {"threadId": driven["threadId"], "runId": run, "stopped": True}
     assert stopped["events"][-1]["outcome"] == {"type": "cancelled"}
-    asked = [{"id": "user-0", "role": "user", "content": ENDLESS}]
-    assert Client(asked, {}).take_all(stopped["events"]).ended
+    message = [{"id": "user-0", "role": "user", "content": ENDLESS}]
+    assert Client(message, {}).take_all(stopped["events"]).ended
     question, counted, *rest = said(driven)
     assert (question, rest) == (ENDLESS, ["3", "1 2 3 "])
     numbers = counted.split()

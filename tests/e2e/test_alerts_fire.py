@@ -132,95 +132,95 @@ def test_rules_fire(
         fleet,
         httpx.Client(base_url=fleet.url, headers=VERSION, verify=NO_TLS, timeout=60) as http,
     ):
-        trouble = Trouble(fleet, http, tmp_path)
-        until(trouble.is_served, "the agents are served")
-        runs_and_webhooks_fail(trouble)
-        a_loop_is_blocked(trouble)
-        a_worker_dies(trouble)
-        an_agent_is_without_worker(trouble)
-        redis_fills_and_goes(trouble, valkey)
-        nats_freezes_and_restarts(trouble, nats)
-        a_stream_fills(trouble)
+        error = Trouble(fleet, http, tmp_path)
+        until(error.is_served, "the agents are served")
+        runs_and_webhooks_fail(error)
+        a_loop_is_blocked(error)
+        a_worker_dies(error)
+        an_agent_is_without_worker(error)
+        redis_fills_and_goes(error, valkey)
+        nats_freezes_and_restarts(error, nats)
+        a_stream_fills(error)
         fleet.task_state.stop()
-        trouble.fires("NoTaskState")
+        error.fires("NoTaskState")
         fleet.gateway.stop()
-        trouble.fires("NoGateway")
-        fired = trouble.fired()
+        error.fires("NoGateway")
+        fired = error.fired()
     groups = yaml.safe_load(RULES.read_text())["groups"]
     names = {one["alert"].removeprefix("Headrace") for group in groups for one in group["rules"]}
     assert names - fired == ELSEWHERE
 
 
-def runs_and_webhooks_fail(trouble: Trouble) -> None:
+def runs_and_webhooks_fail(error: Trouble) -> None:
     hook = {"id": "one", "url": f"http://127.0.0.1:{ports.pick()}/"}
     for _ in range(2):
-        assert trouble.submit("failing", "hello", taskPushNotificationConfig=hook) == 200
-    trouble.fires("RunsFail", "WebhooksFail", "DeadLetters")
+        assert error.submit("failing", "hello", taskPushNotificationConfig=hook) == 200
+    error.fires("RunsFail", "WebhooksFail", "DeadLetters")
 
 
-def a_loop_is_blocked(trouble: Trouble) -> None:
-    assert trouble.submit("stalling", "4") == 200
-    trouble.fires("LoopBlocked")
+def a_loop_is_blocked(error: Trouble) -> None:
+    assert error.submit("stalling", "4") == 200
+    error.fires("LoopBlocked")
 
 
-def a_worker_dies(trouble: Trouble) -> None:
-    gate = trouble.gate("dies")
-    trouble.submit_all("waiting", gate)
-    until(lambda: trouble.working("waiting") == RUNS, "all are at work", TIMEOUT)
-    trouble.fleet.worker.restart()
-    trouble.fires("WorkersDie")
+def a_worker_dies(error: Trouble) -> None:
+    gate = error.gate("dies")
+    error.submit_all("waiting", gate)
+    until(lambda: error.working("waiting") == RUNS, "all are at work", TIMEOUT)
+    error.fleet.worker.restart()
+    error.fires("WorkersDie")
     gate.touch()
-    until(lambda: trouble.working("waiting") == 0, "all have ended", TIMEOUT)
+    until(lambda: error.working("waiting") == 0, "all have ended", TIMEOUT)
 
 
-def an_agent_is_without_worker(trouble: Trouble) -> None:
-    gate = trouble.gate("without")
+def an_agent_is_without_worker(error: Trouble) -> None:
+    gate = error.gate("without")
     gate.touch()
-    trouble.fleet.worker.stop()
-    until(lambda: trouble.submit("waiting", str(gate)) == 429, "a task is refused", TIMEOUT)
-    trouble.fires("AgentWithoutWorker", "RunsWaitLong", "RunsRefused")
-    trouble.fleet.worker.start()
-    until(trouble.is_served, "the agents are served again")
+    error.fleet.worker.stop()
+    until(lambda: error.submit("waiting", str(gate)) == 429, "a task is refused", TIMEOUT)
+    error.fires("AgentWithoutWorker", "RunsWaitLong", "RunsRefused")
+    error.fleet.worker.start()
+    until(error.is_served, "the agents are served again")
 
 
-def redis_fills_and_goes(trouble: Trouble, valkey: ValkeyProcess) -> None:
+def redis_fills_and_goes(error: Trouble, valkey: ValkeyProcess) -> None:
     with redis.Redis.from_url(valkey.url) as client:
         used = client.info("memory")["used_memory"]
         client.config_set("maxmemory", int(used * 1.1))
-        trouble.fires("RedisFills")
+        error.fires("RedisFills")
         client.config_set("maxmemory", 0)
     valkey.kill()
     # The range is given up when it has something to write.
-    until(lambda: trouble.submit("failing", "hello") == 200, "a task begins", TIMEOUT)
-    trouble.fires("RedisDown", "RangeWithoutTaskState")
+    until(lambda: error.submit("failing", "hello") == 200, "a task begins", TIMEOUT)
+    error.fires("RedisDown", "RangeWithoutTaskState")
     valkey.start()
 
 
-def nats_freezes_and_restarts(trouble: Trouble, nats: NatsProcess) -> None:
-    gate = trouble.gate("talking")
-    trouble.submit_all("talking", gate, TALKING)
-    until(lambda: trouble.working("talking") == TALKING, "all are at work", TIMEOUT)
+def nats_freezes_and_restarts(error: Trouble, nats: NatsProcess) -> None:
+    gate = error.gate("talking")
+    error.submit_all("talking", gate, TALKING)
+    until(lambda: error.working("talking") == TALKING, "all are at work", TIMEOUT)
     nats.freeze()
-    trouble.fires("GatewayWithoutNats", "AppendsUnanswered")
+    error.fires("GatewayWithoutNats", "AppendsUnanswered")
     nats.thaw()
-    while "NatsUnstable" not in trouble.fired():
-        until(trouble.is_served, "the fleet is back", TIMEOUT)
+    while "NatsUnstable" not in error.fired():
+        until(error.is_served, "the fleet is back", TIMEOUT)
         nats.restart()
     gate.touch()
-    until(trouble.is_served, "the fleet is back", TIMEOUT)
+    until(error.is_served, "the fleet is back", TIMEOUT)
 
 
-def a_stream_fills(trouble: Trouble) -> None:
+def a_stream_fills(error: Trouble) -> None:
     text = "x" * 100_000
 
     def is_nearly_full() -> bool:
-        trouble.submit("failing", text)
-        return bool(trouble.fleet.prometheus.query("headrace_stream_bytes > 7e6"))
+        error.submit("failing", text)
+        return bool(error.fleet.prometheus.query("headrace_stream_bytes > 7e6"))
 
     until(is_nearly_full, "the stream is nearly full", TIMEOUT)
-    trouble.fires("StreamFills")
-    until(lambda: trouble.submit("failing", text) == 503, "a task is refused", TIMEOUT)
-    trouble.fires("LogsFull")
+    error.fires("StreamFills")
+    until(lambda: error.submit("failing", text) == 503, "a task is refused", TIMEOUT)
+    error.fires("LogsFull")
 
 
 @pytest.mark.skipif("HEADRACE_SOAK" not in os.environ, reason="takes a minute: make soak")
@@ -232,17 +232,17 @@ def test_a_busy_redis_fires(
         tmp_path, nats.url, valkey.url, "tests.support.troubled_agents:agents", rules
     )
     with fleet, httpx.Client(base_url=fleet.url, headers=VERSION, verify=NO_TLS) as http:
-        trouble = Trouble(fleet, http, tmp_path)
-        until(trouble.is_served, "the agents are served")
-        gate = trouble.gate("talking")
-        trouble.submit_all("talking", gate, 2 * RUNS)
-        until(lambda: trouble.working("talking") == 2 * RUNS, "all are at work", TIMEOUT)
+        error = Trouble(fleet, http, tmp_path)
+        until(error.is_served, "the agents are served")
+        gate = error.gate("talking")
+        error.submit_all("talking", gate, 2 * RUNS)
+        until(lambda: error.working("talking") == 2 * RUNS, "all are at work", TIMEOUT)
         fleet.task_state.stop()
         query = f'headrace_stream_bytes{{stream=~".*EVENTS"}} > {BACKLOG}'
         until(lambda: fleet.prometheus.query(query), "a backlog is there", TIMEOUT)
         with kept_busy(valkey):
             fleet.task_state.start()
-            trouble.fires("TaskStateBehind")
+            error.fires("TaskStateBehind")
         gate.touch()
         until(lambda: fleet.prometheus.query("headrace_lag == 0"), "it has caught up", TIMEOUT)
 
@@ -278,9 +278,9 @@ def test_a_lost_replica_fires(tmp_path: Path, rules: Path) -> None:
             startup_timeout=str(TIMEOUT),
         )
         with fleet, httpx.Client(base_url=fleet.url, verify=NO_TLS) as http:
-            trouble = Trouble(fleet, http, tmp_path)
-            until(trouble.is_served, "the agents are served", TIMEOUT)
+            error = Trouble(fleet, http, tmp_path)
+            until(error.is_served, "the agents are served", TIMEOUT)
             query = 'headrace_stream_current_replicas{stream=~".*EVENTS"} == 3'
             until(lambda: fleet.prometheus.query(query), "the replicas are current", TIMEOUT)
             cluster.nodes[0].kill()
-            trouble.fires("NatsReplicaMissing")
+            error.fires("NatsReplicaMissing")

@@ -48,7 +48,7 @@ async def test_an_answer_begins_the_next_agents_task_once_while_task_state_is_ki
     usual = {"agent": "echo", "stream": "ORDERS"}
     checked = {"subject": "orders.checked", "stream": "ORDERS"}
     done = {"subject": "orders.done", "stream": "ORDERS"}
-    told = {"subject": "orders.told", "stream": "ORDERS", "what": "events"}
+    events = {"subject": "orders.told", "stream": "ORDERS", "what": "events"}
     created, text = (
         {**usual, "subject": "orders.created"},
         "{body.data.task.artifacts.0.parts.0.text}",
@@ -56,7 +56,7 @@ async def test_an_answer_begins_the_next_agents_task_once_while_task_state_is_ki
     async with Client(stack.url) as client:
         for trigger in (
             {**created, "name": "check", "text": "order {body.n}", "answers": checked},
-            {**created, "name": "tell", "text": "order {body.n}", "answers": told},
+            {**created, "name": "tell", "text": "order {body.n}", "answers": events},
             {**usual, "name": "finish", "subject": "orders.checked", "text": text, "answers": done},
         ):
             await client.triggers.apply(trigger)

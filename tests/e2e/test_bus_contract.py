@@ -38,8 +38,8 @@ _PATTERNS = [(_pattern(address), name) for name, address in _ADDRESSES.items()]
 def channel_of(subject: str) -> str:
     """Return the name of the channel that the document has for `subject`."""
     # One question goes to any replica, or to all where that one is silent: one channel.
-    asked = subject.replace(f"{_PREFIX}.state.all.", f"{_PREFIX}.state.", 1)
-    found = [name for pattern, name in _PATTERNS if pattern.fullmatch(asked)]
+    request = subject.replace(f"{_PREFIX}.state.all.", f"{_PREFIX}.state.", 1)
+    found = [name for pattern, name in _PATTERNS if pattern.fullmatch(request)]
     assert len(found) == 1, f"{subject} is of {found}"
     return found[0]
 

@@ -88,8 +88,8 @@ async def test_a_client_without_an_answer_when_its_task_is_erased_has_not_seen_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def sees_a_question(follower: TaskFollower, _: object) -> None:
-        asked = {"statusUpdate": {"status": {"state": INPUT_REQUIRED}}}
-        follower.received.append(Received("log1:3", asked))
+        request = {"statusUpdate": {"status": {"state": INPUT_REQUIRED}}}
+        follower.received.append(Received("log1:3", request))
         follower.task, follower.over = ROOT, True
 
     monkeypatch.setattr(TaskFollower, "follow", sees_a_question)
@@ -117,11 +117,11 @@ def test_overlapping_attempts_are_reported(log: list[Entry]) -> None:
     assert not list(overlaps([entry(1, 1, "a"), entry(1, 2, "b"), entry(4, 1, "c")]))
 
 
-def log_of(task: str, asked: str, state: str, *, name: str = "") -> list[Entry]:
+def log_of(task: str, requests: str, state: str, *, name: str = "") -> list[Entry]:
     """Return a log: of the client's task, `ROOT`, or of what that has asked for."""
     lineage = Lineage(ROOT, "head", 1, name, ("head",))
     metadata = {DELEGATION: lineage.to_json()} if name else {}
-    draft = task_submitted(task, "c", {"parts": [{"text": asked}]}, metadata)
+    draft = task_submitted(task, "c", {"parts": [{"text": requests}]}, metadata)
     stamp = Stamp("log1", 1, "w", state, 1, 1)
     return [Entry(stamp, [draft.line(1)], 1, "")]
 
@@ -147,9 +147,9 @@ def log_of(task: str, asked: str, state: str, *, name: str = "") -> list[Entry]:
 def test_wrong_children_are_reported(children: list[tuple[str, str, str]], wrong: str) -> None:
     task_trees = TaskTrees()
     task_trees.add(TaskKey("default", "head", ROOT), log_of(ROOT, "5 1", COMPLETED))
-    for name, asked, state in children:
+    for name, request, state in children:
         named = "key:dropped 1" if name == "dropped" else name
-        log = log_of(named, asked, state, name=named)
+        log = log_of(named, request, state, name=named)
         task_trees.add(TaskKey("default", "plain", named), log)
     found = task_trees.problems()
     assert task_trees.size == len(children)
@@ -206,10 +206,10 @@ def fired(
     """Return the log of a task that a firing has begun."""
     metadata = {"headrace.trigger": {"source": source, "key": key}}
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
-    said = {"artifactId": "a", "parts": [{"text": answer or answer_to("plain", text)}]}
+    output = {"artifactId": "a", "parts": [{"text": answer or answer_to("plain", text)}]}
     drafts = [
         task_submitted(task, "c", message, metadata),
-        artifact_update(task, "c", said),
+        artifact_update(task, "c", output),
         status_update(task, "c", state),
     ]
     lines = [draft.line(number) for number, draft in enumerate(drafts, 1)]
@@ -250,8 +250,8 @@ def test_incomplete_tasks_of_events_are_reported() -> None:
 def answered(log: Log, what: str) -> list[BusAnswer]:
     """Return the answers that a whole log has."""
     [entry] = log.entries
-    told = dict(enumerate(entry.parsed(), 1))
-    data = {3: {"task": log.task()}} if what == "ending" else told
+    received = dict(enumerate(entry.parsed(), 1))
+    data = {3: {"task": log.task()}} if what == "ending" else received
     return [named(log, number, one) for number, one in data.items()]
 
 
@@ -264,15 +264,18 @@ def named(log: Log, number: int, data: Json) -> BusAnswer:
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
-        (lambda told: told, ""),
-        (lambda told: told[1:], "its end is not its one answer"),
-        (lambda told: told[:-1], "its answers, [1, 2], do not make up"),
-        (lambda told: told[:2] + told[3:], "its answers, [1, 3], do not make up"),
-        (lambda told: [*told, told[-1]], "is stored 2 times"),
-        (lambda told: [*told[:-2], told[-1], told[-2]], "out of order"),
-        (lambda told: [replace(told[0], message_id="other"), *told[1:]], "stored as other"),
+        (lambda received: received, ""),
+        (lambda received: received[1:], "its end is not its one answer"),
+        (lambda received: received[:-1], "its answers, [1, 2], do not make up"),
+        (lambda received: received[:2] + received[3:], "its answers, [1, 3], do not make up"),
+        (lambda received: [*received, received[-1]], "is stored 2 times"),
+        (lambda received: [*received[:-2], received[-1], received[-2]], "out of order"),
         (
-            lambda told: [renamed(told[0]), *told[1:]],
+            lambda received: [replace(received[0], message_id="other"), *received[1:]],
+            "stored as other",
+        ),
+        (
+            lambda received: [renamed(received[0]), *received[1:]],
             "log-ending:3:answers is other, stored",
         ),
     ],
@@ -283,8 +286,8 @@ def test_answers_on_the_bus_that_are_repeated_missing_or_out_of_order_are_report
     tasks = [
         fired(EVENTS + name, name, text_of_event(0), task=name) for name in ("ending", "telling")
     ]
-    told = [one for log in tasks for one in answered(log, log.key.task)]
-    found = list(FiringJudge(tasks, 0).check_answers(change(told)))
+    received = [one for log in tasks for one in answered(log, log.key.task)]
+    found = list(FiringJudge(tasks, 0).check_answers(change(received)))
     assert any(wrong in each for each in found) if wrong else found == []
 
 

@@ -66,8 +66,8 @@ def test_ready_is_reported_when_the_demo_agents_answer(stack: Stack) -> None:
 
 
 def test_the_demo_agents_are_called_so(stack: Stack) -> None:
-    said = "no agents in this folder; these are the demo agents"
-    until(lambda: said in stack.said, "the line is printed")
+    output = "no agents in this folder; these are the demo agents"
+    until(lambda: output in stack.said, "the line is printed")
 
 
 def test_an_answer_streams_to_the_terminal(stack: Stack) -> None:
@@ -120,9 +120,9 @@ def test_why_an_agent_refuses_is_shown(stack: Stack) -> None:
 
 @pytest.mark.usefixtures("extra_worker")
 def test_the_answer_to_a_question_is_followed_by_the_agents_own(stack: Stack) -> None:
-    asked = headrace(stack.url, "send", "--agent", "asker", "hello", code=6)
-    assert asked.stdout == "Who are you?\n"
-    task = task_in(asked.stderr)
+    printed = headrace(stack.url, "send", "--agent", "asker", "hello", code=6)
+    assert printed.stdout == "Who are you?\n"
+    task = task_in(printed.stderr)
     answered = headrace(stack.gateways[1], "send", "--task", task, "Ada")
     assert answered.stdout == "Hello, Ada!\n"
     assert answered.stderr.splitlines()[-1] == f"task {task} COMPLETED"

@@ -238,16 +238,16 @@ async def test_the_console_works_below_a_path_and_announces_a_new_build(
         await say(page, "5 1")
         await page.until(f"{_LAST}?.trim() === '1 2 3 4 5'", "an agent answers")
         looks = "document.dispatchEvent(new Event('visibilitychange'))"
-        said = "document.querySelector('.update')"
-        await page.evaluate(f"{looks}; {said} === null || console.error('too early')")
+        output = "document.querySelector('.update')"
+        await page.evaluate(f"{looks}; {output} === null || console.error('too early')")
         # Each file has a hash of its own in its name: a build may differ in its styles only.
         proxy.replaced[b".css"] = b"-later.css"
         await page.evaluate(looks)
-        await page.until(f"{said}?.innerText.includes('another version')", "it tells")
+        await page.until(f"{output}?.innerText.includes('another version')", "it tells")
         assert await violations(page) == []
         proxy.replaced.clear()
         await page.click(".update button")
-        await page.until(f"!{said} && {_LAST}?.trim() === '1 2 3 4 5'", "it is the new one")
+        await page.until(f"!{output} && {_LAST}?.trim() === '1 2 3 4 5'", "it is the new one")
 
 
 async def test_nothing_that_a_message_contains_is_executed_or_fetched(
@@ -349,7 +349,7 @@ async def test_tasks_that_wait_or_are_rejected_are_there_again_after_a_reload(
         "submitted": "document.querySelector('[data-state=running]')",
         "auth required": "document.querySelector('.interrupt')",
     }
-    asked = {
+    request = {
         "rejected": ("counter", "nonsense", {}),
         "submitted": ("counter", "3 1", later),
         "auth required": ("guarded", "the safe", {}),
@@ -358,7 +358,7 @@ async def test_tasks_that_wait_or_are_rejected_are_there_again_after_a_reload(
     with WorkerProcess(tmp_path / "worker", target, fleet.nats_url, {}):
         is_served = partial(extra_services.is_served, fleet.gateways, "guarded")
         await asyncio.to_thread(until, is_served, "the agent is there")
-        for state, (agent, text, metadata) in asked.items():
+        for state, (agent, text, metadata) in request.items():
             url = f"{gateway}/v1/agents/{agent}"
             configuration = {"returnImmediately": True}
             body = {"message": message(text), "configuration": configuration, "metadata": metadata}
@@ -425,12 +425,14 @@ async def test_a_message_to_an_agent_at_work_is_answered_next(fleet: Fleet, page
     await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
     await say(page, "3 1")
     await page.until("document.querySelectorAll('[data-state=finished]').length === 2", "both end")
-    said = "[...document.querySelectorAll('.answer .markdown')].map((one) => one.innerText.trim())"
+    output = (
+        "[...document.querySelectorAll('.answer .markdown')].map((one) => one.innerText.trim())"
+    )
     both = [" ".join(str(number) for number in range(1, 21)), "1 2 3"]
     # A text that takes long to lay out is drawn a while later.
-    drawn = f"JSON.stringify({said}) === JSON.stringify({json.dumps(both)})"
+    drawn = f"JSON.stringify({output}) === JSON.stringify({json.dumps(both)})"
     await page.until(drawn, "all of both is drawn")
-    assert await page.evaluate(said) == both
+    assert await page.evaluate(output) == both
 
 
 async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: Page) -> None:
@@ -943,8 +945,8 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         is_served = partial(extra_services.is_served, gateways, "booth")
         await asyncio.to_thread(until, is_served, "the agent is there")
         async with httpx.AsyncClient(timeout=60) as http:
-            asked = (await PlainAgent(http, gateways[0], "booth").send("now")).json()["task"]
-        assert asked["status"]["state"].endswith("INPUT_REQUIRED")
+            waiting = (await PlainAgent(http, gateways[0], "booth").send("now")).json()["task"]
+        assert waiting["status"]["state"].endswith("INPUT_REQUIRED")
         await page.open(f"{fleet.gateways[0]}/console/#/operate")
         await choose(page, ".versions select", "booth")
         rows = "[...document.querySelectorAll('.versions tbody tr')].map((one) => one.innerText)"

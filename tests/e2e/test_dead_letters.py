@@ -38,8 +38,8 @@ async def test_a_retried_run_is_a_task_of_the_same_client_and_context(
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
     of_it = ("--agent", "flaky", "--task", failed["id"])
     assert failed["id"] in await asyncio.to_thread(headrace, fleet, "dead", "list", *of_it)
-    said = await asyncio.to_thread(headrace, fleet, "dead", "retry", "--all", *of_it, "--yes")
-    task = said.split()[-1]
+    output = await asyncio.to_thread(headrace, fleet, "dead", "retry", "--all", *of_it, "--yes")
+    task = output.split()[-1]
 
     async def is_completed() -> bool:
         found = (await agent.get(task)).json()

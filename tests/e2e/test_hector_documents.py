@@ -171,23 +171,23 @@ def joined(*found: Unit) -> str:
 # Commands.
 
 
-def streamed(said: str, name: str) -> list[Json]:
+def streamed(output: str, name: str) -> list[Json]:
     """Return the data of the events of that name; empty: of those without one."""
-    frames = [frame.splitlines() for frame in said.strip().split("\n\n")]
+    frames = [frame.splitlines() for frame in output.strip().split("\n\n")]
     found = [dict(line.split(": ", 1) for line in frame) for frame in frames]
     return [json.loads(one["data"]) for one in found if one.get("event", "") == name]
 
 
-def is_events(said: str) -> None:
-    names = re.findall(r"^event: (.*)$", said, re.MULTILINE)
+def is_events(output: str) -> None:
+    names = re.findall(r"^event: (.*)$", output, re.MULTILINE)
     assert names[:2] == ["task_start", "message_start"]
     assert names[-3:] == ["message_stop", "task_complete", "done"]
     kinds = {"thinking_delta", "tool_call_start", "tool_call_stop", "content_block_delta"}
     assert kinds < {*names}
 
 
-def is_answer(said: str, text: str) -> None:
-    answer = json.loads(said)
+def is_answer(output: str, text: str) -> None:
+    answer = json.loads(output)
     answer = answer.get("result", answer)
     assert answer["response"]["content"][0]["text"].startswith(text)
     assert answer["response"]["role"] == "ROLE_ASSISTANT"
@@ -198,8 +198,10 @@ async def curl(unit: Unit, url: str, query: str = "") -> str:
     code = addressed(unit.code, url).partition(" | jq")[0]
     command = shlex.split(code.replace("\\\n", " "))
     joint = "&" if "?" in "".join(command) else "?"
-    asked = [one + joint + query if query and one.startswith(url) else one for one in command[1:]]
-    return await run(javascript.program("curl"), "--silent", "--globoff", *asked)
+    requests = [
+        one + joint + query if query and one.startswith(url) else one for one in command[1:]
+    ]
+    return await run(javascript.program("curl"), "--silent", "--globoff", *requests)
 
 
 @needed
@@ -212,33 +214,33 @@ async def test_a_command_of_curl_is_answered(url: str) -> None:
 
 async def answered(unit: Unit, url: str) -> None:
     """Check what one command is answered with, as it stands and in Hector's shapes."""
-    said = await curl(unit, url)
+    output = await curl(unit, url)
     line = unit.name.removeprefix("curl ")
     if " as AG-UI" in line or "format=agui" in line:
-        is_events(said)
+        is_events(output)
     elif "message:send" in line or line == "/rpc":
-        task = json.loads(said)
+        task = json.loads(output)
         assert task.get("result", task)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         is_answer(await curl(unit, url, "format=hector"), "You said 1 word: Hello")
     elif "message:stream" in line and "-d" not in shlex.split(unit.code):
-        assert "message" in json.loads(said)["error"]["message"]
-        said = await curl(unit, url, "message=Hello&format=hector&done=1")
-        assert said.endswith("data: [DONE]\n\n")
+        assert "message" in json.loads(output)["error"]["message"]
+        output = await curl(unit, url, "message=Hello&format=hector&done=1")
+        assert output.endswith("data: [DONE]\n\n")
     elif "message:stream" in line:
-        assert "task" in streamed(said, "")[0]
-        said = await curl(unit, url, "format=hector")
-        texts = [one["response"]["content"][0]["text"] for one in streamed(said, "message")]
+        assert "task" in streamed(output, "")[0]
+        output = await curl(unit, url, "format=hector")
+        texts = [one["response"]["content"][0]["text"] for one in streamed(output, "message")]
         assert "".join(texts) == "You said 1 word: Hello"
-        assert all(one["message"]["parts"] is not None for one in streamed(said, "message"))
-        assert streamed(said, "done") == [{}]
+        assert all(one["message"]["parts"] is not None for one in streamed(output, "message"))
+        assert streamed(output, "done") == [{}]
     elif "tasks/" in line:
-        assert json.loads(said)["error"]["code"] == 404
+        assert json.loads(output)["error"]["code"] == 404
         await has_status(unit, url)
     elif line == "/.well-known/a2a":
-        agents = json.loads(said)["agents"]
+        agents = json.loads(output)["agents"]
         assert {"id": "assistant", "url": "/v1/agents/assistant"}.items() <= agents_by_id(agents)
     else:
-        card = json.loads(said)
+        card = json.loads(output)
         uris = [one["uri"] for one in card["capabilities"]["extensions"]]
         assert "https://ag-ui.org/protocol/v1" in uris
         modes = {"text/plain", "application/json", "application/x-agui-events"}
@@ -281,7 +283,7 @@ async def test_python_reads_its_stream(url: str, agent: str) -> None:
     beginning, whole = of("hector-agui", "import requests")
     code = addressed(beginning.code, url, agent) + "\nprint(response.status_code)"
     assert await run(sys.executable, "-c", code) == "200\n"
-    said = await run(sys.executable, "-c", addressed(whole.code, url, agent))
+    output = await run(sys.executable, "-c", addressed(whole.code, url, agent))
     expected = {
         "assistant": ["\N{WRENCH} count_words\n", "You said 1 word: Hello"],
         "everything": [
@@ -291,8 +293,8 @@ async def test_python_reads_its_stream(url: str, agent: str) -> None:
             "That is all.",
         ],
     }
-    assert all(one in said for one in expected[agent]), said
-    assert '{"count"' not in said
+    assert all(one in output for one in expected[agent]), output
+    assert '{"count"' not in output
 
 
 # Functions that read the parts of A2A's messages.
@@ -366,7 +368,7 @@ async def test_functions_read_the_demo_agents_parts(url: str) -> None:
 
 async def read_by_functions(parts: list[Json]) -> Json:
     code = joined(*of("hector-agui-metadata", "function "), *functions_of_the_guide())
-    said = await in_node(
+    output = await in_node(
         code,
         wanted=(*FUNCTIONS, *OF_ALL),
         parts=parts,
@@ -374,7 +376,7 @@ async def read_by_functions(parts: list[Json]) -> Json:
         of_all=OF_ALL,
         recorded=["renderThinkingBlock", "renderToolCall", "renderTextContent"],
     )
-    found: Json = said["result"]
+    found: Json = output["result"]
     return found
 
 
@@ -392,8 +394,8 @@ def functions_of_the_guide() -> list[Unit]:
 )
 async def test_the_websocket_prints_the_answer(url: str, agent: str, text: str) -> None:
     code = joined(*of("hector-a2a", "new WebSocket"), *of("hector-a2a", "ws.onmessage"))
-    said = await in_node(addressed(code, url, agent), wanted=("ws",), message={"message": ASKED})
-    printed = [one for [one] in said["logged"]]
+    output = await in_node(addressed(code, url, agent), wanted=("ws",), message={"message": ASKED})
+    printed = [one for [one] in output["logged"]]
     assert printed
     assert "".join(printed) == text
 
@@ -424,17 +426,17 @@ MAY_BE_MISSING = {"showToolCall": {2}, "updateToolCall": {1, 2}, "showThinkingBl
 def events_url(code: str, url: str, agent: str, message: str) -> str:
     """Return `code`, whose EventSource asks with a message."""
     code = addressed(code, url, agent)
-    asked = httpx.QueryParams(message=message, format="agui")
-    return code.replace("message:stream'", f"message:stream?{asked}'")
+    request = httpx.QueryParams(message=message, format="agui")
+    return code.replace("message:stream'", f"message:stream?{request}'")
 
 
 async def heard(url: str, agent: str, message: str) -> dict[str, list[list[Any]]]:
     """Return with what each function was called by the guide's listeners."""
     found = [one for one in of("hector-agui", "") if runner_of(one) == TESTS["new EventSource"]]
     code = events_url(joined(*found), url, agent, message)
-    said = await in_node(code, wanted=("messageState",), recorded=list(GUIDE))
+    output = await in_node(code, wanted=("messageState",), recorded=list(GUIDE))
     calls: dict[str, list[list[Any]]] = {}
-    for name, *given in said["calls"]:
+    for name, *given in output["calls"]:
         calls.setdefault(name, []).append(given)
     for name, given in calls.items():
         for each in given:
@@ -475,20 +477,20 @@ async def test_the_guides_listeners_hear_why_a_task_failed(url: str) -> None:
 async def test_the_examples_listeners_hear_all_that_they_name(url: str, agent: str) -> None:
     found = [one for one in of("hector-agui", "") if runner_of(one) == TESTS["new EventSource (2)"]]
     names = ["appendToMessage", "showToolIndicator", "renderThinking"]
-    said = await in_node(events_url(joined(*found), url, agent, SAYS), recorded=names)
-    assert {name for name, *_ in said["calls"]} == {*names}
-    assert all(isinstance(one, str) for _, one in said["calls"])
-    [started, completed] = [line for line, *_ in said["logged"]]
+    output = await in_node(events_url(joined(*found), url, agent, SAYS), recorded=names)
+    assert {name for name, *_ in output["calls"]} == {*names}
+    assert all(isinstance(one, str) for _, one in output["calls"])
+    [started, completed] = [line for line, *_ in output["logged"]]
     assert (started, completed) == ("Message started:", "Task completed:")
-    assert all(one for _, one in said["logged"])
+    assert all(one for _, one in output["logged"])
 
 
 @needed
 async def test_the_react_component_draws_messages(url: str) -> None:
     names = ("import React", "interface AGUIEvent", "function AGUIChat")
     code = joined(*(unit for name in names for unit in of("hector-agui", name)))
-    said = await in_node(events_url(code, url, "everything", SAYS), wanted=("AGUIChat",))
-    [messages] = said["result"]["drawn"]["children"]
+    output = await in_node(events_url(code, url, "everything", SAYS), wanted=("AGUIChat",))
+    [messages] = output["result"]["drawn"]["children"]
     [message] = messages
     assert message["properties"]["className"] == "message agent"
 
@@ -496,8 +498,8 @@ async def test_the_react_component_draws_messages(url: str) -> None:
 @needed
 async def test_the_state_manager_takes_events() -> None:
     [unit] = of("hector-agui", "class AGUIStateManager")
-    said = await in_node(unit.code, wanted=("AGUIStateManager",))
-    assert said["result"] == {"state": None}
+    output = await in_node(unit.code, wanted=("AGUIStateManager",))
+    assert output["result"] == {"state": None}
 
 
 if __name__ == "__main__":

@@ -70,21 +70,21 @@ class Binding(ABC):
         self.http, self.context = http, context
 
     @abstractmethod
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
-        """Return the request that has what is `said` in each place."""
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        """Return the request that has what is `output` in each place."""
 
     @abstractmethod
     async def send(self, body: str) -> Answer:
         """Send a request as it is written."""
 
-    def message(self, said: Mapping[str, Any], text: str, **fields: Any) -> Json:  # noqa: ANN401
+    def message(self, output: Mapping[str, Any], text: str, **fields: Any) -> Json:  # noqa: ANN401
         """Return the message with metadata."""
-        part = {"text": text, "metadata": said.get("part", {})}
+        part = {"text": text, "metadata": output.get("part", {})}
         parts: list[Json] = [part]
-        if "data" in said:
-            parts.append({"data": {"a": said["data"]}})
+        if "data" in output:
+            parts.append({"data": {"a": output["data"]}})
         identity = {"messageId": secrets.token_hex(4), "contextId": self.context}
-        return {**identity, "parts": parts, "metadata": said.get("message", {}), **fields}
+        return {**identity, "parts": parts, "metadata": output.get("message", {}), **fields}
 
 
 def _status(text: str) -> int:
@@ -98,10 +98,10 @@ class Rest(Binding):
     path = "/v1/agents/echo/message:send"
 
     @override
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
-        message = self.message(said, text, role="ROLE_USER")
-        message["unknown"] = said.get("unknown", {})
-        return {"message": message, "metadata": said.get("request", {})}
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        message = self.message(output, text, role="ROLE_USER")
+        message["unknown"] = output.get("unknown", {})
+        return {"message": message, "metadata": output.get("request", {})}
 
     @override
     async def send(self, body: str) -> Answer:
@@ -119,8 +119,8 @@ class Rpc(Rest):
     method = "SendMessage"
 
     @override
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
-        params = super().body(said, text)
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        params = super().body(output, text)
         return {"jsonrpc": "2.0", "id": "x", "method": self.method, "params": params}
 
     @override
@@ -133,14 +133,14 @@ class A2Av03Rpc(Rpc):
     method = "message/send"
 
     @override
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
-        part = {"kind": "text", "text": text, "metadata": said.get("part", {})}
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        part = {"kind": "text", "text": text, "metadata": output.get("part", {})}
         parts: list[Json] = [part]
-        if "data" in said:
-            parts.append({"kind": "data", "data": {"a": said["data"]}})
-        message = self.message(said, text, role="user", kind="message", parts=parts)
-        message["unknown"] = said.get("unknown", {})
-        params = {"message": message, "metadata": said.get("request", {})}
+        if "data" in output:
+            parts.append({"kind": "data", "data": {"a": output["data"]}})
+        message = self.message(output, text, role="user", kind="message", parts=parts)
+        message["unknown"] = output.get("unknown", {})
+        params = {"message": message, "metadata": output.get("request", {})}
         return {"jsonrpc": "2.0", "id": "x", "method": self.method, "params": params}
 
     @override
@@ -174,8 +174,8 @@ class Socket(Rpc):
         url = str(self.http.base_url.copy_with(scheme="ws")).rstrip("/")
         async with connect(f"{url}{self.path}", max_size=None) as socket:
             await socket.send(body)
-            said = str(await asyncio.wait_for(socket.recv(), 60))
-        return Answer((_status(said), said))
+            output = str(await asyncio.wait_for(socket.recv(), 60))
+        return Answer((_status(output), output))
 
 
 class Agui(Binding):
@@ -183,20 +183,25 @@ class Agui(Binding):
     path = "/v1/agents/echo/ag-ui"
 
     @override
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
-        content = [{"type": "text", "text": text, "metadata": said.get("part", {})}]
-        user = {"id": "u", "role": "user", "content": content, "metadata": said.get("message", {})}
-        tool = {"name": "t", "description": "", "parameters": said.get("tools", {})}
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        content = [{"type": "text", "text": text, "metadata": output.get("part", {})}]
+        user = {
+            "id": "u",
+            "role": "user",
+            "content": content,
+            "metadata": output.get("message", {}),
+        }
+        tool = {"name": "t", "description": "", "parameters": output.get("tools", {})}
         return {
             "threadId": self.context,
             "runId": secrets.token_hex(4),
-            "state": said.get("state", {}),
+            "state": output.get("state", {}),
             "messages": [user],
             "tools": [tool],
-            "context": [{"description": "d", "value": said.get("context", "v")}],
-            "forwardedProps": said.get("forwardedProps", {}),
-            "metadata": said.get("request", {}),
-            "unknown": said.get("unknown", {}),
+            "context": [{"description": "d", "value": output.get("context", "v")}],
+            "forwardedProps": output.get("forwardedProps", {}),
+            "metadata": output.get("request", {}),
+            "unknown": output.get("unknown", {}),
         }
 
     @override
@@ -219,9 +224,9 @@ class CopilotInOne(Agui):
     path = "/copilotkit"
 
     @override
-    def body(self, said: Mapping[str, Any], text: str = "hello") -> Json:
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
         params = {"agentId": "echo"}
-        return {"method": "agent/run", "params": params, "body": super().body(said, text)}
+        return {"method": "agent/run", "params": params, "body": super().body(output, text)}
 
 
 BINDINGS: Mapping[str, type[Binding]] = {
@@ -254,13 +259,13 @@ async def tasks_in(http: httpx.AsyncClient, context: str) -> list[str]:
     return [task["id"] for task in found.raise_for_status().json()["tasks"]]
 
 
-def forgeries(said: object, path: str = "") -> Iterator[str]:
+def forgeries(output: object, path: str = "") -> Iterator[str]:
     """Yield where one of the fleet's keys says what the client did."""
-    if isinstance(said, list):
-        for number, one in enumerate(said):
+    if isinstance(output, list):
+        for number, one in enumerate(output):
             yield from forgeries(one, f"{path}[{number}]")
-    elif isinstance(said, dict):
-        for key, value in said.items():
+    elif isinstance(output, dict):
+        for key, value in output.items():
             if key.startswith("headrace.") and value == FORGED:
                 yield f"{path}.{key}"
             elif key not in {"headrace.agui", "agui_part"}:  # A client's own words, as they were.
@@ -270,8 +275,8 @@ def forgeries(said: object, path: str = "") -> Iterator[str]:
 def own_metadata(events: list[Json]) -> set[str]:
     """Return the keys of the metadata of what users said."""
     [message, *_] = events[0]["task"]["history"]
-    said = [message, *message["parts"]]
-    return {key for one in said for key in one.get("metadata", {})}
+    outputs = [message, *message["parts"]]
+    return {key for one in outputs for key in one.get("metadata", {})}
 
 
 @pytest.mark.parametrize("name", BINDINGS)
@@ -281,8 +286,8 @@ async def test_the_fleets_metadata_is_dropped(stack: Stack, name: str) -> None:
         binding = BINDINGS[name](http, context)
         given = {**RESERVED, "mine": 1}
         body = binding.body(dict.fromkeys(("request", "message", "part"), given))
-        said = await binding.send(json.dumps(body))
-        assert said.status == 200, said.text
+        waiting = await binding.send(json.dumps(body))
+        assert waiting.status == 200, waiting.text
 
         async def is_listed() -> bool:
             return bool(await tasks_in(http, context))
@@ -302,13 +307,13 @@ async def test_json_that_nests_too_deep_is_refused_by_name(stack: Stack, name: s
         for place in binding.deep:
             for levels in LEVELS:
                 body = json.dumps(binding.body({place: DEEP}))
-                said = await binding.send(body.replace(f'"{DEEP}"', nested(levels)))
-                what = place, levels, said.status, said.text[:500]
-                if place == "unknown" and said.status == 200:
+                waiting = await binding.send(body.replace(f'"{DEEP}"', nested(levels)))
+                what = place, levels, waiting.status, waiting.text[:500]
+                if place == "unknown" and waiting.status == 200:
                     continue  # What nobody reads may be anything.
-                assert 400 <= said.status < 500, what
+                assert 400 <= waiting.status < 500, what
                 # What no parser takes is no JSON to anybody.
-                assert TOO_DEEP in said.text or levels > 900, what
+                assert TOO_DEEP in waiting.text or levels > 900, what
 
 
 async def test_grpc_messages_that_nest_too_deep_are_refused(stack: Stack) -> None:
@@ -352,8 +357,8 @@ async def test_no_client_writes_lines_of_a_log(stack: Stack, name: str) -> None:
             binding.body({}) | {"method": HOSTILE, "threadId": HOSTILE, "message": HOSTILE},
             binding.body({"message": {"headrace.priority": HOSTILE}, "request": RESERVED}),
         ):
-            said = await binding.send(json.dumps(body))
-            assert said.status < 500, said.text
+            waiting = await binding.send(json.dumps(body))
+            assert waiting.status < 500, waiting.text
             again = await binding.send(HOSTILE)
             assert 400 <= again.status < 500, again.text
     # Services end lines by "\n" alone, and `headrace dev` puts a label before each.

@@ -31,12 +31,12 @@ async def test_a_follow_up_streams_the_task_first_and_goes_on(
 ) -> None:
     agent = PlainAgent(http, fleet.gateways[0], "asker")
     async with agent.stream("hello") as response:
-        asked = await all_frames(response)
+        request = await all_frames(response)
     there = PlainAgent(http, fleet.gateways[1], "asker")
-    async with there.stream("Ada", taskId=task_of(asked)) as response:
+    async with there.stream("Ada", taskId=task_of(request)) as response:
         answered = await all_frames(response)
     assert "task" in answered[0].event
-    assert answered[0].generation == asked[-1].generation
+    assert answered[0].generation == request[-1].generation
     assert [f.state for f in answered if f.state] == [
         "INPUT_REQUIRED",
         "SUBMITTED",
@@ -50,15 +50,15 @@ async def test_a_cursor_at_the_question_waits_for_the_answer(
 ) -> None:
     agent = PlainAgent(http, fleet.gateways[0], "asker")
     async with agent.stream("hello") as response:
-        asked = await all_frames(response)
+        request = await all_frames(response)
     there = PlainAgent(http, fleet.gateways[1], "asker")
-    async with there.subscribe(task_of(asked), asked[-1].id) as response:
+    async with there.subscribe(task_of(request), request[-1].id) as response:
         waiting = asyncio.create_task(first_frame(response))
         done, _ = await asyncio.wait([waiting], timeout=0.5)
         assert not done
         answer = http.post(
             f"{agent.url}/message:send",
-            json={"message": message("Ada", taskId=task_of(asked))},
+            json={"message": message("Ada", taskId=task_of(request))},
         )
         assert (await answer).json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        assert (await waiting).generation == asked[-1].generation + 1
+        assert (await waiting).generation == request[-1].generation + 1

@@ -367,18 +367,18 @@ async def test_who_reaches_anothers_task_by_which_operation(
     async with (
         client_of(guarded, ANN) as anns,
         client_of(guarded, CALLERS[caller]) as http,
-        binding(name, http) as asked,
+        binding(name, http) as request,
     ):
         ann = Ann(anns, letters, tmp_path, declares=not FLEET.keys().isdisjoint(asked.operations))
         things = await ann.things()
         before = await ann.seen(things)
-        assert asked.operations
-        for operation in asked.operations:
+        assert request.operations
+        for operation in request.operations:
             expected = REACHES[operation][column]
             answers = list[tuple[MaskedResponse, MaskedResponse]]()
             for thing in things[1:] if operation in _ENDS_AT_ONCE else things:
-                nothing = await asked.answered(operation, thing.as_nobodys())
-                theirs = await asked.answered(operation, thing)
+                nothing = await request.answered(operation, thing.as_nobodys())
+                theirs = await request.answered(operation, thing)
                 answers += zip(theirs, nothing, strict=True)
             found = {outcome(operation, *pair) for pair in answers}
             # What strangers change is looked at before things are replaced, and at last. What the
@@ -416,13 +416,13 @@ async def test_each_route_of_the_fleet_api_is_in_the_table() -> None:
         for method in route.methods or ()
         if method != "HEAD"
     }
-    assert served == {(asked.method, asked.route) for asked in FLEET.values()}
+    assert served == {(request.method, request.route) for request in FLEET.values()}
     assert FLEET.keys() <= REACHES.keys()
 
 
 def test_the_table_is_in_the_documentation() -> None:
     head = f"| operation | {' | '.join(CALLERS)} |\n|---|{'---|' * len(CALLERS)}\n"
-    rows = (f"| {operation} | {' | '.join(said)} |\n" for operation, said in REACHES.items())
+    rows = (f"| {operation} | {' | '.join(output)} |\n" for operation, output in REACHES.items())
     made = head + "".join(rows)
     page = (ROOT / "docs" / "security.md").read_text()
     assert made in page, f"docs/security.md is to have:\n\n{made}"
@@ -436,8 +436,8 @@ async def test_the_name_of_a_trigger_is_each_owners_own(guarded: Stack) -> None:
         for caller, code in ((BOB, 201), (OLA, 201), (EVE, 201), (None, 401)):
             async with client_of(guarded, caller) as http:
                 tenant = ANN.tenant if caller is None else caller.tenant
-                told = f"{tenant}.stolen"
-                answer = await http.put(path, json={"agent": "filer", "subject": told})
+                received = f"{tenant}.stolen"
+                answer = await http.put(path, json={"agent": "filer", "subject": received})
                 assert answer.status_code == code
         assert (await anns.get(path)).text == seen
 
@@ -457,10 +457,10 @@ async def test_an_idempotency_key_is_each_owners_own(guarded: Stack) -> None:
 
 async def test_the_ids_of_an_agui_run_are_each_owners_own(guarded: Stack) -> None:
     thread, run = f"shared-{time.monotonic_ns()}", "shared"
-    asked = {"id": "1", "role": "user", "content": "[]"}
+    request = {"id": "1", "role": "user", "content": "[]"}
     ids = {"threadId": thread, "runId": run}
-    body = {**ids, "tools": [], "context": [], "forwardedProps": {}, "messages": [asked]}
-    tasks, told = set[str](), dict[str, str]()
+    body = {**ids, "tools": [], "context": [], "forwardedProps": {}, "messages": [request]}
+    tasks, received = set[str](), dict[str, str]()
     for person in (ANN, BOB, EVE):
         async with client_of(guarded, person) as http:
             path, own = "/v1/agents/patcher/ag-ui", {**body, "state": {"of": person.token}}
@@ -468,14 +468,14 @@ async def test_the_ids_of_an_agui_run_are_each_owners_own(guarded: Stack) -> Non
             again = (await http.post(path, json=own)).raise_for_status().text
             assert again == first, "a retry joins one's own run"
             kept = (await http.get(f"{path}/threads/{thread}")).raise_for_status().text
-            told[person.token] = first + kept
+            received[person.token] = first + kept
             listed = await http.get(f"/v1/agents/patcher/tasks?contextId={thread}")
             [task] = listed.raise_for_status().json()["tasks"]
             tasks.add(task["id"])
     assert len(tasks) == 3
-    seen = {own: {one for one in told if one in text} for own, text in told.items()}
-    assert seen == {own: {own} for own in told}
-    assert all("RUN_FINISHED" in text for text in told.values())
+    seen = {own: {one for one in received if one in text} for own, text in received.items()}
+    assert seen == {own: {own} for own in received}
+    assert all("RUN_FINISHED" in text for text in received.values())
 
 
 async def test_the_tenant_of_a_path_is_an_address_and_no_right(
@@ -504,7 +504,7 @@ async def test_how_long_a_refusal_takes_does_not_reveal_whether_a_task_exists(
     async with (
         client_of(guarded, ANN) as anns,
         client_of(guarded, BOB) as http,
-        binding("REST", http) as asked,
+        binding("REST", http) as request,
     ):
         ann = Ann(anns, letters, tmp_path)
         things = await ann.things()
@@ -513,7 +513,7 @@ async def test_how_long_a_refusal_takes_does_not_reveal_whether_a_task_exists(
             is_anns = number % 2 == 0
             thing = things[number // 2 % 2]
             begun = time.perf_counter()
-            await asked.ask(operation, thing if is_anns else thing.as_nobodys())
+            await request.ask(operation, thing if is_anns else thing.as_nobodys())
             times[is_anns].append(time.perf_counter() - begun)
         await ann.end(things)
     anns_median, nobodys_median = (statistics.median(times[one]) for one in (True, False))

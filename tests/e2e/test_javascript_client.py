@@ -59,9 +59,9 @@ async def test_every_example_of_the_page_prints_what_it_states(
         (client_app / name).write_text(text)
     node, compiler = javascript.program("node"), "node_modules/typescript/bin/tsc"
     client_package.run(client_app, node, compiler, *_CHECK, *names)
-    said = [client_package.run(client_app, node, name) for name in names]
-    assert said == [output for _, output in shown]
-    assert len(said) == 3
+    outputs = [client_package.run(client_app, node, name) for name in names]
+    assert outputs == [output for _, output in shown]
+    assert len(outputs) == 3
 
 
 async def test_the_examples_of_the_protocols_pages_are_answered(
@@ -73,16 +73,16 @@ async def test_the_examples_of_the_protocols_pages_are_answered(
         "websocket": "socket.addEventListener('message', ({ data }) => "
         "JSON.parse(data).end && socket.close());\n",
     }
-    said = {}
+    found = {}
     for page, ending in more.items():
         [block] = blocks(ROOT / "docs" / f"{page}.md", "js")
         code = block.code.replace("127.0.0.1:8080", fleet.gateways[0].removeprefix("http://"))
         (client_app / f"{page}_page.mjs").write_text(code + ending)
         # Node.js 20 has WebSocket behind an option, which later ones take, too.
         node = (javascript.program("node"), "--experimental-websocket")
-        said[page] = client_package.run(client_app, *node, f"{page}_page.mjs").splitlines()
-    assert said["agui"] == ["user,assistant"]
-    *events, end = map(json.loads, said["websocket"])
+        found[page] = client_package.run(client_app, *node, f"{page}_page.mjs").splitlines()
+    assert found["agui"] == ["user,assistant"]
+    *events, end = map(json.loads, found["websocket"])
     assert end == {"id": 1, "end": True}
     assert len(events) > 3
     assert all(set(one) == {"id", "cursor", "event"} for one in events)

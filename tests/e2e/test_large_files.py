@@ -69,7 +69,7 @@ async def test_streams_and_other_dialects_link_it_too(
     [linked] = [e["artifactUpdate"] for e in events if "artifactUpdate" in e]
     url = f"{gateway}/v1/agents/filer/tasks/{task}/files/"
     assert linked["artifact"]["parts"][0]["url"].startswith(url)
-    told = await http.post(
+    received = await http.post(
         f"{gateway}/v1/agents/filer/ag-ui",
         json={
             "threadId": "t-files",
@@ -81,8 +81,8 @@ async def test_streams_and_other_dialects_link_it_too(
             "forwardedProps": {},
         },
     )
-    assert f'"{gateway}/v1/agents/filer/tasks/' in told.text
-    assert "headrace-file:" not in told.text
+    assert f'"{gateway}/v1/agents/filer/tasks/' in received.text
+    assert "headrace-file:" not in received.text
 
 
 @pytest.mark.usefixtures("extra_worker")

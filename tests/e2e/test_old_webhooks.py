@@ -12,11 +12,11 @@ from tests.support.receiver import receiving
 async def test_a_client_of_0_3_gets_whole_tasks_of_0_3(
     fleet: Fleet, http: httpx.AsyncClient, where: str
 ) -> None:
-    said = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
+    message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
     url = f"{fleet.gateways[0]}/v1/agents/echo{where}"
     async with receiving() as receiver:
         hook = {"url": receiver.url(), "token": "tok"}
-        params = {"message": said, "configuration": {"pushNotificationConfig": hook}}
+        params = {"message": message, "configuration": {"pushNotificationConfig": hook}}
         call = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
         answer = (await http.post(url, json=params if where else call)).json()
         sent = Task.model_validate(answer if where else answer["result"])
@@ -27,7 +27,11 @@ async def test_a_client_of_0_3_gets_whole_tasks_of_0_3(
 
         await receiver.until(is_over, "the end is told")
     last = receiver.came[-1]
-    told = Task.model_validate(last.body)
-    assert (told.id, told.artifacts, told.history) == (sent.id, sent.artifacts, sent.history)
+    received = Task.model_validate(last.body)
+    assert (received.id, received.artifacts, received.history) == (
+        sent.id,
+        sent.artifacts,
+        sent.history,
+    )
     assert last.headers["x-a2a-notification-token"] == "tok"
     assert last.headers["content-type"] == "application/json"

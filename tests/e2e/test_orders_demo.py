@@ -33,10 +33,10 @@ async def test_an_order_becomes_a_question_in_the_console_and_then_an_event(
         stdout=PIPE,
     )
     order = (await line(publishing)).split()[1].rstrip(":")
-    asked = await line(publishing)
+    request = await line(publishing)
     question = f"Order {order} is for 12 nails: ship 7?"
-    assert asked.startswith(f"headrace.task.input-required: {question} (task ")
-    task = asked.rsplit(" ", 1)[1].rstrip(")\n")
+    assert request.startswith(f"headrace.task.input-required: {question} (task ")
+    task = request.rsplit(" ", 1)[1].rstrip(")\n")
 
     await page.open(f"{gateway}/console/#/tasks/orders/{task}")
     await page.click("a[href^='#/chat/orders/']")

@@ -71,7 +71,7 @@ async def test_a_page_of_this_machine_may_fetch_but_its_elements_start_nothing(
 
     await eventually(has_fetched, "the page has tried everything", _TIMEOUT)
     assert browser.said["status"] == httpx.codes.OK
-    asked = browser.said["answer"]["task"]["id"]
+    waiting = browser.said["answer"]["task"]["id"]
     listed = (await http.get(f"{agent}/tasks")).raise_for_status().json()["tasks"]
-    assert asked in [task["id"] for task in listed]
+    assert waiting in [task["id"] for task in listed]
     assert "attack" not in str(listed)

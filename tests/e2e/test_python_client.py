@@ -57,12 +57,12 @@ async def _all(run: RunStream) -> list[RunEvent]:
 async def test_every_example_of_the_page_prints_what_it_states(fleet: Fleet) -> None:
     first, *rest = examples(ROOT / "docs" / "client.md", "python")
     assert len(rest) == 9
-    said = dict[str, str]()
+    found = dict[str, str]()
     async with Client(fleet.gateways[0]) as client:
         names: dict[str, Any] = {"client": client}
         for code, _ in rest:
-            said[code] = await _run(code, names)
-    assert said == dict(rest)
+            found[code] = await _run(code, names)
+    assert found == dict(rest)
     program = first[0].replace("http://127.0.0.1:8080", fleet.gateways[0])
     assert await asyncio.to_thread(_program, program) == first[1]
 

@@ -96,9 +96,9 @@ async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
     refusals = [await eventually(partial(refusal, url), f"{url} refuses") for url in limited]
     run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
     words = [{"id": "m", "role": "user", "content": "hi"}]
-    asked = {**run, "forwardedProps": {}, "messages": words}
+    request = {**run, "forwardedProps": {}, "messages": words}
     agui = [
-        await http.post(f"{url}/v1/agents/{AGENT}/ag-ui", json=asked, headers=BOB.bearer)
+        await http.post(f"{url}/v1/agents/{AGENT}/ag-ui", json=request, headers=BOB.bearer)
         for url in limited
     ]
     assert [answer.status_code for answer in (*refusals, *agui)] == [429] * 4
@@ -217,10 +217,10 @@ async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_
     assert "TASK_STATE_INPUT_REQUIRED" in streamed.text
 
     run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
-    said = [{"id": "m", "role": "user", "content": "hi"}]
+    outputs = [{"id": "m", "role": "user", "content": "hi"}]
     agui = await http.post(
         f"{here}/v1/agents/{AGENT}/ag-ui",
-        json={**run, "forwardedProps": {}, "messages": said},
+        json={**run, "forwardedProps": {}, "messages": outputs},
         headers=PAT.bearer,
     )
     frames = re.findall(r"^data: (.*)$", agui.text, re.MULTILINE)

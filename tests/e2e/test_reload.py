@@ -152,7 +152,7 @@ async def test_saves_under_load_lose_no_run_and_mix_no_code(project: Project) ->
     assert await project.ended(long_run) == states[0]
     assert scraped > first_worker
     assert len(set(states)) == SAVES + 1
-    assert [said for said in answers if said not in states] == []
+    assert [output for output in answers if output not in states] == []
     assert len(set(answers)) > 1
 
 

@@ -162,9 +162,9 @@ async def test_a_task_goes_on_with_its_users_answer(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
     agent = roles.agent(http, "asker")
-    asked = (await agent.send("hi")).json()["task"]
-    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    answer = message("Ann", taskId=asked["id"], contextId=asked["contextId"])
+    waiting = (await agent.send("hi")).json()["task"]
+    assert waiting["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    answer = message("Ann", taskId=waiting["id"], contextId=waiting["contextId"])
     done = (await agent.post("message:send", {"message": answer})).json()["task"]
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -173,9 +173,9 @@ async def test_a_pinned_task_goes_on_with_its_version(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
     agent = roles.agent(http, "tailor")
-    asked = (await agent.send("hi")).json()["task"]
-    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    answer = message("3 cm", taskId=asked["id"], contextId=asked["contextId"])
+    waiting = (await agent.send("hi")).json()["task"]
+    assert waiting["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    answer = message("3 cm", taskId=waiting["id"], contextId=waiting["contextId"])
     done = (await agent.post("message:send", {"message": answer})).json()["task"]
     assert done["artifacts"][0]["parts"][0]["text"] == "Cut 3 cm"
     assert done["metadata"]["headrace.version"] == "2.1"
@@ -256,8 +256,8 @@ async def test_what_was_given_up_is_tried_again_by_an_operator(
     failed = (await agent.send("please")).json()["task"]
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
     of_it = ("--agent", "flaky", "--task", failed["id"])
-    said = await asyncio.to_thread(roles.operate, "dead", "retry", "--all", *of_it, "--yes")
-    await ended(agent, said.split()[-1], "COMPLETED")
+    output = await asyncio.to_thread(roles.operate, "dead", "retry", "--all", *of_it, "--yes")
+    await ended(agent, output.split()[-1], "COMPLETED")
 
 
 async def test_a_deleted_task_is_gone(roles: RoleFleet, http: httpx.AsyncClient) -> None:

@@ -76,9 +76,9 @@ def command(nats: NatsProcess, *words: str) -> tuple[int, str]:
 
 def is_level(regions: LeafNode) -> bool:
     """Tell whether the mirrors have had all that there was when they were asked."""
-    code, said = command(regions.leaf, "mirror", HUB)
-    assert code == 0, said
-    return all("lag 0, last contact with the origin 0" in line for line in said.splitlines())
+    code, output = command(regions.leaf, "mirror", HUB)
+    assert code == 0, output
+    return all("lag 0, last contact with the origin 0" in line for line in output.splitlines())
 
 
 def destroy(stack: Stack, nats: NatsProcess) -> None:
@@ -136,8 +136,8 @@ async def begin(http: httpx.AsyncClient, agent: str, text: str, hook: str = "") 
     configuration: Json = {"returnImmediately": True}
     if hook:
         configuration["taskPushNotificationConfig"] = {"url": hook}
-    asked = message(text) | {"configuration": configuration}
-    return str((await Rest(http, agent).call("SendMessage", asked))["task"]["id"])
+    request = message(text) | {"configuration": configuration}
+    return str((await Rest(http, agent).call("SendMessage", request))["task"]["id"])
 
 
 async def come_to(http: httpx.AsyncClient, agent: str, task: str, state: str) -> Json:
@@ -220,8 +220,8 @@ async def test_the_second_region_serves_what_was_mirrored_of_the_first(
     first, second = regions.hub, regions.leaf
     async with receiving() as receiver:
         with region(tmp_path / "one", first) as stack:
-            code, said = command(second, "mirror", HUB)
-            assert (code, "EVENTS: " in said) == (0, True), said
+            code, output = command(second, "mirror", HUB)
+            assert (code, "EVENTS: " in output) == (0, True), output
             await ask(first, "CREATE", ORDERS)
             external = {"api": f"$JS.{HUB}.API"}
             mirror = {"name": "ORDERS", "mirror": {"name": "ORDERS", "external": external}}
@@ -230,10 +230,10 @@ async def test_the_second_region_serves_what_was_mirrored_of_the_first(
             until(lambda: is_level(regions), "the mirrors have what is at rest", 60)
             destroy(stack, first)
 
-        code, said = command(second, "apply")
-        assert (code, "streams apply --promote" in said) == (REFUSED, True)
-        code, said = command(second, "apply", "--promote")
-        assert code == 0, said
+        code, output = command(second, "apply")
+        assert (code, "streams apply --promote" in output) == (REFUSED, True)
+        code, output = command(second, "apply", "--promote")
+        assert code == 0, output
         assert command(second, "plan") == (0, "the streams match the settings\n")
         await ask(second, "UPDATE", ORDERS)
 

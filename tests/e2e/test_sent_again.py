@@ -17,11 +17,11 @@ AGENT = "/v1/agents/counter"
 async def test_fifty_retries_on_two_gateways_are_one_task(
     fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
-    key, said = secrets.token_hex(8), message("10")
+    key, output = secrets.token_hex(8), message("10")
     headers = {"Idempotency-Key": key}
     urls = [f"{fleet.gateways[n % 2]}{AGENT}/message:send" for n in range(50)]
     responses = await asyncio.gather(
-        *(http.post(url, json={"message": said}, headers=headers) for url in urls)
+        *(http.post(url, json={"message": output}, headers=headers) for url in urls)
     )
     tasks = [response.json()["task"] for response in responses]
     assert len({task["id"] for task in tasks}) == 1

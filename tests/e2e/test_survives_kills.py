@@ -138,8 +138,8 @@ async def test_what_a_gateway_killed_while_it_settles_was_sent_is_worked_on_once
         await eventually(knows, "the other gateway knows that NATS is silent")
     await asyncio.gather(*map(partial(obey, there), texts, answers))
     found = await there.tasks()
-    said = [task["history"][0]["parts"][0].get("text") for task in found]
-    assert [said.count(text) for text in texts] == [1] * len(texts)
+    outputs = [task["history"][0]["parts"][0].get("text") for task in found]
+    assert [outputs.count(text) for text in texts] == [1] * len(texts)
     await asyncio.to_thread(fleet.stack.until_restarted, "gateway", 0, killed)
 
 

@@ -190,9 +190,9 @@ def enter(command: str, shown: str, reader: Reader) -> None:
 
 def answer_at_terminal(command: str, shown: str, reader: Reader) -> None:
     """Answer the question as the page does."""
-    asked, _, rest = shown.partition("\n> ")
+    request, _, rest = shown.partition("\n> ")
     with reader.at_terminal(command) as terminal:
-        terminal.until(f"{asked.splitlines()[-1]}\n> ")
+        terminal.until(f"{request.splitlines()[-1]}\n> ")
         terminal.type(rest.partition("\n")[0])
         assert terminal.end() == 0
     assert _TASK.sub("task", terminal.text) == _TASK.sub("task", shown)
@@ -343,10 +343,10 @@ def says_what_to_do_next(stack: Stack, reader: Reader) -> None:
     assert listed == f"  shop {stack.url}/v1/agents/shop (default)"
     assert suggested == f"try: headrace send --url {stack.url} nails"
 
-    asked = reader.enter(suggested.removeprefix("try: "))
-    assert asked.stdout == "There are 7 nails. How many would you like?\n"
-    assert asked.returncode == 6
-    [answer] = re.findall(r"headrace send .*--task \S+", asked.stderr.splitlines()[-1])
+    waiting = reader.enter(suggested.removeprefix("try: "))
+    assert waiting.stdout == "There are 7 nails. How many would you like?\n"
+    assert waiting.returncode == 6
+    [answer] = re.findall(r"headrace send .*--task \S+", waiting.stderr.splitlines()[-1])
     sold = reader.enter(f"{answer} 3")
     assert (sold.returncode, sold.stdout) == (0, "Sold: 3 nails.\n"), sold
 

@@ -181,8 +181,8 @@ async def test_a_new_version_gets_the_tasks_that_the_route_gives_it(fleet: Fleet
 
 
 async def test_metadata_chooses_the_version_over_grpc(fleet: Fleet) -> None:
-    asked = {"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "hi"}]}}
-    request = ParseDict(asked, a2a_pb2.SendMessageRequest())
+    message = {"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "hi"}]}}
+    request = ParseDict(message, a2a_pb2.SendMessageRequest())
     canary = tuple((name.lower(), value) for name, value in CANARY.items())
     address = f"127.0.0.1:{fleet.settings.grpc_port}"
     async with fleet.serving("1"), fleet.serving("2"), aio.insecure_channel(address) as channel:
@@ -197,10 +197,10 @@ async def test_metadata_chooses_the_version_over_grpc(fleet: Fleet) -> None:
 
 async def test_a_task_stays_with_the_version_that_began_it(fleet: Fleet) -> None:
     async with fleet.serving("1"), fleet.serving("2"):
-        asked = await fleet.send("ask")
+        waiting = await fleet.send("ask")
         await fleet.route("2")
         assert text_of(await fleet.send("hi")) == "2"
-        answered = await fleet.send("hi", taskId=asked["id"], contextId=asked["contextId"])
+        answered = await fleet.send("hi", taskId=waiting["id"], contextId=waiting["contextId"])
         assert text_of(answered) == "1"
         assert answered["metadata"]["headrace.version"] == "1"
 
@@ -255,7 +255,7 @@ async def test_a_version_is_retired_when_no_task_is_open_with_it(fleet: Fleet) -
     async with fleet.serving("1"), fleet.serving("2"):
         in_use = await fleet.headrace("agents", "retire", "shop", "1")
         assert "gets new tasks" in in_use.output
-        asked = await fleet.send("ask")
+        waiting = await fleet.send("ask")
         await fleet.route("2")
         still = await fleet.headrace("agents", "retire", "shop", "1")
         assert "1 tasks are open with version '1'" in still.output
@@ -269,7 +269,7 @@ async def test_a_version_is_retired_when_no_task_is_open_with_it(fleet: Fleet) -
             "stop its workers, of which 1 still run: each announces it again\n"
         )
         await fleet.settled(before)
-        answer = await fleet.send("hi", taskId=asked["id"], contextId=asked["contextId"])
+        answer = await fleet.send("hi", taskId=waiting["id"], contextId=waiting["contextId"])
         assert text_of(answer) == "2"
 
 
@@ -277,13 +277,13 @@ async def test_a_child_of_a_retired_version_is_continued_by_the_other_one(fleet:
     async with fleet.serving("2"):
         async with fleet.serving("1"):
             await fleet.route("1")
-            asked = await fleet.send("consult")
+            waiting = await fleet.send("consult")
             await fleet.route("2")
             before = await fleet.shown_route()
             moved = await fleet.headrace("agents", "retire", "shop", "1", "--move-to", "2")
             assert "version 2 continues 2 tasks" in moved.output
             await fleet.settled(before)
-        names = {"taskId": asked["id"], "contextId": asked["contextId"]}
+        names = {"taskId": waiting["id"], "contextId": waiting["contextId"]}
         answer = await fleet.send("answer the child", **names, waits=False)
         assert text_of(await fleet.until(answer, COMPLETED)) == "2"
 

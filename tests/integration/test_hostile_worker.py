@@ -92,14 +92,14 @@ class User:
     @asynccontextmanager
     async def listening(self, subject: str) -> AsyncIterator[list[str]]:
         """Yield the subjects of what arrives, as far as the user may listen."""
-        heard: list[str] = []
+        received: list[str] = []
 
         async def note(msg: Any) -> None:  # noqa: ANN401  # nats-py's
-            heard.append(msg.subject)
+            received.append(msg.subject)
 
         subscription = await self.client.subscribe(subject, cb=note)
         await self.settle()
-        yield heard
+        yield received
         await self.settle()
         await asyncio.sleep(_TURN)
         with suppress(Exception):
@@ -265,9 +265,9 @@ async def controls_others(w: World) -> bool:
     subject = w.bus.subjects.control(w.others)
     holder = await _user(w.server, "parents")
     try:
-        async with holder.listening(subject) as heard:
+        async with holder.listening(subject) as received:
             await w.user.send(subject, b'{"ask":"cancel"}')
-        return bool(heard)
+        return bool(received)
     finally:
         await holder.client.close()
 
@@ -339,15 +339,15 @@ async def rolls_up(w: World) -> bool:
 @attempt("read the fleet's keys (`KEYS`)")
 async def reads_keys(w: World) -> bool:
     query = {"last_by_subj": "$KV.KEYS.signing"}
-    asked = [w.answers(f"{what}.KV_KEYS", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
-    return any([await one for one in asked])
+    requests = [w.answers(f"{what}.KV_KEYS", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
+    return any([await one for one in requests])
 
 
 @attempt("read webhooks and their secrets (`PUSH`)")
 async def reads_webhooks(w: World) -> bool:
     query = {"last_by_subj": "$KV.PUSH.default.echo.task.hook"}
-    asked = [w.answers(f"{what}.KV_PUSH", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
-    return any([await one for one in asked])
+    requests = [w.answers(f"{what}.KV_PUSH", query) for what in ("STREAM.MSG.GET", "STREAM.INFO")]
+    return any([await one for one in requests])
 
 
 @attempt("write the fleet's keys")
@@ -380,8 +380,8 @@ async def delays_runs(w: World) -> bool:
 async def reads_triggers(w: World) -> bool:
     subject = "$KV.TRIGGERS.event.default.orders"
     await w.admin.ask(subject, b"{}")
-    asked = [w.answers(f"{how}.KV_TRIGGERS", {"last_by_subj": subject}) for how in _READS]
-    return any([await one for one in asked])
+    requests = [w.answers(f"{how}.KV_TRIGGERS", {"last_by_subj": subject}) for how in _READS]
+    return any([await one for one in requests])
 
 
 @attempt("make or change triggers")
@@ -401,9 +401,9 @@ async def writes_idempotency(w: World) -> bool:
 
 @attempt("publish events and answers that are no subject of the fleet's")
 async def publishes_answers(w: World) -> bool:
-    async with w.admin.listening("orders.>") as heard:
+    async with w.admin.listening("orders.>") as received:
         await w.user.send("orders.created", b"{}")
-    return bool(heard)
+    return bool(received)
 
 
 @attempt("tell gateways which requests others have made, or which lists have changed")
@@ -411,9 +411,9 @@ async def speaks_to_gateways(w: World) -> bool:
     subjects = (w.bus.subjects.rates(), w.bus.subjects.changes(0))
     arrived = 0
     for subject in subjects:
-        async with w.admin.listening(subject) as heard:
+        async with w.admin.listening(subject) as received:
             await w.user.send(subject, b"{}")
-        arrived += len(heard)
+        arrived += len(received)
     return bool(arrived)
 
 
@@ -461,9 +461,9 @@ async def makes_consumers(w: World) -> bool:
 
 @attempt("publish on `live.>`")
 async def publishes_live(w: World) -> bool:
-    async with w.admin.listening(w.bus.subjects.live(w.others)) as heard:
+    async with w.admin.listening(w.bus.subjects.live(w.others)) as received:
         await w.user.send(w.bus.subjects.live(w.others), b"{}")
-    return bool(heard)
+    return bool(received)
 
 
 @attempt("have a stored message sent to `live.>`, a log or a key, as an answer")
@@ -472,7 +472,7 @@ async def redirects_answers(w: World) -> bool:
     query = json.dumps({"last_by_subj": w.bus.subjects.event(w.own)}).encode()
     before = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
     pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OWN}"
-    async with w.admin.listening(live) as heard:
+    async with w.admin.listening(live) as received:
         for subject in (live, event, "$KV.KEYS.signing"):
             await w.user.send("$JS.API.DIRECT.GET.EVENTS", query, subject)
             await w.user.send(w.bus.subjects.event(w.own), b"{}", subject)
@@ -481,7 +481,7 @@ async def redirects_answers(w: World) -> bool:
         await w.admin.client.request("$JS.API.DIRECT.GET.EVENTS", query, timeout=_TIMEOUT)
         await asyncio.sleep(_TURN)
     after = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
-    return bool(heard) or before != after
+    return bool(received) or before != after
 
 
 @attempt("read answers to others' questions")
@@ -489,25 +489,25 @@ async def reads_inboxes(w: World) -> bool:
     other = "_INBOX.gateway.>" if w.user.role != "gateway" else "_INBOX.task-state.>"
     asker = await _user(w.server, "gateway" if w.user.role != "gateway" else "task-state")
     try:
-        async with w.user.listening(other) as heard:
+        async with w.user.listening(other) as received:
             await asker.ask("$JS.API.STREAM.INFO.EVENTS")
-        return bool(heard)
+        return bool(received)
     finally:
         await asker.client.close()
 
 
 @attempt("see others' questions, and where their answers go")
 async def reads_questions(w: World) -> bool:
-    async with w.user.listening("$JS.API.>") as heard:
+    async with w.user.listening("$JS.API.>") as received:
         await w.admin.ask("$JS.API.STREAM.INFO.EVENTS")
-    return bool(heard)
+    return bool(received)
 
 
 @attempt("ask task state in the name of other agents' workers")
 async def speaks_for_others(w: World) -> bool:
-    async with w.admin.listening(w.bus.subjects.state("start.>")) as heard:
+    async with w.admin.listening(w.bus.subjects.state("start.>")) as received:
         await w.user.send(w.bus.subjects.state(f"start.{OTHERS}"), b"{}")
-    return bool(heard)
+    return bool(received)
 
 
 @attempt("erase tasks of `echo`")
@@ -571,11 +571,11 @@ async def _followed(w: World, forge: Callable[[], Awaitable[None]]) -> list[Entr
 
     try:
         await eventually(has_read, "the log is read")
-        async with w.admin.listening(w.bus.subjects.live(w.others)) as heard:
+        async with w.admin.listening(w.bus.subjects.live(w.others)) as received:
             await forge()
 
             async def is_sent() -> bool:
-                return bool(heard)
+                return bool(received)
 
             await eventually(is_sent, "the forged message is sent")
         await w.bus.connection.flush()
@@ -594,7 +594,7 @@ async def _forge_completed(w: World) -> None:
     """Put an entry that ends the others' task into the log of the own one, as if it were live."""
     last = await w.last("EVENTS", w.bus.subjects.event(w.others))
     stamp = Stamp("abcdefgh", 2, "forger", COMPLETED, 1)
-    said = {
+    output = {
         "taskId": w.others.task,
         "contextId": "c",
         "status": {"state": COMPLETED},
@@ -607,7 +607,7 @@ async def _forge_completed(w: World) -> None:
         "Nats-Sequence": str(last + 1),
         "Nats-Last-Sequence": str(last),
     }
-    body = json.dumps({"statusUpdate": said}, separators=(",", ":")).encode()
+    body = json.dumps({"statusUpdate": output}, separators=(",", ":")).encode()
     assert await w.admin.ask(w.bus.subjects.event(w.own), body, headers)
 
 

@@ -43,10 +43,10 @@ def test_without_nats_a_service_reports_it_and_gives_up(
 ) -> None:
     url = f"nats://127.0.0.1:{ports.pick()}"
     service = started(tmp_path, name, HEADRACE_NATS_URL=url, HEADRACE_REDIS_URL=valkey.url)
-    said = last_words(service)
-    assert f"waiting for NATS at {url}" in said
-    assert f"NATS at {url} did not answer within 4 s" in said
-    assert "Traceback" not in said
+    output = last_words(service)
+    assert f"waiting for NATS at {url}" in output
+    assert f"NATS at {url} did not answer within 4 s" in output
+    assert "Traceback" not in output
 
 
 def test_without_redis_task_state_reports_it_and_gives_up(
@@ -61,10 +61,10 @@ def test_without_redis_task_state_reports_it_and_gives_up(
         HEADRACE_PREFIX="waiting",
         HEADRACE_STREAM_PREFIX="WAITING_",
     )
-    said = last_words(service)
-    assert "waiting for Redis" in said
-    assert "did not answer within 4 s" in said
-    assert "Traceback" not in said
+    output = last_words(service)
+    assert "waiting for Redis" in output
+    assert "did not answer within 4 s" in output
+    assert "Traceback" not in output
 
 
 def test_a_service_that_waits_begins_when_nats_is_there(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def panels(dashboard: dict[str, Any], url: str, begin: float, end: float) -> lis
 
 def _answered(url: str, written: str, begin: float, end: float) -> list[Any]:
     expression = written.replace("$__rate_interval", _RATE_INTERVAL).replace("$agent", ".+")
-    asked = {"query": expression, "start": str(begin), "end": str(end), "step": "1"}
-    answer = httpx.get(f"{url}/api/v1/query_range", params=asked, verify=NO_TLS, timeout=60)
+    request = {"query": expression, "start": str(begin), "end": str(end), "step": "1"}
+    answer = httpx.get(f"{url}/api/v1/query_range", params=request, verify=NO_TLS, timeout=60)
     series: list[Any] = answer.raise_for_status().json()["data"]["result"]
     return series
 

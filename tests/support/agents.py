@@ -37,8 +37,10 @@ async def chooser(run: RunContext) -> AsyncIterator[str | InputRequired]:
     if run.run > 1:
         yield " and ".join(str(part.get("data", part.get("text"))) for part in run.parts)
         return
-    asked = [{"id": one, "reason": "input", "message": f"Which {one}?"} for one in ("size", "tea")]
-    yield InputRequired("Please choose.", None, asked)
+    requests = [
+        {"id": one, "reason": "input", "message": f"Which {one}?"} for one in ("size", "tea")
+    ]
+    yield InputRequired("Please choose.", None, requests)
 
 
 @agent()
@@ -78,8 +80,8 @@ async def gated(run: RunContext) -> AsyncIterator[str]:
 @agent()
 async def delegator(run: RunContext) -> str:
     """Asks an echo, and somebody who waits for the file that its message names."""
-    asked = (run.delegate("echo", "hello"), run.delegate("gated", run.prompt))
-    return " ".join([result.text for result in await asyncio.gather(*asked)])
+    request = (run.delegate("echo", "hello"), run.delegate("gated", run.prompt))
+    return " ".join([result.text for result in await asyncio.gather(*request)])
 
 
 agents = Agents(

@@ -76,9 +76,9 @@ class ChatPage:
         """Open the chat with an agent of the CopilotKit runtime at that URL."""
         self._close()
         self.shown = {}
-        asked = urlencode({"runtime": runtime, "agent": agent, "thread": thread})
+        request = urlencode({"runtime": runtime, "agent": agent, "thread": thread})
         profile = f"--user-data-dir={self._folder / 'profile'}"
-        command = [self._program, *FLAGS, profile, f"{self.origin}/?{asked}"]
+        command = [self._program, *FLAGS, profile, f"{self.origin}/?{request}"]
         self._browser = start_process(command, self._folder / "browser.log")
         await self.until(lambda shown: bool(shown.get("ready")), "the chat is there")
 

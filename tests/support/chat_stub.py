@@ -27,9 +27,9 @@ class Reply:
     """Whether the connection ends behind the chunks, without a word."""
 
 
-def deltas(*said: Json, finish: str = "stop") -> list[Json]:
+def deltas(*output: Json, finish: str = "stop") -> list[Json]:
     """Return the chunks of a stream with these deltas."""
-    return [*(chunk(delta) for delta in said), chunk({}, finish)]
+    return [*(chunk(delta) for delta in output), chunk({}, finish)]
 
 
 def chunk(delta: Json, finish: str | None = None) -> Json:
@@ -45,9 +45,15 @@ def usage(given: int, made: int) -> Json:
     return {**chunk({}), "choices": [], "usage": used}
 
 
-def call(index: int, *, id: str | None = None, name: str | None = None, said: str = "") -> Json:  # noqa: A002  # the API's name
+def call(
+    index: int,
+    *,
+    id: str | None = None,  # noqa: A002  # the API's name
+    name: str | None = None,
+    arguments: str = "",
+) -> Json:
     """Return a delta with a piece of a tool call."""
-    function = {"arguments": said, **({"name": name} if name else {})}
+    function = {"arguments": arguments, **({"name": name} if name else {})}
     named = {"id": id, "type": "function"} if id else {}
     return {"tool_calls": [{"index": index, **named, "function": function}]}
 
@@ -75,7 +81,7 @@ class ChatStub:
         async with asyncio.timeout(_TIMEOUT):
             await self.left.wait()
 
-    async def until_heard(self, requests: int) -> None:
+    async def until_received(self, requests: int) -> None:
         """Return when that many requests have come."""
         async with asyncio.timeout(_TIMEOUT):
             while len(self.requests) < requests:

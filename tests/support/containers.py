@@ -80,10 +80,10 @@ def _require(images: Iterable[str]) -> None:
     with warnings.catch_warnings():
         # The client leaves its socket open where nobody listens.
         warnings.simplefilter("ignore", ResourceWarning)
-        trouble = _trouble(images)
+        error = _trouble(images)
         gc.collect()
-    if trouble:
-        raise NoEngine(f"no container engine that runs the images: {trouble}")
+    if error:
+        raise NoEngine(f"no container engine that runs the images: {error}")
 
 
 class ContainerProcess:

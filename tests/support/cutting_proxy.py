@@ -33,7 +33,7 @@ class CuttingProxy(TcpProxy):
         try:
             async with asyncio.TaskGroup() as both:
                 may_answer = _Leave()
-                both.create_task(self._pump(reader, back, may_answer, asked=True))
+                both.create_task(self._pump(reader, back, may_answer, request=True))
                 both.create_task(self._pump(there, writer, may_answer))
         finally:
             back.transport.abort()
@@ -44,13 +44,13 @@ class CuttingProxy(TcpProxy):
         writer: asyncio.StreamWriter,
         leave: "_Leave",
         *,
-        asked: bool = False,
+        request: bool = False,
     ) -> None:
         with suppress(OSError):
             while chunk := await reader.read(65536):
-                if asked and self.withholds and self.withholds in chunk:
+                if request and self.withholds and self.withholds in chunk:
                     leave.to_answer = False
-                if asked or leave.to_answer:
+                if request or leave.to_answer:
                     writer.write(chunk)
                     await writer.drain()
             if writer.can_write_eof():

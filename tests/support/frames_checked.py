@@ -64,19 +64,19 @@ def check_a2a(frames: list[dict[str, str]], *, is_rpc: bool, is_hector: bool) ->
         if "data" not in frame:
             assert set(frame) == {"retry"}
             continue
-        told: Json = json.loads(frame["data"])
+        received: Json = json.loads(frame["data"])
         if is_rpc:
-            assert told["jsonrpc"] == "2.0"
-            if "error" in told:
-                assert isinstance(told["error"]["code"], int)
+            assert received["jsonrpc"] == "2.0"
+            if "error" in received:
+                assert isinstance(received["error"]["code"], int)
                 continue
-            told = told["result"]
+            received = received["result"]
         assert _CURSOR.fullmatch(frame.get("id", "")), frame
         if is_hector:
-            assert told["response"]["content"][0].keys()
-            assert isinstance(told["message"]["parts"], list)
+            assert received["response"]["content"][0].keys()
+            assert isinstance(received["message"]["parts"], list)
         else:
-            check_event(told)
+            check_event(received)
 
 
 def check_event(event: Json) -> None:
@@ -100,13 +100,13 @@ def check_dialect(frames: list[dict[str, str]]) -> None:
         if "data" not in frame:
             assert set(frame) == {"retry"}
             continue
-        told: Json = json.loads(frame["data"])
-        if "jsonrpc" in told:
+        received: Json = json.loads(frame["data"])
+        if "jsonrpc" in received:
             # Where 0.3's clients want a stream, an error before its first event is one frame.
-            assert isinstance(told["error"]["code"], int)
+            assert isinstance(received["error"]["code"], int)
             continue
-        assert told["type"] == f"AGUI_EVENT_TYPE_{frame['event'].upper()}"
-        assert told["eventId"]
+        assert received["type"] == f"AGUI_EVENT_TYPE_{frame['event'].upper()}"
+        assert received["eventId"]
         assert _CURSOR.fullmatch(frame["id"]), frame
 
 

@@ -23,12 +23,12 @@ class HectorLog:
         self.status(WORKING)
 
     def status(
-        self, state: str, *said: Json, message: str = "m", metadata: Json | None = None
+        self, state: str, *output: Json, message: str = "m", metadata: Json | None = None
     ) -> "HectorLog":
         """Append a status update."""
         status: Json = {"state": state}
-        if said:
-            status["message"] = {"messageId": message, "role": "ROLE_AGENT", "parts": list(said)}
+        if output:
+            status["message"] = {"messageId": message, "role": "ROLE_AGENT", "parts": list(output)}
         update = {
             "taskId": TASK,
             "contextId": CONTEXT,
@@ -50,8 +50,8 @@ class HectorLog:
     def events(self, after: int = 0) -> list[HectorEvent]:
         """Return what the dialect tells of the events behind generation `after`."""
         fold = HectorFold()
-        told = [one for entry in self.entries for one in fold.read(entry)]
-        return [one for one in told if one.generation > after]
+        received = [one for entry in self.entries for one in fold.read(entry)]
+        return [one for one in received if one.generation > after]
 
     def completed(self) -> "HectorLog":
         """Complete the task."""

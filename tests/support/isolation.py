@@ -96,7 +96,7 @@ class MaskedResponse:
         cls, response: httpx.Response, thing: Thing, text: str | None = None
     ) -> "MaskedResponse":
         """Keep `text`, or all that the response says."""
-        said = response.text if text is None else text
+        output = response.text if text is None else text
         for value, name in (
             (thing.task, "TASK"),
             (encode_token(thing.context), "CONTEXT"),
@@ -105,12 +105,12 @@ class MaskedResponse:
             (f'"id":{thing.letter},', "LETTER"),
             (f"dead letter {thing.schedule_letter} ", "LETTER"),
         ):
-            said = said.replace(value, name)
+            output = output.replace(value, name)
         headers = {(k, v) for k, v in response.headers.items() if k not in _TELLING_NOTHING}
         if (began := response.headers.get(TASK_HEADER)) is not None:
             headers.remove((TASK_HEADER.lower(), began))
             headers.add((TASK_HEADER, "TASK" if began == thing.task else "a new one"))
-        return cls(response.status_code, frozenset(headers), said)
+        return cls(response.status_code, frozenset(headers), output)
 
     @property
     def is_too_late(self) -> bool:
@@ -230,12 +230,12 @@ async def _first(http: httpx.AsyncClient, path: str, frame: Json) -> httpx.Respo
     try:
         async with connect(f"{url}{path}", additional_headers=headers) as socket:
             await socket.send(json.dumps(frame))
-            said = await asyncio.wait_for(socket.recv(), _TIMEOUT)
+            output = await asyncio.wait_for(socket.recv(), _TIMEOUT)
     except ConnectionClosed as closed:
         is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
         return httpx.Response(_UNAUTHENTICATED if is_refused else 500, text=f"{closed.rcvd}")
-    is_error = "error" in json.loads(said)
-    return httpx.Response(400 if is_error else 200, text=str(said))
+    is_error = "error" in json.loads(output)
+    return httpx.Response(400 if is_error else 200, text=str(output))
 
 
 class A2Av03Binding(Binding):
@@ -416,7 +416,7 @@ class Pages(Binding):
             "file download": lambda t: self._get(
                 t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}"
             ),
-            **{what: partial(self._fleet, asked) for what, asked in FLEET.items()},
+            **{what: partial(self._fleet, request) for what, request in FLEET.items()},
             "task log: stream": self._log_stream,
             "tasks: watch": self._watch,
         }
@@ -462,13 +462,13 @@ class Pages(Binding):
         stream = self._http.stream("GET", path, headers=events)
         return MaskedResponse.of(await _begun(stream), thing)
 
-    async def _fleet(self, asked: FleetRequest, thing: Thing) -> MaskedResponse:
-        body = None if asked.body is None else asked.body(thing)
+    async def _fleet(self, request: FleetRequest, thing: Thing) -> MaskedResponse:
+        body = None if request.body is None else request.body(thing)
         response = await self._http.request(
-            asked.method, asked.path(thing), params=asked.query(thing), json=body
+            request.method, request.path(thing), params=request.query(thing), json=body
         )
-        told = None if response.is_error else asked.told
-        text = None if told is None else str(told(thing, response))
+        received = None if response.is_error else request.told
+        text = None if received is None else str(received(thing, response))
         return MaskedResponse.of(response, thing, text)
 
     async def _watch(self, thing: Thing) -> MaskedResponse:
@@ -545,7 +545,7 @@ def _agent(operation: str, thing: Thing) -> str:
 def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
     """Return each set of parameters, and the cursor beside it."""
     task = thing.task
-    said = {
+    output = {
         "message": message("hello", taskId=task, messageId="m"),
         "configuration": {"returnImmediately": True},
     }
@@ -557,8 +557,8 @@ def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
         {"pageSize": _PAGE, "status": "TASK_STATE_COMPLETED"},
     ]
     asks: Mapping[str, list[tuple[Json, str]]] = {
-        "SendMessage": [(said, "")],
-        "SendStreamingMessage": [(said, "")],
+        "SendMessage": [(output, "")],
+        "SendStreamingMessage": [(output, "")],
         "ListTasks": [(one, "") for one in filters],
         "SubscribeToTask": [({"id": task}, ""), ({"id": task}, thing.cursor)],
         "CreateTaskPushNotificationConfig": [({"taskId": task, "url": HOOK}, "")],
@@ -573,14 +573,14 @@ def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
 def _old_params(operation: str, thing: Thing) -> Json:
     match operation:
         case "SendMessage" | "SendStreamingMessage":
-            said = {
+            output = {
                 "kind": "message",
                 "messageId": "m",
                 "role": "user",
                 "parts": [{"kind": "text", "text": "hello"}],
                 "taskId": thing.task,
             }
-            return {"message": said, "configuration": {"blocking": False}}
+            return {"message": output, "configuration": {"blocking": False}}
         case "CreateTaskPushNotificationConfig":
             return {"taskId": thing.task, "pushNotificationConfig": {"url": HOOK}}
         case "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig":

@@ -33,8 +33,8 @@ async def until_settled(client: Client, stream: str) -> None:
 
     try:
         await eventually(is_settled, f"stream {stream} has settled")
-    except AssertionError as trouble:
-        raise AssertionError(f"{trouble}; last seen: {seen}") from None
+    except AssertionError as error:
+        raise AssertionError(f"{error}; last seen: {seen}") from None
 
 
 async def ask(client: Client, subject: str, query: Json | None = None) -> Json:

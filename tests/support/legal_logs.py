@@ -174,8 +174,8 @@ def _draw_output(draw: st.DrawFn, log: LegalLog, step: str) -> Draft:
         case "text":
             return log.chunk(draw(st.sampled_from(ARTIFACTS)), draw(TEXTS), draw(METADATA))
         case "think":
-            said = _said(draw(st.sampled_from(MESSAGES)), draw(TEXTS), draw(METADATA))
-            return log.status(WORKING, said)
+            output = _said(draw(st.sampled_from(MESSAGES)), draw(TEXTS), draw(METADATA))
+            return log.status(WORKING, output)
         case "file":
             part = {"raw": "YQ==", "mediaType": "text/plain"}
             artifact = draw(st.sampled_from(ARTIFACTS))

@@ -36,8 +36,8 @@ async def patient(run: Run) -> None:
 async def ask(run: Run) -> None:
     """Ask once, then say what was answered."""
     if run.run == 1:
-        asked = {INTERRUPTS: [{"id": "int-1", "reason": "name"}]}
-        draft = run.status_draft(INPUT_REQUIRED, "Your name?", metadata=asked)
+        interrupts = {INTERRUPTS: [{"id": "int-1", "reason": "name"}]}
+        draft = run.status_draft(INPUT_REQUIRED, "Your name?", metadata=interrupts)
         await run.append([draft], INPUT_REQUIRED)
     else:
         await run.chunk(parts.text_of(run.message["parts"]), append=False)

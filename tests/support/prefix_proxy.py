@@ -50,16 +50,16 @@ async def _answer(
 ) -> Response:
     path = f"/{request.path_params['path']}?{request.url.query}".rstrip("?")
     # Without a condition, because a page with something replaced is another one.
-    asked = {name: text for name, text in request.headers.items() if name != "if-none-match"}
-    asked["accept-encoding"] = "identity"
-    sent = http.build_request(request.method, path, headers=asked, content=await request.body())
+    requests = {name: text for name, text in request.headers.items() if name != "if-none-match"}
+    requests["accept-encoding"] = "identity"
+    sent = http.build_request(request.method, path, headers=requests, content=await request.body())
     answer = await http.send(sent, stream=True)
     headers = {name: text for name, text in answer.headers.items() if name not in _LEFT_OUT}
     if "text/html" not in headers.get("content-type", ""):
         return StreamingResponse(_body(answer), answer.status_code, headers)
     page = await answer.aread()
-    for said, instead in replaced.items():
-        page = page.replace(said, instead)
+    for output, instead in replaced.items():
+        page = page.replace(output, instead)
     return Response(page, answer.status_code, headers)
 
 

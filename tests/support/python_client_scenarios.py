@@ -167,10 +167,10 @@ async def _cancel(driver: _Driver) -> list[Any]:
 
 async def _follow_up(driver: _Driver) -> list[Any]:
     asker = await driver.client(driver.order.here, "asker")
-    asked = await _sent(asker, _asking("hi"))
-    done = await _sent(asker, _asking("Ada", task_id=asked.id))
-    question = _text(asked.status.message.parts)
-    return [_state(asked), question, _state(done), _answer(done), done.id == asked.id]
+    waiting = await _sent(asker, _asking("hi"))
+    done = await _sent(asker, _asking("Ada", task_id=waiting.id))
+    question = _text(waiting.status.message.parts)
+    return [_state(waiting), question, _state(done), _answer(done), done.id == waiting.id]
 
 
 async def _push(driver: _Driver) -> list[Any]:

@@ -90,8 +90,8 @@ def _later(of: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
     return st.deferred(lambda: _value(of, depth))
 
 
-def _sound(said: Any) -> Json:  # noqa: ANN401 - any JSON
-    return {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": str(said)}]}}
+def _sound(output: Any) -> Json:  # noqa: ANN401 - any JSON
+    return {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": str(output)}]}}
 
 
 _SOUND = st.builds(_sound, _WORDS)

@@ -75,10 +75,10 @@ class Client:
         for step in steps:
             try:
                 await self._connect(step)
-            except (ConnectionCut, Refused) as trouble:
-                if isinstance(trouble, Refused) and not trouble.retryable:
+            except (ConnectionCut, Refused) as error:
+                if isinstance(error, Refused) and not error.retryable:
                     raise
-                self.interruptions.append(str(trouble))
+                self.interruptions.append(str(error))
                 await asyncio.sleep(_PAUSE)
             if self.over:
                 return

@@ -78,13 +78,13 @@ async def whole_run(gateway: str, nats_url: str, agent: str, client: RunClient) 
         body = await answer.whole()
         assert answer.status == _OK, body
     [task] = [found["id"] for found in json.loads(body)["tasks"]]
-    fold, told = Fold(1), list[Received]()
+    fold, received = Fold(1), list[Received]()
     for message in await read_log(nats_url, agent, task):
         stamp = parse_stamp(subject_of(agent, task), message.headers)
         entry = Entry(stamp, message.lines, message.sequence, message.time)
         for frame in fold.read(entry):
-            told.append(Received(f"{stamp.log}:{frame.generation}.{frame.number}", frame.event))
-    return told
+            received.append(Received(f"{stamp.log}:{frame.generation}.{frame.number}", frame.event))
+    return received
 
 
 def _base(ask: Ask) -> str:
@@ -98,8 +98,8 @@ def _headers(ask: Ask) -> dict[str, str]:
 def _input(ask: Ask) -> Json:
     """Return the input of a new run, or of one that has been asked for before."""
     thread, _, run = (ask.task or f"{uuid.uuid4()}/{uuid.uuid4()}").partition("/")
-    said = {"id": run, "role": "user", "content": ask.text or "what was said before"}
-    body = {"threadId": thread, "runId": run, "state": {}, "messages": [said]}
+    text = {"id": run, "role": "user", "content": ask.text or "what was said before"}
+    body = {"threadId": thread, "runId": run, "state": {}, "messages": [text]}
     return body | {"tools": [], "context": [], "forwardedProps": {}}
 
 
@@ -148,14 +148,14 @@ class SocketStream:
 
     async def events(self) -> AsyncIterator[Received]:
         """Yield events; see `Incoming.events`."""
-        async for said in self.socket.messages():
-            if isinstance(said, Close):
-                raise ConnectionCut(f"closed with {said}")
-            if "cursor" not in said:
-                is_passing = has_passed(said.get("event", said))
-                raise Refused(503 if is_passing else 400, json.dumps(said))
-            self.recovered = self.recovered and said.get("recovered", True)
-            yield Received(said["cursor"], said["event"])
+        async for messages in self.socket.messages():
+            if isinstance(messages, Close):
+                raise ConnectionCut(f"closed with {messages}")
+            if "cursor" not in messages:
+                is_passing = has_passed(messages.get("event", messages))
+                raise Refused(503 if is_passing else 400, json.dumps(messages))
+            self.recovered = self.recovered and messages.get("recovered", True)
+            yield Received(messages["cursor"], messages["event"])
 
 
 class SocketBinding:

@@ -29,14 +29,14 @@ _TASK_ID = re.compile(r"\b\d+-[0-9a-f]{32}\b")
 class Refused(Exception):
     """The gateway answers with an error; `retryable` says whether trying again may help."""
 
-    def __init__(self, status: int, said: str) -> None:
+    def __init__(self, status: int, output: str) -> None:
         """Keep what it said."""
-        super().__init__(f"{status}: {said}")
+        super().__init__(f"{status}: {output}")
         self.status = status
-        self.retryable = status in _RETRYABLE or any(name in said for name in _TRY_AGAIN)
-        self.may_be_sent_again = "retryDelay" in said
+        self.retryable = status in _RETRYABLE or any(name in output for name in _TRY_AGAIN)
+        self.may_be_sent_again = "retryDelay" in output
         """Whether the gateway says so: what it has refused, it has not taken."""
-        found = _TASK_ID.search(said)
+        found = _TASK_ID.search(output)
         self.task = found.group() if found else ""
         """The task that the answer names; empty: none."""
 

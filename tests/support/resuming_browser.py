@@ -126,8 +126,8 @@ class Browser:
                 self._answer(browser._page)
 
             def do_POST(self) -> None:
-                said: Json = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                browser._said = said
+                output: Json = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                browser._said = output
                 self._answer(b"")
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002

@@ -57,21 +57,23 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
         ConnectionCut: it did not: the connection ended.
         Refused: it refuses what was asked.
     """
-    said = error.details() or str(error.code())
-    told = dict(error.trailing_metadata() or ()).get(_TOLD)
-    if told is None:
-        raise ConnectionCut(said)
+    output = error.details() or str(error.code())
+    received = dict(error.trailing_metadata() or ()).get(_TOLD)
+    if received is None:
+        raise ConnectionCut(output)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return said
-    said = f"{_named(told)}: {said}"
-    raise Refused(429 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else 400, said)
+        return output
+    output = f"{_named(received)}: {output}"
+    raise Refused(429 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else 400, output)
 
 
-def _named(told: str | bytes) -> str:
+def _named(received: str | bytes) -> str:
     """Return what A2A calls the error."""
-    assert isinstance(told, bytes)
+    assert isinstance(received, bytes)
     info = error_details_pb2.ErrorInfo()
-    found = [info.reason for one in status_pb2.Status.FromString(told).details if one.Unpack(info)]
+    found = [
+        info.reason for one in status_pb2.Status.FromString(received).details if one.Unpack(info)
+    ]
     return "".join(found)
 
 
@@ -95,11 +97,11 @@ class GrpcBinding:
             metadata += [(name.lower(), value) for name, value in ask.headers().items()]
             stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
             if ask.task:
-                asked = a2a_pb2.SubscribeToTaskRequest(id=ask.task)
-                call = stub.SubscribeToTask(asked, metadata=metadata)
+                request = a2a_pb2.SubscribeToTaskRequest(id=ask.task)
+                call = stub.SubscribeToTask(request, metadata=metadata)
             else:
-                said = ParseDict(ask.message(), a2a_pb2.Message())
-                sent = a2a_pb2.SendMessageRequest(message=said)
+                messages = ParseDict(ask.message(), a2a_pb2.Message())
+                sent = a2a_pb2.SendMessageRequest(message=messages)
                 call = stub.SendStreamingMessage(sent, metadata=metadata)
             stack.callback(call.cancel)
             yield GrpcStream(call)

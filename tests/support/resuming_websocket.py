@@ -98,23 +98,23 @@ class SocketStream:
     async def events(self) -> AsyncIterator[Received]:
         """Yield events; see `Incoming.events`. NothingLeft is raised where it would be empty."""
         count = itertools.count()
-        async for said in self.socket.messages():
-            if isinstance(said, Close):
-                if said.code == _TRY_LATER:
-                    raise Refused(503, said.reason)
-                assert said.code == _RESTARTING, said
-                self.close_reason = said.reason
+        async for messages in self.socket.messages():
+            if isinstance(messages, Close):
+                if messages.code == _TRY_LATER:
+                    raise Refused(503, messages.reason)
+                assert messages.code == _RESTARTING, messages
+                self.close_reason = messages.reason
                 return
-            assert said["id"] == _ID, said
-            if "error" in said:
-                raise _refusal(said["error"])
-            if said.get("end"):
+            assert messages["id"] == _ID, messages
+            if "error" in messages:
+                raise _refusal(messages["error"])
+            if messages.get("end"):
                 if next(count) == 0:
                     raise NothingLeft
                 return
             next(count)
-            self.recovered = self.recovered and said.get("recovered", True)
-            yield Received(said["cursor"], said[self.member])
+            self.recovered = self.recovered and messages.get("recovered", True)
+            yield Received(messages["cursor"], messages[self.member])
 
 
 def _refusal(error: Json) -> Refused:

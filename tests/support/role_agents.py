@@ -17,8 +17,8 @@ async def parent(ctx: RunContext) -> str:
     if ctx.prompt != "file":
         return (await ctx.delegate("counter", ctx.prompt)).text
     raw = b64encode(b"y" * LARGE).decode()
-    said = {"messageId": "one", "role": "ROLE_USER", "parts": [{"raw": raw, "filename": "y"}]}
-    return (await ctx.delegate("filer", said)).text
+    message = {"messageId": "one", "role": "ROLE_USER", "parts": [{"raw": raw, "filename": "y"}]}
+    return (await ctx.delegate("filer", message)).text
 
 
 @agent(version="2.1", pinned=True)

@@ -31,20 +31,20 @@ class ScriptedAgent:
         self.answers, self.asked = list(answers), list[str]()
 
     async def stream(self, request: Request) -> Response:
-        asked = await request.json()
-        self.asked.append(asked["method"])
-        if asked["method"] not in {"SendStreamingMessage", "SubscribeToTask"}:
+        requests = await request.json()
+        self.asked.append(requests["method"])
+        if requests["method"] not in {"SendStreamingMessage", "SubscribeToTask"}:
             result = {"id": "odd", "contextId": "c", "status": {"state": "TASK_STATE_CANCELED"}}
-            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+            return JSONResponse({"jsonrpc": "2.0", "id": requests["id"], "result": result})
         # The last one again and again.
-        said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        output = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         frames = [
             one
             if isinstance(one, str)
             else json.dumps(
-                {"jsonrpc": "2.0", "id": asked["id"], "result": one}, ensure_ascii=False
+                {"jsonrpc": "2.0", "id": requests["id"], "result": one}, ensure_ascii=False
             )
-            for one in said
+            for one in output
         ]
         body = "".join(f"data: {frame}\n\n" for frame in frames)
         return Response(body, media_type="text/event-stream")
@@ -62,12 +62,12 @@ class BurstingAgent:
         ]
 
     async def stream(self, request: Request) -> Response:
-        asked = await request.json()
-        if asked["method"] not in {"SendStreamingMessage", "SubscribeToTask"}:
-            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": at("WORKING")})
+        requests = await request.json()
+        if requests["method"] not in {"SendStreamingMessage", "SubscribeToTask"}:
+            return JSONResponse({"jsonrpc": "2.0", "id": requests["id"], "result": at("WORKING")})
         last = request.headers.get("last-event-id")
         self.asked.append(last)
-        return StreamingResponse(self._said(asked["id"], last), media_type="text/event-stream")
+        return StreamingResponse(self._said(requests["id"], last), media_type="text/event-stream")
 
     async def _said(self, request: str, last: str | None) -> AsyncIterator[bytes]:
         since = int(last or 0)
@@ -76,8 +76,8 @@ class BurstingAgent:
             events.append({"statusUpdate": {**_IDS, "status": {"state": "TASK_STATE_COMPLETED"}}})
         burst = b""
         for number, event in enumerate(events, since + 1):
-            said = json.dumps({"jsonrpc": "2.0", "id": request, "result": event})
-            burst += f"id: {number}\ndata: {said}\n\n".encode()
+            output = json.dumps({"jsonrpc": "2.0", "id": request, "result": event})
+            burst += f"id: {number}\ndata: {output}\n\n".encode()
         yield burst
         if len(self.asked) == 1:
             await asyncio.Event().wait()

@@ -28,39 +28,41 @@ class ScriptedExecutor(AgentExecutor):
 
     @override
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        said = context.get_user_input()
-        self.received.append(said)
+        text = context.get_user_input()
+        self.received.append(text)
         self.requests.append(context)
-        if said == "bare":
+        if text == "bare":
             message = new_text_message("a bare message", role=Role.ROLE_AGENT)
             await event_queue.enqueue_event(message)
             return
-        if said == "refuse":
+        if text == "refuse":
             raise InvalidParamsError("the request is invalid")
         assert context.message is not None
         task = context.current_task or new_task_from_user_message(context.message)
         if context.current_task is None:
             await event_queue.enqueue_event(task)
-        await self._reply(said, TaskUpdater(event_queue, task.id, task.context_id))
+        await self._reply(text, TaskUpdater(event_queue, task.id, task.context_id))
 
-    async def _reply(self, said: str, to: TaskUpdater) -> None:
+    async def _reply(self, output: str, to: TaskUpdater) -> None:
         await to.start_work(to.new_agent_message([Part(text="starting")]))
-        if said == "ask for another":
+        if output == "ask for another":
             # As another Headrace does whose agent stands for yet another one's.
             named = {"remote_task": "elsewhere", "remote_context": "elsewhere"}
             await to.update_status(TaskState.TASK_STATE_WORKING, metadata=named)
-        if said.startswith("ask"):
+        if output.startswith("ask"):
             await to.add_artifact([Part(text="Thinking. ")], artifact_id="reply")
             await to.requires_input(to.new_agent_message([Part(text="Which text?")]))
             return
-        if said == "auth":
+        if output == "auth":
             await to.requires_auth(to.new_agent_message([Part(text="Which token?")]))
             return
         await to.add_artifact([Part(text="Reply: ")], artifact_id="reply", append=False)
         self.began.set()
-        if said == "slowly":
+        if output == "slowly":
             await self.go_on.wait()
-        await to.add_artifact([Part(text=said)], artifact_id="reply", append=True, last_chunk=True)
+        await to.add_artifact(
+            [Part(text=output)], artifact_id="reply", append=True, last_chunk=True
+        )
         await to.add_artifact([Part(data={"number_value": 3})], artifact_id="n", name="count")
         await to.complete(to.new_agent_message([Part(text="Done.")]))
 

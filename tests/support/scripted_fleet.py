@@ -71,8 +71,8 @@ class Run:
 
     def status_draft(self, state: str, text: str = "", *, metadata: Json | None = None) -> Draft:
         """Return a status update, with a message if there is a `text`."""
-        said = agent_message(text) if text else None
-        return events.status_update(self.key.task, self.context, state, said, metadata)
+        message = agent_message(text) if text else None
+        return events.status_update(self.key.task, self.context, state, message, metadata)
 
     async def status(self, state: str, text: str = "") -> None:
         """Append a status update."""
@@ -94,8 +94,8 @@ type Script = Callable[[Run], Coroutine[Any, Any, None]]
 
 def agent_message(text: str) -> Json:
     """Return a message of the agent."""
-    said = {"messageId": secrets.token_hex(4), "role": "ROLE_AGENT", "parts": [{"text": text}]}
-    return dict(said)
+    message = {"messageId": secrets.token_hex(4), "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return dict(message)
 
 
 type Agents = dict[str, tuple[AgentCard, Script]]
@@ -287,11 +287,11 @@ class ScriptedFleet:
         key, working = run.key, asyncio.current_task()
 
         async def control(msg: Msg) -> None:
-            asked = Control.decode(msg.subject, msg.data)
+            request = Control.decode(msg.subject, msg.data)
             await msg.respond(
                 HolderReply(writer="scripted", worker="w", run=run.run, attempt=1).encode()
             )
-            if asked.ask == "cancel" and working is not None:
+            if request.ask == "cancel" and working is not None:
                 working.cancel()
 
         holding = await self.bus.connection.subscribe(self.bus.subjects.control(key), cb=control)

@@ -145,8 +145,8 @@ class _Guarded:
 def _issue(served: SdkServer):  # type: ignore[no-untyped-def]  # noqa: ANN202  # an endpoint
     async def issue(request: Request) -> Response:
         body = (await request.body()).decode()
-        asked = dict(pair.partition("=")[::2] for pair in body.split("&"))
-        served.issued.append({**asked, "auth": request.headers.get("authorization", "")})
+        requests = dict(pair.partition("=")[::2] for pair in body.split("&"))
+        served.issued.append({**requests, "auth": request.headers.get("authorization", "")})
         token = f"token-{len(served.issued)}"
         return JSONResponse({"access_token": token, "expires_in": 3600})
 

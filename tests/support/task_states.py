@@ -115,8 +115,8 @@ class TaskStates:
 
     async def get_now(self, key: TaskKey, **query: object) -> TaskFound:
         """Ask for a task as its owner, once."""
-        asked = {"tenant": key.tenant, "owner": OWNER, "task": key.task, **query}
-        return await self.client.get(GetTask.model_validate(asked))
+        request = {"tenant": key.tenant, "owner": OWNER, "task": key.task, **query}
+        return await self.client.get(GetTask.model_validate(request))
 
     async def list(self, **query: object) -> TasksFound:
         """Ask for a list until task state can tell: a slow machine may leave its view behind."""
@@ -124,13 +124,13 @@ class TaskStates:
 
     async def list_now(self, **query: object) -> TasksFound:
         """Ask for a list, once."""
-        asked = {"tenant": "default", "owner": OWNER, "include_artifacts": True, **query}
-        return await self.client.list(ListTasks.model_validate(asked))
+        request = {"tenant": "default", "owner": OWNER, "include_artifacts": True, **query}
+        return await self.client.list(ListTasks.model_validate(request))
 
     async def list_without_retries(self) -> TasksFound:
         """Ask for a list, once, without waiting until the view has caught up."""
-        asked = ListTasks(tenant="default", owner=OWNER)
-        return await StateClient(self.bus, retry_seconds=0).list(asked)
+        request = ListTasks(tenant="default", owner=OWNER)
+        return await StateClient(self.bus, retry_seconds=0).list(request)
 
     async def listed(self, **query: object) -> dict[str, Json]:
         """Return every task of a list, by id, asking for page after page until one comes."""

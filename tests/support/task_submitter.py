@@ -56,8 +56,8 @@ class TaskSubmitter:
         owner: str = "anonymous",
     ) -> "Task":
         """Append generation 1 and, unless told otherwise, publish its run."""
-        said = message or user_message(text)
-        task = await self._begin("default", agent, said, metadata, context, owner)
+        output = message or user_message(text)
+        task = await self._begin("default", agent, output, metadata, context, owner)
         if publish:
             await task.publish(1)
         return task
@@ -72,7 +72,7 @@ class TaskSubmitter:
         self,
         tenant: str,
         agent: str,
-        said: Json,
+        output: Json,
         metadata: Json | None,
         context: str = "",
         owner: str = "anonymous",
@@ -81,7 +81,7 @@ class TaskSubmitter:
         task = Task(
             self.bus, key, mint_log_id(), context or f"ctx-{secrets.token_hex(4)}", owner=owner
         )
-        draft = events.task_submitted(key.task, task.context, said, metadata)
+        draft = events.task_submitted(key.task, task.context, output, metadata)
         stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner=owner)
         await LogWriter(self.bus, key).append([draft], stamp)
         return task

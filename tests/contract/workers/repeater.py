@@ -27,15 +27,15 @@ from tests.support.gates import opened
 @agent(name="repeater")
 async def repeater(ctx: RunContext) -> AsyncIterator[Emission]:
     """Does the steps that the message's data lists."""
-    async for said in _performed(ctx):
-        yield said
+    async for output in _performed(ctx):
+        yield output
 
 
 @agent(name="loner", follow_ups="reject")
 async def loner(ctx: RunContext) -> AsyncIterator[Emission]:
     """As the repeater, but takes no messages while it is at work."""
-    async for said in _performed(ctx):
-        yield said
+    async for output in _performed(ctx):
+        yield output
 
 
 async def _performed(ctx: RunContext) -> AsyncIterator[Emission]:

@@ -20,8 +20,8 @@ def script(*begin: Json, resume: list[Json] | None = None) -> Json:
 
 def attempts(entries: list[Entry]) -> list[int]:
     """Return the attempts that WORKING announces, in order."""
-    told = [metadata(event).get(events.ATTEMPT) for entry in entries for event in entry.events]
-    return [attempt for attempt in told if attempt is not None]
+    received = [metadata(event).get(events.ATTEMPT) for entry in entries for event in entry.events]
+    return [attempt for attempt in received if attempt is not None]
 
 
 def metadata(event: Json) -> Json:

@@ -144,9 +144,9 @@ async def test_a_leaving_worker_hands_its_run_back_at_once(
     successor = await asyncio.to_thread(spawn, other)
     await asyncio.to_thread(holder.stop)
     entries = await task.ended()
-    told = [metadata(event) for entry in entries for event in entry.events]
-    assert [m[events.HANDED_BACK] for m in told if events.HANDED_BACK in m] == [events.LEAVING]
-    assert [m[events.WORKER] for m in told if events.WORKER in m] == [holder.id, successor.id]
+    received = [metadata(event) for entry in entries for event in entry.events]
+    assert [m[events.HANDED_BACK] for m in received if events.HANDED_BACK in m] == [events.LEAVING]
+    assert [m[events.WORKER] for m in received if events.WORKER in m] == [holder.id, successor.id]
     assert texts((await task.found()).task) == [WHOLE]
 
 
@@ -269,9 +269,9 @@ async def test_queues_of_other_tenants_and_priorities_get_their_turn(
 
 async def hand_in(task: Task, text: str) -> HolderReply:
     """Hand a message to the holder, as a gateway does; the name makes it one."""
-    asked = Control(ask="input", input=text, message=user_message(text))
+    message = Control(ask="input", input=text, message=user_message(text))
     subject = task.bus.subjects.control(task.key)
-    answer = await task.bus.request(subject, asked.encode(), 30.0)
+    answer = await task.bus.request(subject, message.encode(), 30.0)
     return HolderReply.decode(subject, answer.data)
 
 

@@ -96,9 +96,9 @@ async def test_a_run_that_needs_input_goes_on_with_the_answer(
     task = await submitter.start("repeater", message=script(asks))
     entries = await task.ended()
     assert entries[-1].stamp.state == INPUT_REQUIRED
-    asked = statuses(entries)[-1]["message"]
-    assert asked["parts"] == [{"text": "Where?"}]
-    assert asked["metadata"] == {events.INPUT_SCHEMA: schema}
+    waiting = statuses(entries)[-1]["message"]
+    assert waiting["parts"] == [{"text": "Where?"}]
+    assert waiting["metadata"] == {events.INPUT_SCHEMA: schema}
     run = await task.follow_up("Bern")
     await task.reaches(run + 1)
     assert (await task.ended())[-1].stamp.state == COMPLETED

@@ -27,8 +27,8 @@ async def given_back(task: Task) -> bool:
 
 async def started_behind(submitter: TaskSubmitter, named: object, text: str = "at last") -> Task:
     """Begin a task that is to wait for those `named`."""
-    said = script({"text": text})
-    return await submitter.start("repeater", message=said, metadata={BEHIND: named})
+    message = script({"text": text})
+    return await submitter.start("repeater", message=message, metadata={BEHIND: named})
 
 
 @pytest.mark.usefixtures("repeater")

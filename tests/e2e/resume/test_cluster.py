@@ -113,13 +113,15 @@ async def test_changes_of_tasks_wait_for_the_end_of_an_election(
                 for n, task in enumerate(tasks[3:])
             ]
         canceled, gone = canceling.result(), deleting.result()
-        told = [one.result() for one in telling]
+        received = [one.result() for one in telling]
         assert canceled.json().get("status", {}).get("state") == "TASK_STATE_CANCELED", (
             canceled.text
         )
         assert gone.status_code == httpx.codes.OK, gone.text
         assert erasing.result() == ""
-        assert [one.status_code for one in told] == [httpx.codes.OK] * 3, [one.text for one in told]
+        assert [one.status_code for one in received] == [httpx.codes.OK] * 3, [
+            one.text for one in received
+        ]
         for task in tasks[1:3]:
             assert (await agents[0].get(task)).status_code == httpx.codes.NOT_FOUND
         for task in tasks[3:]:
@@ -165,8 +167,8 @@ async def test_requests_wait_while_buckets_and_queues_have_no_leader(
         async with connected(clustered) as bus, asyncio.TaskGroup() as group:
             group.create_task(written_once(bus))
             erasing = group.create_task(deleted_by_command(clustered, tasks[4]))
-            asked = {what: group.create_task(one) for what, one in requests.items()}
-        answers = {what: one.result() for what, one in asked.items()}
+            request = {what: group.create_task(one) for what, one in requests.items()}
+        answers = {what: one.result() for what, one in request.items()}
         refused = {what: one.text for what, one in answers.items() if not one.is_success}
         assert not refused, refused
         assert erasing.result() == ""
@@ -254,5 +256,5 @@ async def deleted_by_command(clustered: ClusteredStack, task: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdout=PIPE, stderr=STDOUT
     )
-    said, _ = await process.communicate()
-    return said.decode() if process.returncode else ""
+    output, _ = await process.communicate()
+    return output.decode() if process.returncode else ""

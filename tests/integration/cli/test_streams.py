@@ -62,27 +62,27 @@ async def limit(bus: Bus) -> int | None:
 async def test_a_service_with_other_settings_refuses_to_start_and_changes_nothing(
     own: Bus, valkey: ValkeyProcess, name: str, tmp_path: Path
 ) -> None:
-    told = environment(own, events_max_bytes=1000, redis_url=valkey.url, startup_timeout=30)
-    service = started(tmp_path, name, **told)
+    events = environment(own, events_max_bytes=1000, redis_url=valkey.url, startup_timeout=30)
+    service = started(tmp_path, name, **events)
     with service:
         until(lambda: not service.is_running, f"the {name} gives up")
         assert service.exit_code() == EX_CONFIG
-    said = service.log.read_text()
+    logged = service.log.read_text()
     assert (
         f"{own.streams.events(0)}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 1000: "
         "headrace streams apply --shrink"
-    ) in said
-    assert "Traceback" not in said
+    ) in logged
+    assert "Traceback" not in logged
     assert await limit(own) == -1
 
 
 async def test_a_plan_states_what_apply_does(own: Bus) -> None:
     def headrace(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["streams", *arguments], env=told)
+        return CliRunner().invoke(main, ["streams", *arguments], env=received)
 
-    told = environment(own)
+    received = environment(own)
     assert (await asyncio.to_thread(headrace, "plan")).exit_code == 0
-    told = environment(own, events_max_bytes=5_000_000, event_streams=2)
+    received = environment(own, events_max_bytes=5_000_000, event_streams=2)
     planned = await asyncio.to_thread(headrace, "plan")
     assert planned.exit_code == CHANGES_WANTED
     events, more = own.streams.events(0), own.streams.events(1)
@@ -101,28 +101,30 @@ async def test_a_plan_states_what_apply_does(own: Bus) -> None:
     assert (again.exit_code, again.stdout) == (0, "the streams match the settings\n")
 
 
-@pytest.mark.parametrize("trouble", [nats.errors.TimeoutError(), ServiceUnavailableError(code=503)])
+@pytest.mark.parametrize("error", [nats.errors.TimeoutError(), ServiceUnavailableError(code=503)])
 async def test_an_election_is_waited_out(
-    own: Bus, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+    own: Bus, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    asked = list[str]()
+    requests = list[str]()
 
     def failing_once[**P, R](work: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         async def ask(*arguments: P.args, **named: P.kwargs) -> R:
-            asked.append(work.__name__)
-            if asked.count(work.__name__) == 1:
-                raise trouble
+            requests.append(work.__name__)
+            if requests.count(work.__name__) == 1:
+                raise error
             return await work(*arguments, **named)
 
         return ask
 
     for work in (differences, apply):
         monkeypatch.setattr(streams, work.__name__, failing_once(work))
-    told = environment(own)
+    received = environment(own)
     for command in ("plan", "apply"):
-        said = await asyncio.to_thread(CliRunner().invoke, main, ["streams", command], env=told)
-        assert (said.exit_code, said.stdout) == (0, "the streams match the settings\n")
-    assert asked == [*["differences"] * 3, "apply", "apply"]
+        output = await asyncio.to_thread(
+            CliRunner().invoke, main, ["streams", command], env=received
+        )
+        assert (output.exit_code, output.stdout) == (0, "the streams match the settings\n")
+    assert requests == [*["differences"] * 3, "apply", "apply"]
 
 
 async def test_a_consumer_stays_as_its_operator_shaped_it(own: Bus) -> None:
@@ -141,9 +143,9 @@ async def test_a_consumer_that_breaks_the_contract_is_refused(own: Bus, tmp_path
     await own.js.add_consumer(own.streams.runs, info.config.evolve(max_deliver=3))
     with pytest.raises(StreamsDiffer, match="max_deliver is 3, the bus contract requires -1"):
         await ensure_queue(own, RunQueue("echo"))
-    said = last_words(started(tmp_path, "worker", **environment(own)))
-    assert f"{own.streams.runs}/echo: max_deliver is 3" in said
-    assert "Traceback" not in said
+    output = last_words(started(tmp_path, "worker", **environment(own)))
+    assert f"{own.streams.runs}/echo: max_deliver is 3" in output
+    assert "Traceback" not in output
 
 
 LONG = "t" * 150
@@ -210,21 +212,21 @@ async def test_consumers_of_others_are_left_alone(own: Bus) -> None:
     await own.js.add_consumer(
         own.streams.runs, filter_subject=ephemeral, ack_policy=AckPolicy.EXPLICIT
     )
-    said = await asyncio.to_thread(
+    output = await asyncio.to_thread(
         CliRunner().invoke, main, ["streams", "apply"], env=environment(own)
     )
-    assert (said.exit_code, said.stdout) == (0, "the streams match the settings\n")
+    assert (output.exit_code, output.stdout) == (0, "the streams match the settings\n")
 
 
 async def test_nothing_of_consumers_is_changed_where_a_stream_would_shrink(own: Bus) -> None:
     await ensure_queue(own, QUEUES[0])
     await broken(own, own.streams.runs, "echo", max_deliver=3)
-    told = environment(own, events_max_bytes=5_000_000)
-    refused = await asyncio.to_thread(CliRunner().invoke, main, ["streams", "apply"], env=told)
+    events = environment(own, events_max_bytes=5_000_000)
+    refused = await asyncio.to_thread(CliRunner().invoke, main, ["streams", "apply"], env=events)
     assert refused.exit_code == 1
     assert (await own.js.consumer_info(own.streams.runs, "echo")).config.max_deliver == 3
     done = await asyncio.to_thread(
-        CliRunner().invoke, main, ["streams", "apply", "--shrink"], env=told
+        CliRunner().invoke, main, ["streams", "apply", "--shrink"], env=events
     )
     assert done.exit_code == 0
     assert (await own.js.consumer_info(own.streams.runs, "echo")).config.max_deliver == -1

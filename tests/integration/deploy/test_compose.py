@@ -214,11 +214,11 @@ def test_the_proxy_is_reached_at_every_port_that_it_listens_on(
 
 def test_the_proxy_takes_what_the_gateways_take_and_holds_nothing_back() -> None:
     limit = re.search(r"client_max_body_size (\d+);", PROXY)
-    said = re.search(r"exceeds the limit of (\d+) bytes", PROXY)
+    output = re.search(r"exceeds the limit of (\d+) bytes", PROXY)
     assert limit is not None
-    assert said is not None
+    assert output is not None
     most = GatewaySettings.model_fields["max_body_bytes"].default
-    assert int(limit[1]) == int(said[1]) == most
+    assert int(limit[1]) == int(output[1]) == most
     assert "proxy_buffering off;" in PROXY
 
 

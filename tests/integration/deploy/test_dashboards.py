@@ -87,11 +87,11 @@ async def test_the_charts_autoscalers_have_figures(prometheus: Prometheus) -> No
     values = values_of("keda") | {"prometheus": {"matchers": ""}}
     values["workers"] = {"shop": values["workers"]["shop"] | {"agents": [AGENT]}}
     scaled = [one for one in render(values) if one["kind"] == "ScaledObject"]
-    asked = [one["spec"]["triggers"][0]["metadata"]["query"] for one in scaled]
-    assert len(asked) == 2
+    requests = [one["spec"]["triggers"][0]["metadata"]["query"] for one in scaled]
+    assert len(requests) == 2
 
     async def all_are_answered() -> bool:
-        return all(prometheus.query(one) for one in asked)
+        return all(prometheus.query(one) for one in requests)
 
     assert await eventually(all_are_answered, "the autoscalers' queries find something")
 

@@ -94,9 +94,9 @@ class Outcome:
         """Read the last frame that a WebSocket got for a request."""
         if "error" not in frame:
             return cls(httpx.codes.OK, accepted=True)
-        said = json.dumps(frame)
-        again = "retryDelay" in said
-        return cls(frame["error"]["code"], accepted=False, again=again, task=task_in(said))
+        output = json.dumps(frame)
+        again = "retryDelay" in output
+        return cls(frame["error"]["code"], accepted=False, again=again, task=task_in(output))
 
 
 def task_in(text: str) -> str:

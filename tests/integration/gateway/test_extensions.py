@@ -131,7 +131,7 @@ async def test_an_agent_that_offers_no_streams_refuses_them(talk: Talk, operatio
 async def test_the_agent_gets_the_modes_that_a_client_accepts(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
-    asked = message() | {"configuration": {"acceptedOutputModes": ["text/html", "text/plain"]}}
-    await talk.call("SendMessage", asked)
+    request = message() | {"configuration": {"acceptedOutputModes": ["text/html", "text/plain"]}}
+    await talk.call("SendMessage", request)
     accepted = fleet.runs[-1].metadata["headrace.acceptedOutputModes"]
     assert accepted == ["text/html", "text/plain"]

@@ -32,36 +32,36 @@ def is_unavailable(refusal: Refusal) -> bool:
 async def test_without_task_state_all_but_lists_works_from_the_log(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
-    asked = (await talk.to("ask").call("SendMessage", message()))["task"]
+    request = (await talk.to("ask").call("SendMessage", message()))["task"]
     await fleet.stop_state()
     assert (await talk.call("SendMessage", message()))["task"]["artifacts"]
     assert (await talk.call("SendMessage", message(contextId="any")))["task"]["artifacts"]
     async with talk.stream("SendStreamingMessage", message()) as stream:
         assert len(await stream.rest()) == 4
     assert is_unavailable(await talk.refused("ListTasks", {}))
-    params = {"id": asked["id"]}
-    assert await talk.to("ask").call("GetTask", params) == asked
+    params = {"id": request["id"]}
+    assert await talk.to("ask").call("GetTask", params) == request
     async with talk.to("ask").stream("SubscribeToTask", params) as stream:
         _, event = await anext(stream.frames())
-        assert event["task"] == asked
+        assert event["task"] == request
     # As another agent's, or as nobody's, it is as unknown as ever.
-    for agent, task in ((talk, asked["id"]), (talk.to("ask"), f"{asked['id'][:-3]}xyz")):
+    for agent, task in ((talk, request["id"]), (talk.to("ask"), f"{request['id'][:-3]}xyz")):
         assert (await agent.refused("GetTask", {"id": task})).reason == "TASK_NOT_FOUND"
-    answered = await talk.to("ask").call("SendMessage", message(taskId=asked["id"]))
-    assert answered["task"]["id"] == asked["id"]
-    assert answered["task"]["status"]["state"] != asked["status"]["state"]
+    answered = await talk.to("ask").call("SendMessage", message(taskId=request["id"]))
+    assert answered["task"]["id"] == request["id"]
+    assert answered["task"]["status"]["state"] != request["status"]["state"]
 
 
 async def test_without_task_state_tasks_are_canceled_from_their_logs(
     talk: Talk, fleet: ScriptedFleet
 ) -> None:
-    asked = (await talk.to("ask").call("SendMessage", message()))["task"]["id"]
+    request = (await talk.to("ask").call("SendMessage", message()))["task"]["id"]
     foreign = await fleet.foreign_task("ask", "context")
     await fleet.stop_state()
-    canceled = await talk.to("ask").call("CancelTask", {"id": asked})
+    canceled = await talk.to("ask").call("CancelTask", {"id": request})
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
-    assert [said["role"] for said in canceled["history"]] == ["ROLE_USER", "ROLE_AGENT"]
-    again = await talk.to("ask").refused("CancelTask", {"id": asked})
+    assert [output["role"] for output in canceled["history"]] == ["ROLE_USER", "ROLE_AGENT"]
+    again = await talk.to("ask").refused("CancelTask", {"id": request})
     assert again.reason == "TASK_NOT_CANCELABLE"
     for task in (foreign.task, "0-" + "a" * 32):
         refused = await talk.to("ask").refused("CancelTask", {"id": task})

@@ -108,7 +108,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                     return len(fleet.runs) == 2
 
                 await eventually(both_work, "the agent works on both")
-                asked = time.monotonic()
+                request = time.monotonic()
                 gateway.process.send_signal(number)
                 rest = [line async for line in lines]
                 assert any(line.startswith("retry: ") for line in rest)
@@ -121,7 +121,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
                 assert "continues" in answer.json()["error"]["message"]
                 assert "retry-after" not in answer.headers
         assert await asyncio.to_thread(gateway.ends) == 0
-        assert time.monotonic() - asked < WITHIN
+        assert time.monotonic() - request < WITHIN
         assert "Traceback" not in gateway.log()
 
 

@@ -201,8 +201,8 @@ async def test_of_a_long_history_no_more_is_read_than_the_last_messages_need(
     for number in range(300):
         log.submit(f"question {number}", {"asked": number} if number in {0, 100} else None)
         log.begin_attempt()
-        said = {"messageId": f"m{number}", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
-        log.append([log.status(WORKING, said)], state=WORKING)
+        message = {"messageId": f"m{number}", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
+        log.append([log.status(WORKING, message)], state=WORKING)
         log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
     try:
         writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
@@ -291,8 +291,8 @@ async def test_a_short_task_reads_as_it_folds_whoever_made_its_string(
         log.begin_attempt()
         block = {"agui_event_type": "content_block", "agui_block_type": "text"}
         log.append([log.chunk("a", '"parts":[{"text":"', {**block, "agui_block_id": "b"})])
-        said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "\x0e%\n"}]}
-        log.append([log.status(WORKING, {**said, "contextId": context})], state=WORKING)
+        message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "\x0e%\n"}]}
+        log.append([log.status(WORKING, {**message, "contextId": context})], state=WORKING)
         log.append([log.status(COMPLETED)], state=COMPLETED)
         ended = len(log.entries)
         log.append([log.chunk("b", "late")])
@@ -335,8 +335,8 @@ async def test_what_follows_the_end_of_a_task_is_stored_too(stored_range: Stored
     log.append([log.status(COMPLETED)], state=COMPLETED)
     ended = len(log.entries)
     log.append([log.chunk("a", "two ")])
-    said = {"messageId": "late", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
-    log.append([log.status(FAILED, said)], state=FAILED)
+    message = {"messageId": "late", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
+    log.append([log.status(FAILED, message)], state=FAILED)
     log.append([log.chunk("b", "three")])
     all_arrivals = arrivals([log], random.Random(0))
     writer = await stored_range.writer()

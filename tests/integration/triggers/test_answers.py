@@ -97,11 +97,11 @@ async def test_agents_whose_answers_begin_one_another_come_to_an_end(
 
 
 async def test_the_caller_over_core_nats_is_answered(bus: Bus, orders: Orders) -> None:
-    asked, inbox = f"{orders.stream}-asked", "_INBOX.Zk3.1"
-    await orders.trigger(stream=None, subject=asked, answers={"reply": True})
+    request, inbox = f"{orders.stream}-asked", "_INBOX.Zk3.1"
+    await orders.trigger(stream=None, subject=request, answers={"reply": True})
 
     async def is_taken() -> bool:
-        await bus.publish(asked, b"{}", reply=inbox)
+        await bus.publish(request, b"{}", reply=inbox)
         return bool(await begun(bus))
 
     await eventually(is_taken, "a task has begun")
@@ -118,39 +118,39 @@ async def test_an_event_that_names_a_subject_has_nothing_published_there(
     is_stored: bool,
 ) -> None:
     """Whoever publishes events could have JetStream purge a stream otherwise."""
-    asked, named = f"{orders.stream}-asked", f"{orders.stream}-named"
-    heard = list[bytes]()
+    request, named = f"{orders.stream}-asked", f"{orders.stream}-named"
+    received = list[bytes]()
 
     async def note(msg: Msg) -> None:
         # The server says itself if nobody takes events yet.
         if STATUS not in (msg.headers or {}):
-            heard.append(msg.data)
+            received.append(msg.data)
 
     listening = await bus.subscribe(named, note)
-    place: dict[str, Any] = {} if is_stored else {"stream": None, "subject": asked}
+    place: dict[str, Any] = {} if is_stored else {"stream": None, "subject": request}
     await orders.trigger(**place)
 
     async def are_taken() -> bool:
         if is_stored:
             await orders.publish({}, reply_to=named)
         else:
-            await bus.publish(asked, b"{}", reply=named)
+            await bus.publish(request, b"{}", reply=named)
         return len(await begun(bus)) > 1
 
     await eventually(are_taken, "two events have begun tasks")
     await asyncio.sleep(_TURN)
     await bus.unsubscribe(listening)
-    assert heard == []
+    assert received == []
 
 
 async def test_nothing_is_published_on_a_reply_subject_of_the_servers(
     bus: Bus, orders: Orders
 ) -> None:
-    asked = f"{orders.stream}-asked"
-    await orders.trigger(stream=None, subject=asked, answers={"reply": True})
+    request = f"{orders.stream}-asked"
+    await orders.trigger(stream=None, subject=request, answers={"reply": True})
 
     async def refused() -> list[str]:
-        await bus.publish(asked, b"{}", reply="$JS.API.STREAM.DELETE.x")
+        await bus.publish(request, b"{}", reply="$JS.API.STREAM.DELETE.x")
         return await letter_reasons(bus)
 
     first, *_ = await eventually(refused, "the event is a dead letter")

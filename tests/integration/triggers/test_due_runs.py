@@ -48,14 +48,14 @@ async def count(bus: Bus, subject: str) -> int:
 
 @pytest.mark.usefixtures("taking")
 async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
-    asked = request(3.0)
-    assert await RunRequests(bus).publish(KEY, 1, asked, "low")
-    assert not await RunRequests(bus).publish(KEY, 1, asked, "low")
+    requests = request(3.0)
+    assert await RunRequests(bus).publish(KEY, 1, requests, "low")
+    assert not await RunRequests(bus).publish(KEY, 1, requests, "low")
     early = await queued(bus)
-    assert early is None or datetime.now(UTC) >= datetime.fromisoformat(str(asked.start_at))
+    assert early is None or datetime.now(UTC) >= datetime.fromisoformat(str(requests.start_at))
     subject, run = await eventually(lambda: queued(bus), "the run is queued")
     assert subject == bus.subjects.run(KEY, 1, "low", "2")
-    assert run == asked.model_copy(update={"start_at": None})
+    assert run == requests.model_copy(update={"start_at": None})
 
     async def is_empty() -> bool:
         return not await count(bus, ">")

@@ -39,8 +39,8 @@ from tests.support.waiting import eventually, soon
 def end_of(events: list[Json]) -> tuple[str, str]:
     """Return the last status's state and its message's text."""
     status = events[-1]["statusUpdate"]["status"]
-    said = status.get("message", {}).get("parts", [{}])[0].get("text", "")
-    return status["state"], said
+    text = status.get("message", {}).get("parts", [{}])[0].get("text", "")
+    return status["state"], text
 
 
 async def ended(
@@ -88,8 +88,8 @@ async def test_an_agent_that_yields_nothing_completes(
     @agent(name="speechless")
     async def speechless(_: RunContext) -> AsyncIterator[Emission]:
         never: tuple[str, ...] = ()
-        for said in never:
-            yield said
+        for output in never:
+            yield output
 
     async with working(speechless):
         task = await submitter.start("speechless")
@@ -105,11 +105,11 @@ async def test_an_exception_fails_the_task_with_an_id_that_the_log_explains(
         raise ValueError("the database password is hunter2")
 
     events = await ended(submitter, working, broken)
-    state, said = end_of(events)
+    state, output = end_of(events)
     assert texts(events) == ["so far "]
     assert state == FAILED
-    assert "hunter2" not in said
-    [error_id] = re.findall(r"error ([0-9a-f]{8})", said)
+    assert "hunter2" not in output
+    [error_id] = re.findall(r"error ([0-9a-f]{8})", output)
     [record] = [r for r in caplog.records if error_id in r.getMessage()]
     assert record.exc_info
     assert isinstance(record.exc_info[1], ValueError)
@@ -156,8 +156,8 @@ async def test_an_agents_own_task_that_exits_ends_no_worker(
     bystanders = [await submitter.start("patient", str(tmp_path / "go")) for _ in range(2)]
     for word in ("3", "KeyboardInterrupt"):
         awaiting = await submitter.start("awaiting", word)
-        state, said = end_of(await awaiting.events())
-        assert (state, "; only its run ends" in said) == (FAILED, True)
+        state, output = end_of(await awaiting.events())
+        assert (state, "; only its run ends" in output) == (FAILED, True)
         forgetting = await submitter.start("forgetting", word)
         assert texts(await forgetting.events()) == ["stayed"]
     (tmp_path / "go").touch()
@@ -250,10 +250,10 @@ async def test_malformed_output_fails_the_task_with_the_reason(
     function: AgentFunction, reason: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     events = await ended(submitter, working, agent(name="odd")(function))
-    state, said = end_of(events)
+    state, output = end_of(events)
     assert state == FAILED
-    assert "malformed" in said
-    assert reason in said
+    assert "malformed" in output
+    assert reason in output
 
 
 async def test_an_agent_may_correct_output_that_was_reported_as_malformed(
@@ -284,7 +284,7 @@ async def test_long_text_becomes_several_events(submitter: TaskSubmitter, workin
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "text"),
+    ("output", "state", "text"),
     [
         (Complete("All done."), COMPLETED, "All done."),
         (Reject("Not my department."), REJECTED, "Not my department."),
@@ -292,11 +292,11 @@ async def test_long_text_becomes_several_events(submitter: TaskSubmitter, workin
     ],
 )
 async def test_an_agent_states_how_it_ends(
-    said: Emission, state: str, text: str, submitter: TaskSubmitter, working: Working
+    output: Emission, state: str, text: str, submitter: TaskSubmitter, working: Working
 ) -> None:
     @agent()
     async def ending(_: RunContext) -> AsyncIterator[Emission]:
-        yield said
+        yield output
 
     events = await ended(submitter, working, ending)
     assert end_of(events) == (state, text)

@@ -14,12 +14,12 @@ AGUI: Json = {"headrace.agui": {"state": {"n": 1}}}
 
 
 def signals(entries: list[Entry]) -> list[tuple[str, Any]]:
-    told: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     for event in (event for entry in entries for event in entry.events):
         message = event.get("statusUpdate", {}).get("status", {}).get("message", {})
-        said = message.get("parts", []) if message.get("role") == "ROLE_AGENT" else []
-        told += [(parts.event_type(part), part.get("data")) for part in said]
-    return told
+        output = message.get("parts", []) if message.get("role") == "ROLE_AGENT" else []
+        received += [(parts.event_type(part), part.get("data")) for part in output]
+    return received
 
 
 async def test_the_clients_state_is_the_runs_to_begin_with(
@@ -37,9 +37,9 @@ async def test_the_clients_state_is_the_runs_to_begin_with(
 
     async with working(patching):
         task = await submitter.start("patching", "x", metadata=AGUI)
-        told = signals(await task.ended())
+        received = signals(await task.ended())
     assert seen == [{"n": 1}, {"n": 2}]
-    assert told == [("state_delta", fits), ("state_snapshot", {"n": 2})]
+    assert received == [("state_delta", fits), ("state_snapshot", {"n": 2})]
 
 
 async def test_an_attempt_begins_with_the_state_that_was_saved(
@@ -68,16 +68,16 @@ async def test_an_attempt_begins_with_the_state_that_was_saved(
 async def test_a_question_keeps_its_interrupts_beside_what_was_used(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    asked = [{"id": "i-1", "reason": "confirmation"}]
+    interrupts = [{"id": "i-1", "reason": "confirmation"}]
 
     @agent()
     async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
         await ctx.usage(Usage("m", input_tokens=3))
-        yield InputRequired("Sure?", interrupts=asked)
+        yield InputRequired("Sure?", interrupts=interrupts)
 
     async with working(asking):
         task = await submitter.start("asking", "x")
         last = (await task.ended())[-1].events[-1]["statusUpdate"]
-    assert last["metadata"]["headrace.interrupts"] == asked
+    assert last["metadata"]["headrace.interrupts"] == interrupts
     assert last["metadata"]["tokens_used"] == 3
     assert events.GENERATION in last["metadata"]

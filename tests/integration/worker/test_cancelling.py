@@ -235,11 +235,11 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(
         task = await submitter.start("quick")
         await asyncio.sleep(millisecond / 1000)
         try:
-            told = await cancel(task)
+            received = await cancel(task)
         except TaskEnded:
-            told = COMPLETED
+            received = COMPLETED
         entries = await task.ended()
-    assert ends(entries) == [told]
+    assert ends(entries) == [received]
     assert entries[-1].stamp.state in {CANCELED, COMPLETED}
 
 

@@ -62,12 +62,12 @@ async def given_up(
     return task
 
 
-def rows(said: CommandResult) -> list[list[str]]:
-    return [line.split() for line in said.out.splitlines()[1:]]
+def rows(output: CommandResult) -> list[list[str]]:
+    return [line.split() for line in output.out.splitlines()[1:]]
 
 
-def task_in(said: CommandResult) -> str:
-    return said.out.split()[-1]
+def task_in(output: CommandResult) -> str:
+    return output.out.split()[-1]
 
 
 def again(submitter: TaskSubmitter, failed: Task, task: str) -> Task:
@@ -121,9 +121,9 @@ async def test_a_retried_run_is_a_new_task_that_names_the_failed_one(
         task = await given_up(submitter, "hello")
         log = await task.entries()
         service.works = True
-        said = await terminal.run("dead", "retry", "1")
-        assert said.code == 0, said.err
-        new = again(submitter, task, task_in(said))
+        printed = await terminal.run("dead", "retry", "1")
+        assert printed.code == 0, printed.err
+        new = again(submitter, task, task_in(printed))
         entries = await new.ended()
     assert new.key.task != task.key.task
     assert entries[-1].stamp.state == COMPLETED
@@ -142,8 +142,10 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
     service = Service()
     async with working(service.needed_by()):
         task = await submitter.start("needy", "first", publish=False)
-        said = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "and then?"}]}
-        asks = events.status_update(task.key.task, task.context, "TASK_STATE_INPUT_REQUIRED", said)
+        message = {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "and then?"}]}
+        asks = events.status_update(
+            task.key.task, task.context, "TASK_STATE_INPUT_REQUIRED", message
+        )
         await task.append(asks, "TASK_STATE_INPUT_REQUIRED", writer="earlier", run=1, attempt=1)
         await task.follow_up("second")
         await task.ended()
@@ -151,8 +153,8 @@ async def test_a_retried_follow_up_has_the_history_of_its_task(
         retried = await terminal.run("dead", "retry", "--all", "--yes")
         entries = await again(submitter, task, task_in(retried)).ended()
     assert entries[-1].stamp.state == COMPLETED
-    [heard] = service.heard
-    assert [m["parts"][0]["text"] for m in heard["history"]] == ["first", "and then?", "second"]
+    [received] = service.heard
+    assert [m["parts"][0]["text"] for m in received["history"]] == ["first", "and then?", "second"]
 
 
 async def test_a_run_is_retried_once_however_often_it_is_requested(
@@ -254,8 +256,8 @@ async def test_a_run_that_has_not_failed_is_requested_again_and_no_second_task_i
     service = Service()
     service.works = True
     async with working(service.needed_by()):
-        said = await terminal.run("dead", "retry", "1")
-        assert said.out == "1: the task has not failed; its run is requested again\n"
+        printed = await terminal.run("dead", "retry", "1")
+        assert printed.out == "1: the task has not failed; its run is requested again\n"
         assert (await task.ended())[-1].stamp.state == COMPLETED
 
 
@@ -268,10 +270,10 @@ async def test_a_run_that_ended_otherwise_since_is_not_run_again(
     await task.append(end, state, writer="someone", run=1, attempt=1)
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     await stored(submitter, "x", submitter.bus.subjects.run(task.key, 1), run, task.key.task)
-    said = await terminal.run("dead", "retry", "1")
-    assert said.code == 1
+    printed = await terminal.run("dead", "retry", "1")
+    assert printed.code == 1
     found = state.removeprefix("TASK_STATE_")
-    assert said.err == f"1: task {task.key.task} is no longer FAILED but {found}\n"
+    assert printed.err == f"1: task {task.key.task} is no longer FAILED but {found}\n"
     assert len(await letters(submitter)) == 1, "the letter stays"
 
 
@@ -285,8 +287,8 @@ async def test_a_run_whose_log_is_gone_is_not_run_again(
     )
     run = RunRequest(log=task.log, context=task.context, owner="anonymous").encode()
     await stored(submitter, "x", submitter.bus.subjects.run(task.key, 1), run, task.key.task)
-    said = await terminal.run("dead", "retry", "1")
-    assert (said.code, said.err) == (1, f"1: the log of task {task.key.task} is gone\n")
+    printed = await terminal.run("dead", "retry", "1")
+    assert (printed.code, printed.err) == (1, f"1: the log of task {task.key.task} is gone\n")
 
 
 async def test_a_run_whose_shard_has_no_stream_is_not_run_again(
@@ -295,10 +297,10 @@ async def test_a_run_whose_shard_has_no_stream_is_not_run_again(
     key = TaskKey("default", "needy", f"{SHARDS_PER_STREAM}-{'0' * 32}")
     run = RunRequest(log="0" * 32, context="c", owner="anonymous").encode()
     await stored(submitter, "x", submitter.bus.subjects.run(key, 1), run, key.task)
-    said = await terminal.run("dead", "retry", "1")
+    printed = await terminal.run("dead", "retry", "1")
     stream = submitter.bus.streams.events(1)
     reason = f"task {key.task} is in stream {stream}, which does not exist"
-    assert (said.code, said.err) == (1, f"1: {reason}: HEADRACE_EVENT_STREAMS is 1\n")
+    assert (printed.code, printed.err) == (1, f"1: {reason}: HEADRACE_EVENT_STREAMS is 1\n")
 
 
 async def test_a_run_whose_log_was_trimmed_is_not_run_again(
@@ -311,9 +313,9 @@ async def test_a_run_whose_log_was_trimmed_is_not_run_again(
         subject=submitter.bus.subjects.event(task.key),
         keep=1,
     )
-    said = await terminal.run("dead", "retry", "1")
-    assert said.code == 1
-    assert said.err.startswith(f"1: the beginning of task {task.key.task} is gone")
+    printed = await terminal.run("dead", "retry", "1")
+    assert printed.code == 1
+    assert printed.err.startswith(f"1: the beginning of task {task.key.task} is gone")
 
 
 async def test_a_run_that_could_not_be_read_is_sent_again_as_it_was(
@@ -325,8 +327,8 @@ async def test_a_run_that_could_not_be_read_is_sent_again_as_it_was(
     async with working(service.needed_by()):
         await task.publish(1, b"{broken")
         await eventually(lambda: letters(submitter))
-        said = await terminal.run("dead", "retry", "1")
-        assert said.out == f"1: sent again on {submitter.bus.subjects.run(task.key, 1)}\n"
+        printed = await terminal.run("dead", "retry", "1")
+        assert printed.out == f"1: sent again on {submitter.bus.subjects.run(task.key, 1)}\n"
 
         async def is_back() -> bool:
             found = await letters(submitter)
@@ -342,8 +344,8 @@ async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
 ) -> None:
     task = await submitter.start("needy", publish=False)
     await stored(submitter, "junk", submitter.bus.subjects.event(task.key), b"junk", task.key.task)
-    said = await terminal.run("dead", "retry", "1")
-    assert said.err == "1: a malformed log entry can't be retried\n"
+    printed = await terminal.run("dead", "retry", "1")
+    assert printed.err == "1: a malformed log entry can't be retried\n"
     assert (await terminal.run("dead", "drop", "1", "--yes")).out == "1: dropped\n"
     assert await letters(submitter) == []
 
@@ -353,14 +355,14 @@ async def test_nothing_is_dropped_without_confirmation(
 ) -> None:
     for number in range(7):
         await stored(submitter, f"reason {number}", "x.event.y", b"", None)
-    asked = await terminal.run("dead", "drop", "--all", typed="y\n")
-    assert asked.code == 2
-    assert "5: entry" not in asked.err
-    assert "and 2 more" in asked.err
-    assert "use --yes" in asked.err
+    printed = await terminal.run("dead", "drop", "--all", typed="y\n")
+    assert printed.code == 2
+    assert "5: entry" not in printed.err
+    assert "and 2 more" in printed.err
+    assert "use --yes" in printed.err
     assert len(await letters(submitter)) == 7
-    said = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
-    assert (said.code, said.err) == (0, "no matching dead letters\n")
+    output = await terminal.run("dead", "drop", "--all", "--task", "nothing", "--yes")
+    assert (output.code, output.err) == (0, "no matching dead letters\n")
     dropped = await terminal.run("dead", "drop", "2", "3", "--yes", "--json")
     assert (dropped.code, dropped.err) == (0, "")
     outcomes = [json.loads(line) for line in dropped.out.splitlines()]
@@ -373,9 +375,9 @@ async def test_one_letter_that_is_missing_does_not_keep_the_others_from_their_tu
 ) -> None:
     for number in range(2):
         await stored(submitter, f"reason {number}", "x.event.y", b"", None)
-    said = await terminal.run("dead", "drop", "99", "2", "--yes")
-    assert (said.code, said.out) == (1, "2: dropped\n")
-    assert said.err == "99: dead letter 99 does not exist\n"
+    printed = await terminal.run("dead", "drop", "99", "2", "--yes")
+    assert (printed.code, printed.out) == (1, "2: dropped\n")
+    assert printed.err == "99: dead letter 99 does not exist\n"
 
 
 async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
@@ -402,20 +404,21 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
 async def test_invalid_parameters_are_named_with_the_rule(
     terminal: Terminal, arguments: list[str], rule: str
 ) -> None:
-    said = await terminal.run("dead", *arguments)
-    assert said.code > 0
-    assert rule in said.err
-    assert "Traceback" not in said.err
+    printed = await terminal.run("dead", *arguments)
+    assert printed.code > 0
+    assert rule in printed.err
+    assert "Traceback" not in printed.err
 
 
 async def test_a_nats_without_headrace_is_reported_and_left_unchanged(
     nats_server: NatsProcess, submitter: TaskSubmitter
 ) -> None:
     stranger = Terminal(nats_server.url, {"prefix": "none", "stream_prefix": "none-"})
-    said = await stranger.run("dead", "list")
-    assert said.code == 1
+    printed = await stranger.run("dead", "list")
+    assert printed.code == 1
     assert (
-        "stream none-DEAD does not exist: no Headrace fleet has used this NATS server" in said.err
+        "stream none-DEAD does not exist: no Headrace fleet has used this NATS server"
+        in printed.err
     )
     infos = await submitter.bus.js.streams_info()
     assert not [info for info in infos if (info.config.name or "").startswith("none-")]

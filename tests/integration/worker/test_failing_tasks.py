@@ -35,8 +35,8 @@ async def test_an_unstarted_task_is_failed_with_the_given_reason_and_no_longer_w
 ) -> None:
     await ensure_queue(submitter.bus, RunQueue("nobodys"))
     task = await submitter.start("nobodys")
-    said = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
-    assert (said.code, said.out) == (0, f"task {task.key.task} FAILED\n")
+    printed = await terminal.run("tasks", "fail", task.key.task, "--reason", "Its agent is retired")
+    assert (printed.code, printed.out) == (0, f"task {task.key.task} FAILED\n")
     status = (await task.entries())[-1].events[-1]["statusUpdate"]["status"]
     assert status["state"] == FAILED
     assert status["message"]["parts"][0]["text"] == "Its agent is retired"
@@ -90,9 +90,9 @@ async def test_a_task_that_is_over_stays_as_it_is(
     task = await submitter.start("echo", publish=False)
     end = events.status_update(task.key.task, task.context, COMPLETED)
     await task.append(end, COMPLETED, writer="w", run=1, attempt=1)
-    said = await terminal.run("tasks", "fail", task.key.task)
-    assert said.code == 1
-    assert said.err == f"Error: task {task.key.task} is over: COMPLETED\n"
+    printed = await terminal.run("tasks", "fail", task.key.task)
+    assert printed.code == 1
+    assert printed.err == f"Error: task {task.key.task} is over: COMPLETED\n"
     assert await ends(task) == [COMPLETED]
 
 
@@ -113,10 +113,10 @@ async def test_racing_with_the_end_there_is_one_terminal_state(
 
     async with working(quick):
         tasks = [await submitter.start("quick", "x") for _ in range(20)]
-        told = await asyncio.gather(*(fail(t, n * 0.002) for n, t in enumerate(tasks)))
+        received = await asyncio.gather(*(fail(t, n * 0.002) for n, t in enumerate(tasks)))
         for task in tasks:
             await task.ended()
-    assert [await ends(task) for task in tasks] == [[state] for state in told]
+    assert [await ends(task) for task in tasks] == [[state] for state in received]
 
 
 async def test_several_operators_fail_a_task_once(submitter: TaskSubmitter) -> None:
@@ -140,7 +140,7 @@ async def test_a_missing_task_is_reported(
     submitter: TaskSubmitter, terminal: Terminal, task: str, rule: str
 ) -> None:
     assert submitter.bus.connected
-    said = await terminal.run("tasks", "fail", task)
-    assert said.code == 1
-    assert rule in said.err
-    assert "Traceback" not in said.err
+    printed = await terminal.run("tasks", "fail", task)
+    assert printed.code == 1
+    assert rule in printed.err
+    assert "Traceback" not in printed.err

@@ -29,9 +29,9 @@ REPEATERS = "tests.support.slow_agents:agents"
 async def hand_in(task: Task, text: str, name: str = "") -> int | None:
     """Hand a message in as a gateway does."""
     found = await task.found()
-    asked = FollowUp(task.key.task, user_message(text))
+    message = FollowUp(task.key.task, user_message(text))
     name = name or f"input-{secrets.token_hex(4)}"
-    return await QueuedInputs(task.bus).add(task.key, found, asked, name)
+    return await QueuedInputs(task.bus).add(task.key, found, message, name)
 
 
 def inputs(entries: list[Entry]) -> list[str]:
@@ -132,8 +132,8 @@ async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
     async with working(say_again):
         task = await submitter.start("repeater", "one")
         await task.held()
-        found, asked = await task.found(), FollowUp(task.key.task, user_message("two"))
-        add = partial(QueuedInputs(submitter.bus).add, task.key, found, asked, "same")
+        found, message = await task.found(), FollowUp(task.key.task, user_message("two"))
+        add = partial(QueuedInputs(submitter.bus).add, task.key, found, message, "same")
         queued = await add()
         may_end.put_nowait(None)
         await soon(lambda: "two" in at_work, "the message to begin a run")
@@ -160,8 +160,8 @@ async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
     async with working(careful):
         task = await submitter.start("careful", "go")
         await task.held()
-        found, asked = await task.found(), FollowUp(task.key.task, user_message("a"))
-        add = partial(QueuedInputs(submitter.bus).add, task.key, found, asked, "same")
+        found, message = await task.found(), FollowUp(task.key.task, user_message("a"))
+        add = partial(QueuedInputs(submitter.bus).add, task.key, found, message, "same")
         queued = await add()
         await eventually(lambda: in_attempt(task, 2))
         assert await add() == queued
@@ -191,8 +191,8 @@ async def test_a_question_that_has_its_answer_waiting_goes_on(
         entries = await whole(task, 2)
     assert answers(entries) == ["Hello, Ada"]
     assert INPUT_REQUIRED not in {entry.stamp.state for entry in entries}
-    said = [m["parts"][0]["text"] for m in folded(entries)["history"]]
-    assert said == ["hi", "Your name?", "Ada"]
+    text = [m["parts"][0]["text"] for m in folded(entries)["history"]]
+    assert text == ["hi", "Your name?", "Ada"]
 
 
 async def test_an_interrupting_message_stops_the_agent_and_is_answered(
@@ -251,8 +251,10 @@ async def test_a_steered_agent_is_handed_messages_while_it_is_at_work(
             await hand_in(task, text)
         entries = await whole(task, 1)
     assert answers(entries) == ["go left right stop "]
-    said = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
-    assert said == ["go", "left", "right", "stop"]
+    outputs = [
+        m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"
+    ]
+    assert outputs == ["go", "left", "right", "stop"]
 
 
 async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
@@ -286,8 +288,8 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
         await hand_in(task, "b")
         entries = await whole(task, 1)
     assert answers(entries) == ["a b "]
-    said = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
-    assert said == ["go", "a", "b"]
+    text = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
+    assert text == ["go", "a", "b"]
 
 
 async def test_an_unstarted_task_queues_messages_and_still_counts_as_waiting(

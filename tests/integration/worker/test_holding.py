@@ -68,8 +68,8 @@ async def test_a_request_for_a_superseded_run_is_dropped(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     task = await submitter.start("echo", "old", publish=False)
-    said = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
-    await task.append(said, SUBMITTED, writer="gateway-test")
+    text = events.status_update(task.key.task, task.context, SUBMITTED, user_message("new"))
+    await task.append(text, SUBMITTED, writer="gateway-test")
     await task.publish(1)
     async with working(echo):
         await eventually(task.is_off_the_queue)
@@ -217,6 +217,6 @@ async def recalling(ctx: RunContext) -> AsyncIterator[Emission]:
         yield InputRequired("And then?")
         return
     task = await ctx.load_task()
-    said = [m["parts"][0]["text"] for m in task["history"] if m["role"] == "ROLE_USER"]
-    yield " ".join(said)
+    text = [m["parts"][0]["text"] for m in task["history"] if m["role"] == "ROLE_USER"]
+    yield " ".join(text)
     assert task["status"]["state"] == WORKING

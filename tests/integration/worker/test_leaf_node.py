@@ -80,8 +80,8 @@ async def test_a_worker_behind_a_leaf_without_jetstream_serves_the_hub_with_file
             for text in ("one", "two"):
                 task = await ask(url, "near", text)
                 assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-                said, file = task["artifacts"]
-                assert said["parts"][0]["text"] == "from here"
+                output, file = task["artifacts"]
+                assert output["parts"][0]["text"] == "from here"
                 assert file["parts"][0]["filename"] == "large.bin"
 
 
@@ -101,8 +101,8 @@ async def test_a_task_crosses_the_leaf_in_either_direction(
         for text in ("one", "two"):
             task = await ask(url, "near", text)
             assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-            said, file = task["artifacts"]
-            assert said["parts"][0]["text"] == "from here"
+            output, file = task["artifacts"]
+            assert output["parts"][0]["text"] == "from here"
             assert file["parts"][0]["filename"] == "large.bin"
         [answer] = (await ask(url, "far", "three"))["artifacts"]
         assert answer["parts"][0]["text"] == "from the other place"

@@ -143,10 +143,10 @@ async def test_messages_race_the_holders_own_appends_and_its_ends(
     assert sorted(inputs(entries)[1:]) == sorted(taken)
     assert {entry.stamp.attempt for entry in entries} == {0, 1}
     check_one_run_at_a_time(entries)
-    said = "".join(f"{number}," for number in range(30))
+    output = "".join(f"{number}," for number in range(30))
     texts = ["".join(p["text"] for p in a["parts"]) for a in folded(entries)["artifacts"]]
     # The checkpoint ends a block.
-    assert "".join(texts) == said * len(inputs(entries))
+    assert "".join(texts) == output * len(inputs(entries))
 
 
 @pytest.mark.usefixtures("nobody_asks")

@@ -140,10 +140,10 @@ async def test_an_agent_that_blocks_its_loop_for_9_s_keeps_its_run(
     entries = await task.ended()
     assert attempts(entries) == [1]
     assert texts(entries, 1) == ["before ", "after"]
-    told = sleeper.output() + other.output()
+    received = sleeper.output() + other.output()
     # From 2 s on; the thread that looks may get its turn later.
-    assert re.search(r"agent 'sleeper' has blocked the event loop for [2-8]\.", told)
-    assert "`time.sleep(LONG_NAP)" in told
+    assert re.search(r"agent 'sleeper' has blocked the event loop for [2-8]\.", received)
+    assert "`time.sleep(LONG_NAP)" in received
 
 
 async def test_a_blocked_worker_answers_the_caller(
@@ -210,8 +210,8 @@ async def test_an_agent_that_never_awaits_lets_its_neighbours_begin_and_end(
             neighbour = await submitter.start("echo", f"{number}")
             assert texts(await neighbour.ended(), 1) == [f"{number}"]
         answered.set()
-        said = texts(await task.ended(), 1)
-    assert said[-1].endswith("shared the loop")
+        text = texts(await task.ended(), 1)
+    assert text[-1].endswith("shared the loop")
 
 
 async def _has_begun(task: Task) -> bool:
@@ -361,12 +361,12 @@ async def test_a_consumer_that_was_deleted_is_made_again(
 async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    said: list[int] = []
+    outputs: list[int] = []
 
     @agent()
     async def fast(_: RunContext) -> AsyncIterator[Emission]:
         for number in range(5000):
-            said.append(number)
+            outputs.append(number)
             yield "x"
 
     async with working(fast, emit_buffer_events=100):

@@ -63,13 +63,13 @@ class Gateway:
         )
 
     async def send(self, task: Task, text: str, key: str) -> AcceptedInput:
-        said = {**user_message(text), "messageId": text}
+        message = {**user_message(text), "messageId": text}
         request = KeyedRequest(Caller(), task.key.agent, key, text)
-        return await self.idempotency.follow_up(request, FollowUp(task.key.task, said))
+        return await self.idempotency.follow_up(request, FollowUp(task.key.task, message))
 
     async def send_at(self, task: Task, text: str, generation: int) -> AcceptedInput:
-        asked = FollowUp(task.key.task, user_message(text), if_generation=generation)
-        return await self.submissions.follow_up(Caller(), task.key.agent, asked)
+        message = FollowUp(task.key.task, user_message(text), if_generation=generation)
+        return await self.submissions.follow_up(Caller(), task.key.agent, message)
 
 
 type Gateways = Callable[[Task], tuple[Gateway, Gateway]]

@@ -29,9 +29,9 @@ async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
     async with working(costly):
         task = await submitter.start("costly")
         entries = await task.ended()
-    told = entries[-1].events[-1]["statusUpdate"]["metadata"]
-    assert (told["tokens_used"], told["model"]) == (122, "large")
-    assert 0 <= told["execution_time"] < 60
+    events = entries[-1].events[-1]["statusUpdate"]["metadata"]
+    assert (events["tokens_used"], events["model"]) == (122, "large")
+    assert 0 <= events["execution_time"] < 60
     fold = TaskFold()
     for entry in entries:
         fold.apply_entry(entry)
@@ -96,32 +96,32 @@ async def test_the_trace_context_comes_with_the_input_however_the_run_was_reques
 async def test_an_answer_comes_with_the_history_of_its_task(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     @agent()
     async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
         if ctx.run == 1:
             yield InputRequired("Who are you?")
             return
-        heard.extend(message["parts"][0]["text"] for message in await ctx.history())
+        received.extend(message["parts"][0]["text"] for message in await ctx.history())
 
     async with working(asking):
         task = await submitter.start("asking", "hi")
         await task.ended()
         run = await task.follow_up("Ada")
         await task.reaches(run + 2)
-    assert heard == ["hi", "Who are you?", "Ada"]
+    assert received == ["hi", "Who are you?", "Ada"]
 
 
 async def test_the_conversation_s_other_tasks_come_in_order_and_are_the_owner_s(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    asked: list[ListTasks] = []
+    requests: list[ListTasks] = []
     found: list[str] = []
 
     async def list_tasks(msg: Msg) -> None:
         query = ListTasks.decode(msg.subject, msg.data)
-        asked.append(query)
+        requests.append(query)
         names = ["own", "second"] if not query.page_token else ["first"]
         tasks: list[Json] = [{"id": task.key.task if n == "own" else n} for n in names]
         token = "" if query.page_token else "more"
@@ -140,6 +140,6 @@ async def test_the_conversation_s_other_tasks_come_in_order_and_are_the_owner_s(
         await task.ended()
     await submitter.bus.unsubscribe(subscription)
     assert found == ["first", "second"]
-    assert {(q.tenant, q.owner, q.context) for q in asked} == {
+    assert {(q.tenant, q.owner, q.context) for q in requests} == {
         ("default", "anonymous", task.context)
     }

@@ -56,7 +56,7 @@ class ChildTasks:
     context: str
     children: list[ChildTask] = field(default_factory=list)
 
-    def draw(self, draw: st.DrawFn, said: DrawParts, names: Names) -> list[Draft]:
+    def draw(self, draw: st.DrawFn, output: DrawParts, names: Names) -> list[Draft]:
         """Draw what happens next, of which the log may show nothing."""
         if not self.children or draw(st.integers(0, 4)) == 0:
             return self._asked(draw, draw(st.sampled_from([None, *self._hosts()])))
@@ -69,8 +69,8 @@ class ChildTasks:
         if happening == "odd":
             return self._odd(draw, child)
         if happening == "show":
-            return self._heard(child, self._shown(draw, child, said(), names()))
-        return self._heard(child, self._turn(draw, child, happening, (said(), names())))
+            return self._heard(child, self._shown(draw, child, output(), names()))
+        return self._heard(child, self._turn(draw, child, happening, (output(), names())))
 
     def _turn(
         self, draw: st.DrawFn, child: ChildTask, happening: str, uttered: tuple[list[Json], str]

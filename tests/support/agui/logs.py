@@ -45,14 +45,14 @@ class AguiLog(LegalLog):
         log.begin_attempt()
         return log
 
-    def say(self, *said: Json, message: str = "m-1") -> "AguiLog":
+    def say(self, *output: Json, message: str = "m-1") -> "AguiLog":
         """Append parts as an utterance."""
-        self.append([self.uttered(list(said), message)], state=WORKING)
+        self.append([self.uttered(list(output), message)], state=WORKING)
         return self
 
-    def uttered(self, said: list[Json], message: str = "m-1") -> Draft:
+    def uttered(self, output: list[Json], message: str = "m-1") -> Draft:
         """Build an utterance."""
-        content = {"messageId": message, "role": "ROLE_AGENT", "parts": said}
+        content = {"messageId": message, "role": "ROLE_AGENT", "parts": output}
         return self.status(WORKING, content)
 
     def show(self, *shown: Json, artifact: str = "b-1", append: bool = False) -> "AguiLog":
@@ -67,10 +67,10 @@ class AguiLog(LegalLog):
             self.key.task, self.context, body, append=append, last_chunk=last
         )
 
-    def end(self, state: str = COMPLETED, said: Json | None = None, **more: Any) -> "AguiLog":  # noqa: ANN401
+    def end(self, state: str = COMPLETED, output: Json | None = None, **more: Any) -> "AguiLog":  # noqa: ANN401
         """Append a status that ends the run."""
-        message = {"messageId": "last", "role": "ROLE_AGENT", "parts": [said], **more}
-        self.append([self.status(state, message if said else None)], state=state)
+        message = {"messageId": "last", "role": "ROLE_AGENT", "parts": [output], **more}
+        self.append([self.status(state, message if output else None)], state=state)
         return self
 
     def frames(self, run: int = 1) -> list[AguiFrame]:
@@ -227,10 +227,10 @@ def _draw_events(draw: st.DrawFn, log: AguiLog, children: ChildTasks) -> list[Dr
 
 
 def _draw_event(draw: st.DrawFn, log: AguiLog) -> Draft:
-    said = draw(st.lists(said_parts(), min_size=1, max_size=2))
+    output = draw(st.lists(said_parts(), min_size=1, max_size=2))
     if draw(st.booleans()):
-        return log.uttered(said, draw(NAMES))
+        return log.uttered(output, draw(NAMES))
     artifact = draw(NAMES)
     append = artifact in log.begun and draw(st.integers(0, 4)) > 0
     log.begun.add(artifact)
-    return log.shown(said, artifact, append=append, last=draw(st.booleans()))
+    return log.shown(output, artifact, append=append, last=draw(st.booleans()))

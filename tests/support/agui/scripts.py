@@ -10,9 +10,9 @@ from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WOR
 from tests.support.scripted_fleet import Run, Script
 
 
-async def say(run: Run, *said: Json, message: str) -> None:
+async def say(run: Run, *output: Json, message: str) -> None:
     """Append parts as an utterance."""
-    content = {"messageId": message, "role": "ROLE_AGENT", "parts": list(said)}
+    content = {"messageId": message, "role": "ROLE_AGENT", "parts": list(output)}
     await run.append([events.status_update(run.key.task, run.context, WORKING, content)])
 
 
@@ -72,8 +72,8 @@ async def painter(run: Run) -> None:
     results = [parts.tool_result(part) for part in run.message["parts"]]
     if any(results):
         block = f"{run.key.task}-{run.run}"
-        said = ", ".join(result.content for result in results if result)
-        await show(run, block, parts.text_part(said, block))
+        output = ", ".join(result.content for result in results if result)
+        await show(run, block, parts.text_part(output, block))
         await run.status(COMPLETED)
         return
     call = f"call-{run.key.task}"

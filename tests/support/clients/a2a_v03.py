@@ -37,10 +37,10 @@ class A2Av03Client:
     def sending(self, text: str, **fields: str) -> AsyncIterator[a2a_pb2.StreamResponse]:
         """Send a message and yield what comes of it."""
         parts = [a2a_pb2.Part(text=text)]
-        said = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
+        message = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
         for name, value in fields.items():
-            setattr(said, name, value)
-        request = a2a_pb2.SendMessageRequest(message=said)
+            setattr(message, name, value)
+        request = a2a_pb2.SendMessageRequest(message=message)
         return self._client.send_message(request, context=self._context)
 
     async def get(self, task: str) -> a2a_pb2.Task:
@@ -49,13 +49,13 @@ class A2Av03Client:
 
     async def cancel(self, task: str) -> a2a_pb2.Task:
         """Cancel a task."""
-        asked = a2a_pb2.CancelTaskRequest(id=task)
-        return await self._client.cancel_task(asked, context=self._context)
+        request = a2a_pb2.CancelTaskRequest(id=task)
+        return await self._client.cancel_task(request, context=self._context)
 
     def subscribe(self, task: str) -> AsyncIterator[a2a_pb2.StreamResponse]:
         """Follow a task."""
-        asked = a2a_pb2.SubscribeToTaskRequest(id=task)
-        return self._client.subscribe(asked, context=self._context)
+        request = a2a_pb2.SubscribeToTaskRequest(id=task)
+        return self._client.subscribe(request, context=self._context)
 
     async def create_config(
         self, task: str, name: str, url: str, token: str = ""
@@ -68,19 +68,21 @@ class A2Av03Client:
 
     async def get_config(self, task: str, name: str) -> a2a_pb2.TaskPushNotificationConfig:
         """Read one of a task's webhooks."""
-        asked = a2a_pb2.GetTaskPushNotificationConfigRequest(task_id=task, id=name)
-        return await self._client.get_task_push_notification_config(asked, context=self._context)
+        request = a2a_pb2.GetTaskPushNotificationConfigRequest(task_id=task, id=name)
+        return await self._client.get_task_push_notification_config(request, context=self._context)
 
     async def list_configs(self, task: str) -> list[str]:
         """Return the ids of a task's webhooks."""
-        asked = a2a_pb2.ListTaskPushNotificationConfigsRequest(task_id=task)
-        found = await self._client.list_task_push_notification_configs(asked, context=self._context)
+        request = a2a_pb2.ListTaskPushNotificationConfigsRequest(task_id=task)
+        found = await self._client.list_task_push_notification_configs(
+            request, context=self._context
+        )
         return [config.id for config in found.configs]
 
     async def delete_config(self, task: str, name: str) -> None:
         """Have a webhook told no more."""
-        asked = a2a_pb2.DeleteTaskPushNotificationConfigRequest(task_id=task, id=name)
-        await self._client.delete_task_push_notification_config(asked, context=self._context)
+        request = a2a_pb2.DeleteTaskPushNotificationConfigRequest(task_id=task, id=name)
+        await self._client.delete_task_push_notification_config(request, context=self._context)
 
 
 @asynccontextmanager

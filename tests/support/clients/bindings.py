@@ -35,8 +35,8 @@ _ACTS = {
 
 def message(text: str = "hi", **fields: object) -> Json:
     """Return SendMessage parameters with one text part; `fields` go on the message."""
-    said = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": text}], **fields}
-    return {"message": said}
+    output = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": text}], **fields}
+    return {"message": output}
 
 
 @dataclass

@@ -17,8 +17,8 @@ def status(state: str, *parts: Json, **metadata: Json | list[Json]) -> Json:
     return {"statusUpdate": update}
 
 
-def text(said: str) -> Json:
-    artifact = {"artifactId": "a", "parts": [{"text": said}]}
+def text(output: str) -> Json:
+    artifact = {"artifactId": "a", "parts": [{"text": output}]}
     update = {"taskId": "t1", "contextId": "c1", "artifact": artifact, "append": True}
     return {"artifactUpdate": update}
 
@@ -43,7 +43,7 @@ RESULT: Json = {
 
 
 def test_a_question_is_answered_in_place_between_cards() -> None:
-    asked = stream(
+    waiting = stream(
         status("WORKING", THINKING),
         status("WORKING", CALL),
         status("WORKING", RESULT),
@@ -51,7 +51,7 @@ def test_a_question_is_answered_in_place_between_cards() -> None:
     )
     done = stream(status("WORKING"), text("Sold \x1b[2J3."), status("COMPLETED"))
     with (
-        answering(**{PATH: [asked, done]}) as gateway,
+        answering(**{PATH: [waiting, done]}) as gateway,
         at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
     ):
         terminal.until("How many?\n> ")
@@ -78,11 +78,11 @@ def test_a_question_is_answered_in_place_between_cards() -> None:
 
 def test_each_of_several_questions_is_answered_in_place() -> None:
     questions: list[Json] = [{"id": "q", "message": "How many?"}, {"id": "r", "message": "Sure?"}]
-    asked = stream(
+    waiting = stream(
         status("INPUT_REQUIRED", {"text": "Two things."}, **{"headrace.interrupts": questions})
     )
     with (
-        answering(**{PATH: [asked, stream(status("COMPLETED"))]}) as gateway,
+        answering(**{PATH: [waiting, stream(status("COMPLETED"))]}) as gateway,
         at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
     ):
         terminal.until("question 1 of 2: How many?\n> ")
@@ -96,9 +96,9 @@ def test_each_of_several_questions_is_answered_in_place() -> None:
     assert answers == [("q", "3"), ("r", "yes")]
 
 
-def thinking(said: str, block: str) -> Json:
+def thinking(output: str, block: str) -> Json:
     metadata = {"agui_event_type": "thinking", "agui_block_id": block}
-    return {"text": said, "metadata": metadata}
+    return {"text": output, "metadata": metadata}
 
 
 def child(*levels: Json) -> Json:
@@ -108,7 +108,7 @@ def child(*levels: Json) -> Json:
 
 def test_the_work_of_child_tasks_is_indented_below_them() -> None:
     store, clerk = {"task": "t2"}, {"task": "t3"}
-    told = stream(
+    received = stream(
         status("WORKING", thinking("Who ", "a"), thinking("knows?", "a")),
         status("WORKING", thinking("The store.", "b")),
         status("WORKING", **{"headrace.child": child({**store, "agent": "store"})}),
@@ -120,7 +120,7 @@ def test_the_work_of_child_tasks_is_indented_below_them() -> None:
         status("COMPLETED"),
     )
     with (
-        answering(**{PATH: told}) as gateway,
+        answering(**{PATH: received}) as gateway,
         at_terminal("send", "--agent", "shop", "--url", gateway.url, "nails") as terminal,
     ):
         terminal.until("t1 COMPLETED")
@@ -194,8 +194,8 @@ def test_ctrl_c_leaves_the_task_and_states_how_to_come_back_or_cancels_it() -> N
 
 
 def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_shown() -> None:
-    asked = stream(status("INPUT_REQUIRED", {"text": "How many?"}))
-    with answering(**{PATH: [asked, asked]}) as gateway:
+    waiting = stream(status("INPUT_REQUIRED", {"text": "How many?"}))
+    with answering(**{PATH: [waiting, waiting]}) as gateway:
         endings = []
         for command in (["send", "nails"], ["chat"]):
             with at_terminal(*command, "--agent", "shop", "--url", gateway.url) as terminal:
@@ -211,8 +211,8 @@ def test_a_question_that_is_left_open_is_answered_later_by_the_command_that_is_s
 
 
 def test_credentials_are_requested_with_the_command_that_gives_them() -> None:
-    asked = status("AUTH_REQUIRED", {"text": "Your token?"})
-    answers = stream(asked, status("WORKING"), text("Thanks."), status("COMPLETED"))
+    waiting = status("AUTH_REQUIRED", {"text": "Your token?"})
+    answers = stream(waiting, status("WORKING"), text("Thanks."), status("COMPLETED"))
     with answering(**{PATH: answers}) as gateway:
         command = ("send", "nails", "--agent", "shop", "--url", gateway.url)
         with at_terminal(*command) as terminal:

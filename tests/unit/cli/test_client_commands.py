@@ -36,8 +36,8 @@ def task(state: str, *texts: str) -> Json:
 
 
 def status(state: str, text: str = "") -> Json:
-    said = {"message": {"parts": [{"text": text}]}} if text else {}
-    return {"statusUpdate": {"taskId": "t1", "status": {"state": f"TASK_STATE_{state}"} | said}}
+    output = {"message": {"parts": [{"text": text}]}} if text else {}
+    return {"statusUpdate": {"taskId": "t1", "status": {"state": f"TASK_STATE_{state}"} | output}}
 
 
 def chunk(text: str, *, append: bool = True, artifact: str = "a0") -> Json:
@@ -126,9 +126,9 @@ def test_a_message_for_later_is_sent_with_its_time_and_not_followed() -> None:
     with answering(**{"/v1/agents/echo/message:send": answers}) as gateway:
         answer = headrace(gateway, "send", "--agent", "echo", "--at", "2030-01-31T09:00:00Z", "hi")
     assert answer.stdout == f"task t1: submitted; follow it: headrace tail --url {gateway.url} t1\n"
-    [asked] = gateway.asked
-    assert asked.body is not None
-    assert asked.body["metadata"] == {"headrace.startAt": "2030-01-31T09:00:00Z"}
+    [request] = gateway.asked
+    assert request.body is not None
+    assert request.body["metadata"] == {"headrace.startAt": "2030-01-31T09:00:00Z"}
 
 
 def test_without_an_agent_the_default_one_answers() -> None:
@@ -226,8 +226,8 @@ def test_a_gateway_that_stays_away_is_one_line() -> None:
 
 
 def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_requested_input() -> None:
-    asked = stream({"task": task("WORKING")}, status("INPUT_REQUIRED", "Well?"))
-    said = stream(
+    waiting = stream({"task": task("WORKING")}, status("INPUT_REQUIRED", "Well?"))
+    output = stream(
         {"task": task("INPUT_REQUIRED", "Before.")},
         status("SUBMITTED"),
         status("WORKING"),
@@ -236,14 +236,14 @@ def test_a_question_is_shown_with_how_to_answer_it_at_the_agent_that_requested_i
     )
     script = {
         "/v1/agents": AGENTS,
-        "/message:stream": asked,
+        "/message:stream": waiting,
         "/v1/agents/echo/tasks/t1?historyLength=0": ScriptedResponse(
             404, {"error": {"message": "no task"}}
         ),
         "/v1/agents/counter/tasks/t1?historyLength=0": ScriptedResponse(
             body=task("INPUT_REQUIRED")
         ),
-        "/v1/agents/counter/message:stream": said,
+        "/v1/agents/counter/message:stream": output,
     }
     with answering(**script) as gateway:
         question = headrace(gateway, "send", "hi")
@@ -301,11 +301,11 @@ def test_reasoning_and_tool_calls_are_shown_beside_the_answer() -> None:
         {"data": {"tool_call_id": "c1", "content": 7}, "metadata": call | result},
     ]
     working = {"state": "TASK_STATE_WORKING"}
-    said: list[Json] = [
+    outputs: list[Json] = [
         {"statusUpdate": {"taskId": "t1", "status": {**working, "message": {"parts": [part]}}}}
         for part in parts
     ]
-    events = [{"task": task("WORKING")}, *said, chunk("7", append=False), status("COMPLETED")]
+    events = [{"task": task("WORKING")}, *outputs, chunk("7", append=False), status("COMPLETED")]
     with answering(**{"/message:stream": stream(*events)}) as gateway:
         answer = headrace(gateway, "send", "nails?")
     assert answer.stdout == "7\n"
@@ -548,9 +548,9 @@ def test_a_task_that_does_not_exist_is_named(command: tuple[str, ...]) -> None:
 
 
 def test_the_tail_of_a_task_that_waits_is_its_question() -> None:
-    asked = status("INPUT_REQUIRED", "Well?")["statusUpdate"]["status"]
+    waiting = status("INPUT_REQUIRED", "Well?")["statusUpdate"]["status"]
     script = {
-        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING") | {"status": asked})
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("WORKING") | {"status": waiting})
     }
     with answering(**script) as gateway:
         answer = headrace(gateway, "tail", "--agent", "echo", "t1")

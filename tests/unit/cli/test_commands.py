@@ -85,16 +85,16 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_service_exits_with_the_code_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[str]()
+    requests = list[str]()
 
     def run(target: str, _config: str, *, reload: bool) -> int:
-        asked.append(f"{target} {reload}")
+        requests.append(f"{target} {reload}")
         return 3
 
     monkeypatch.setattr(services, "import_module", lambda _: SimpleNamespace(run=run))
     assert headrace("worker", "my.agents:all").exit_code == 3
     assert headrace("worker", "--no-reload", "my.agents:all").exit_code == 3
-    assert asked == ["my.agents:all True", "my.agents:all False"]
+    assert requests == ["my.agents:all True", "my.agents:all False"]
 
 
 @pytest.mark.parametrize("target", ["x", "x:", ":x", "x y:z", "x:y:z", "./x:y", "x.:y"])

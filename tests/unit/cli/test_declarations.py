@@ -80,8 +80,8 @@ def test_apply_stores_each_schedule_of_the_file(documented: Path) -> None:
     with answering(**{PATH: ScriptedResponse(body=STORED)}) as gateway:
         answer = headrace(gateway, "schedules", "apply", "--json", str(documented))
     assert json.loads(answer.output) == STORED
-    [asked] = gateway.asked
-    assert (asked.method, asked.body) == ("PUT", SENT)
+    [request] = gateway.asked
+    assert (request.method, request.body) == ("PUT", SENT)
 
 
 @pytest.mark.usefixtures("in_code")
@@ -89,8 +89,8 @@ def test_apply_stores_each_schedule_of_agents_in_code() -> None:
     with answering(**{PATH: ScriptedResponse(body=STORED)}) as gateway:
         answer = headrace(gateway, "schedules", "apply", "counting:shop")
     assert answer.exit_code == 0, answer.output
-    [asked] = gateway.asked
-    assert (asked.method, asked.body) == ("PUT", SENT)
+    [request] = gateway.asked
+    assert (request.method, request.body) == ("PUT", SENT)
 
 
 @pytest.mark.usefixtures("in_code")
@@ -125,8 +125,8 @@ def test_two_schedules_of_one_name_are_refused_before_either_is_stored(in_code: 
 def test_the_stack_applies_what_its_agents_declare_under_the_names_of_their_file() -> None:
     with answering(**{PATH: ScriptedResponse(body=STORED)}) as gateway:
         lines = asyncio.run(apply_code(gateway.url, [AgentInCode("counting:shop", "till")], 60))
-    [asked] = gateway.asked
-    assert (lines, asked.body) == (["schedules nightly"], SENT | {"agent": "till"})
+    [request] = gateway.asked
+    assert (lines, request.body) == (["schedules nightly"], SENT | {"agent": "till"})
 
 
 def test_code_that_cannot_be_imported_does_not_end_the_stack(in_code: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_time_in_a_file_is_sent_as_it_is_meant(tmp_path: Path) -> None:
     file.write_text("schedules: [{name: nightly, agent: shop, at: 2030-01-31T09:00:00+01:00}]")
     with answering(**{PATH: ScriptedResponse(body=STORED)}) as gateway:
         headrace(gateway, "schedules", "apply", str(file))
-    [asked] = gateway.asked
-    assert (asked.body or {})["at"] == "2030-01-31T09:00:00+01:00"
+    [request] = gateway.asked
+    assert (request.body or {})["at"] == "2030-01-31T09:00:00+01:00"
 
 
 @pytest.mark.parametrize(

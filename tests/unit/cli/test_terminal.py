@@ -83,13 +83,13 @@ def test_no_command_shows_what_a_terminal_would_obey(
         for path, given in script.items()
     }
     with answering(**answers) as gateway:
-        said = shown(gateway, *(word.replace("URL", gateway.url) for word in arguments))
-    assert said.output
-    for line in said.output.split("\n"):
+        output = shown(gateway, *(word.replace("URL", gateway.url) for word in arguments))
+    assert output.output
+    for line in output.output.split("\n"):
         assert line.replace("\t", "").isprintable(), line
         assert not line.startswith("FAKE"), line
 
 
 def test_what_nats_sends_is_cleaned_too() -> None:
-    said = CommandRefused(f"stream X: {HOSTILE}").format_message()
-    assert said.isprintable()
+    output = CommandRefused(f"stream X: {HOSTILE}").format_message()
+    assert output.isprintable()

@@ -34,9 +34,9 @@ def test_apply_puts_each_trigger_of_the_file(tmp_path: Path) -> None:
         "NAME    AGENT  SUBJECT   STREAM  OWNER  STATE",
         "orders  shop   orders.*          ann    paused",
     ]
-    [asked] = gateway.asked
-    sent = asked.body or {}
-    assert (asked.method, sent["agent"], sent["stream"]) == ("PUT", "shop", "ORDERS")
+    [request] = gateway.asked
+    sent = request.body or {}
+    assert (request.method, sent["agent"], sent["stream"]) == ("PUT", "shop", "ORDERS")
     assert "name" not in sent
 
 

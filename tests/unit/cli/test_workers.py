@@ -42,7 +42,7 @@ def test_a_drain_does_not_wait_unless_requested() -> None:
     with answering(**{DRAIN: drains(2)}) as gateway:
         answer = headrace(gateway, "workers", "drain", "worker-1", "worker-1")
     assert answer.output.splitlines() == ["worker-1 drains; 2 runs are active"]
-    assert [asked.method for asked in gateway.asked] == ["POST"]
+    assert [request.method for request in gateway.asked] == ["POST"]
 
 
 def test_a_drain_waits_until_the_worker_is_gone() -> None:
@@ -53,7 +53,7 @@ def test_a_drain_waits_until_the_worker_is_gone() -> None:
         {"worker": "worker-1", "agent": "counter", "runs": 2},
         {"worker": "worker-1", "ended": True},
     ]
-    assert [asked.path for asked in gateway.asked] == [DRAIN, AGAIN, AGAIN]
+    assert [request.path for request in gateway.asked] == [DRAIN, AGAIN, AGAIN]
 
 
 def test_a_wait_that_is_refused_is_no_end() -> None:

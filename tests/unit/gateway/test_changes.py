@@ -126,16 +126,16 @@ async def test_who_slept_through_others_changes_has_missed_nothing() -> None:
 
 
 async def test_after_its_first_read_a_watcher_pauses_before_what_concerns_all() -> None:
-    changes, asked = Changes[int]("test", 9, _nothing), list[Batch[int]]()
+    changes, requests = Changes[int]("test", 9, _nothing), list[Batch[int]]()
 
     def pause(batch: Batch[int]) -> float:
-        asked.append(batch)
+        requests.append(batch)
         return 0.05
 
     changes.append(1)
     reader = Topic(changes, pause=pause).reader(0)
     assert await reader.read_now() == [Batch([1], missed=False, end=1)]
-    assert asked == []
+    assert requests == []
     changes.append(2)
     assert await reader.read_now() == []
     changes.append(3)
@@ -143,4 +143,4 @@ async def test_after_its_first_read_a_watcher_pauses_before_what_concerns_all() 
     while not (read := await reader.read_now()):
         await reader.wait()
     assert read == [Batch([2, 3], missed=False, end=3)]
-    assert len(asked) == 1
+    assert len(requests) == 1

@@ -10,16 +10,18 @@ def info(filename: str = "", media_type: str = "") -> FileInfo:
     return FileInfo("0123456789abcdef", 5, 1, "digest", filename, media_type, FileOwner("o", "c"))
 
 
-@pytest.mark.parametrize("said", ["image/png", "text/plain; charset=latin-1", "application/x+y"])
-def test_its_type_is_as_its_author_declared(said: str) -> None:
-    assert headers_of(info(media_type=said))["Content-Type"] == said
+@pytest.mark.parametrize(
+    "declared", ["image/png", "text/plain; charset=latin-1", "application/x+y"]
+)
+def test_its_type_is_as_its_author_declared(declared: str) -> None:
+    assert headers_of(info(media_type=declared))["Content-Type"] == declared
 
 
 @pytest.mark.parametrize(
-    "said", ["", "png", "text/html\r\nSet-Cookie: a=b", "text/html\n", "text/\u2028", "x/\0"]
+    "declared", ["", "png", "text/html\r\nSet-Cookie: a=b", "text/html\n", "text/\u2028", "x/\0"]
 )
-def test_what_is_no_type_is_not_declared(said: str) -> None:
-    assert headers_of(info(media_type=said))["Content-Type"] == "application/octet-stream"
+def test_what_is_no_type_is_not_declared(declared: str) -> None:
+    assert headers_of(info(media_type=declared))["Content-Type"] == "application/octet-stream"
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\r\nSet-Cookie: a=b", "ä/../x"])

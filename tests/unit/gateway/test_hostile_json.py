@@ -23,30 +23,30 @@ def test_metadata_that_is_the_fleets_is_dropped_from_messages_and_parts() -> Non
     part = {"text": "hi", "metadata": {**RESERVED, "mine": 1}}
     bare = {"text": "hi", "metadata": RESERVED}
     message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part, bare]}
-    asked = SendMessageParams.read(
+    request = SendMessageParams.read(
         {"message": {**message, "metadata": {**RESERVED, "headrace": 2}}}
     )
-    assert asked.message["metadata"] == {"headrace": 2}
-    assert asked.message["parts"] == [{"text": "hi", "metadata": {"mine": 1}}, {"text": "hi"}]
+    assert request.message["metadata"] == {"headrace": 2}
+    assert request.message["parts"] == [{"text": "hi", "metadata": {"mine": 1}}, {"text": "hi"}]
 
 
 def test_it_is_dropped_from_messages_of_0_3_too() -> None:
     part = {"kind": "text", "text": "hi", "metadata": RESERVED}
     message: Json = {"kind": "message", "messageId": "m", "role": "user", "parts": [part]}
     params = rpc_params("SendMessage", {"message": {**message, "metadata": RESERVED}})
-    asked = SendMessageParams.read(params)
-    assert asked.message.keys() == {"messageId", "role", "parts"}
-    assert asked.message["parts"] == [{"text": "hi"}]
+    request = SendMessageParams.read(params)
+    assert request.message.keys() == {"messageId", "role", "parts"}
+    assert request.message["parts"] == [{"text": "hi"}]
 
 
 def test_what_ag_ui_sends_stands_in_no_metadata_of_the_fleets() -> None:
     content = [{"type": "text", "text": "hi", "metadata": RESERVED}]
     user = {"id": "m", "role": "user", "content": content}
-    asked = RunInput.read(orjson.dumps(run_input(messages=[user], forwardedProps=RESERVED)))
-    keys = {key for part in asked.message["parts"] for key in part.get("metadata", {})}
+    request = RunInput.read(orjson.dumps(run_input(messages=[user], forwardedProps=RESERVED)))
+    keys = {key for part in request.message["parts"] for key in part.get("metadata", {})}
     assert not {key for key in keys if key.startswith("headrace.")}
-    assert asked.metadata.keys() == {"headrace.agui"}
-    assert "metadata" not in asked.message
+    assert request.metadata.keys() == {"headrace.agui"}
+    assert "metadata" not in request.message
 
 
 @pytest.mark.parametrize("field", ["state", "forwardedProps"])

@@ -62,11 +62,11 @@ async def receiver(bus: ListeningBus) -> AsyncIterator[ListChangeReceiver]:
     receiver = ListChangeReceiver(bus, interest_spreads=3600)
     async with receiver.changes.held():
         bus.may_flush.set()
-        await until_told(receiver, 1)
+        await until_received(receiver, 1)
         yield receiver
 
 
-async def until_told(receiver: ListChangeReceiver, number: int) -> None:
+async def until_received(receiver: ListChangeReceiver, number: int) -> None:
     """Return when watchers have been told something that many times."""
     reader = receiver.changes.reader(0)
     while receiver.changes.head < number:
@@ -86,7 +86,7 @@ async def test_the_first_watcher_lists_once_the_subscription_exists(
         await bus.is_heard.wait()
         assert receiver.changes.since(start).items == []
         bus.may_flush.set()
-        await until_told(receiver, 2)  # the second time, a cluster knows the subscription
+        await until_received(receiver, 2)  # the second time, a cluster knows the subscription
         assert receiver.changes.since(start) == Batch([None, None], missed=False, end=2)
     assert bus.receivers == {}
 
@@ -172,7 +172,7 @@ async def test_watchers_list_again_at_different_times(bus: ListeningBus) -> None
     watched = receiver.watched("default", "echo", "ann_2dlee")
     async with receiver.changes.held(watched):
         bus.may_flush.set()
-        await until_told(receiver, 1)
+        await until_received(receiver, 1)
         readers = [watched.reader(0) for _ in range(3)]
         first = [len(await reader.read_now()) for reader in readers]
         bus.say(1, 2)  # task state lost some changes
@@ -184,7 +184,7 @@ async def test_a_change_wakes_the_tasks_owner_and_operators(bus: ListeningBus) -
     receiver = ListChangeReceiver(bus, interest_spreads=3600)
     async with receiver.changes.held():
         bus.may_flush.set()
-        await until_told(receiver, 1)
+        await until_received(receiver, 1)
         waiting = {
             (tenant, agent, owner): asyncio.create_task(reader.wait())
             for tenant, agent, owner in (

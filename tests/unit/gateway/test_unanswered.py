@@ -52,14 +52,14 @@ async def test_a_stream_whose_first_event_does_not_arrive_is_an_error_that_names
     assert info["metadata"]["taskId"] in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("trouble", [BusUnavailable, StateUnavailable, LogTooNew])
+@pytest.mark.parametrize("error", [BusUnavailable, StateUnavailable, LogTooNew])
 def test_an_accepted_message_whose_task_cannot_be_read_is_not_to_be_sent_again(
-    trouble: type[HeadraceError],
+    error: type[HeadraceError],
 ) -> None:
     call = cast("Call", SimpleNamespace(idempotency_key=None))
     accepted = cast("AcceptedInput", SimpleNamespace(key=SimpleNamespace(task="T"), context="C"))
     with pytest.raises(AnswerLost) as lost, answering(call, accepted):
-        raise trouble("it can't be read")
+        raise error("it can't be read")
     assert (lost.value.task, lost.value.context) == ("T", "C")
 
 

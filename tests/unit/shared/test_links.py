@@ -14,12 +14,12 @@ SHOWN = "https://fleet.example/base/v1/agents/painter/tasks/0-1/files/ab"
 
 
 def test_a_parts_link_becomes_an_address() -> None:
-    told = orjson.dumps({"parts": [{"url": LINK, "filename": "a"}]})
-    assert orjson.loads(LINKS.shown(told)) == {"parts": [{"url": SHOWN, "filename": "a"}]}
+    received = orjson.dumps({"parts": [{"url": LINK, "filename": "a"}]})
+    assert orjson.loads(LINKS.shown(received)) == {"parts": [{"url": SHOWN, "filename": "a"}]}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         {"text": LINK},
         {"text": f'"url":"{LINK}"'},
@@ -31,9 +31,9 @@ def test_a_parts_link_becomes_an_address() -> None:
         {"text": f'\\","url":"{LINK}'},
     ],
 )
-def test_what_only_looks_like_a_link_stays(said: object) -> None:
-    told = orjson.dumps(said)
-    assert LINKS.shown(told) == told
+def test_what_only_looks_like_a_link_stays(text: object) -> None:
+    received = orjson.dumps(text)
+    assert LINKS.shown(received) == received
 
 
 def test_the_link_of_a_message_that_waits_becomes_an_address() -> None:

@@ -36,11 +36,11 @@ def test_what_would_begin_a_line_or_move_a_terminals_cursor_is_escaped(
     log: logging.Logger, lines: io.StringIO
 ) -> None:
     log.warning("client said %s", HOSTILE)
-    told = lines.getvalue()
-    assert told.count("\n") == 1
-    assert told.removesuffix("\n").isprintable()
-    assert r"a\n2026-01-01 ERROR" in told
-    assert r"\x1b[2J" in told
+    received = lines.getvalue()
+    assert received.count("\n") == 1
+    assert received.removesuffix("\n").isprintable()
+    assert r"a\n2026-01-01 ERROR" in received
+    assert r"\x1b[2J" in received
 
 
 def test_what_is_printable_stays_as_it_is(log: logging.Logger, lines: io.StringIO) -> None:
@@ -50,9 +50,9 @@ def test_what_is_printable_stays_as_it_is(log: logging.Logger, lines: io.StringI
 
 def test_a_long_message_is_cut_and_reports_it(log: logging.Logger, lines: io.StringIO) -> None:
     log.warning("%s", "x" * 1_000_000)
-    told = lines.getvalue()
-    assert len(told) < LONGEST + 100
-    assert told.endswith("characters more)\n")
+    received = lines.getvalue()
+    assert len(received) < LONGEST + 100
+    assert received.endswith("characters more)\n")
 
 
 def test_an_exceptions_text_fakes_no_line(log: logging.Logger, lines: io.StringIO) -> None:

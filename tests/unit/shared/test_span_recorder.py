@@ -77,13 +77,13 @@ def _without_times(span: ReadableSpan) -> dict[str, Any]:
     assert span.start_time is not None
     assert span.end_time is not None
     assert span.start_time <= span.end_time
-    said: dict[str, Any] = json.loads(span.to_json())
-    del said["start_time"], said["end_time"]
-    for event in said["events"]:
+    output: dict[str, Any] = json.loads(span.to_json())
+    del output["start_time"], output["end_time"]
+    for event in output["events"]:
         del event["timestamp"]
     dropped = span.dropped_attributes, span.dropped_events, span.dropped_links
     kept = span.instrumentation_scope, span.context, span.parent
-    return {**said, "dropped": dropped, "kept": kept}
+    return {**output, "dropped": dropped, "kept": kept}
 
 
 def _both(

@@ -46,9 +46,9 @@ class Log:
         lines = [draft.line(first + at) for at, draft in enumerate(drafts)]
         self.entries.append(Entry(stamp, lines, first, "2026-01-01T00:00:00Z"))
 
-    def say(self, *said: Output, checkpoint: object = None) -> None:
+    def say(self, *output: Output, checkpoint: object = None) -> None:
         """Append what an agent says."""
-        drafts = [draft for each in said for draft in self._rendering.drafts(each)]
+        drafts = [draft for each in output for draft in self._rendering.drafts(each)]
         if checkpoint is not None:
             drafts += self._rendering.checkpoint()
         self.append(*drafts, checkpoint=checkpoint)
@@ -101,9 +101,9 @@ def test_what_an_agent_emitted_stays_in_its_order() -> None:
 
 def test_what_delegated_tasks_emitted_is_none_of_their_parents_conversation() -> None:
     log = Log()
-    said = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "child"}]}
-    asked = {"messageId": "y", "role": "ROLE_USER", "parts": [{"text": "parent asks"}]}
-    for message in (said, asked):
+    text = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "child"}]}
+    request = {"messageId": "y", "role": "ROLE_USER", "parts": [{"text": "parent asks"}]}
+    for message in (text, request):
         log.status(WORKING, message, child={"task": "k"})
     part = parts.text_part("child's answer", "b")
     metadata = {CHILD: {"task": "k"}}
@@ -142,13 +142,13 @@ def test_a_response_that_was_kept_is_verbatim_and_the_next_is_another() -> None:
     log.say(Text("b"), checkpoint={RESPONSE: {"format": "x", "link": "headrace-file:a"}})
     log.say(Text("c"), checkpoint={"an agent's": "own"})
     log.say(Text("d"))
-    said = [turn for turn in log.turns if turn.role == "assistant"]
-    assert [(turn.text, turn.verbatim) for turn in said] == [
+    outputs = [turn for turn in log.turns if turn.role == "assistant"]
+    assert [(turn.text, turn.verbatim) for turn in outputs] == [
         ("a", Verbatim("x", {"n": 1})),
         ("b", Verbatim("x", None, "headrace-file:a")),
         ("cd", None),
     ]
-    assert [turn.is_complete for turn in said] == [True, True, False]
+    assert [turn.is_complete for turn in outputs] == [True, True, False]
 
 
 def test_follow_ups_questions_and_steering_are_turns_and_credentials_are_not() -> None:
@@ -187,8 +187,8 @@ def test_an_artifact_that_begins_anew_replaces_what_it_emitted() -> None:
     log = Log()
     log.say(File("a.png", b"old", "image/png", id="f"), Text("See."))
     log.say(File("b.png", b"new", "image/png", id="f"))
-    [_, said] = log.turns
-    assert [getattr(item, "name", "words") for item in said.items] == ["words", "b.png"]
+    [_, output] = log.turns
+    assert [getattr(item, "name", "words") for item in output.items] == ["words", "b.png"]
 
 
 def test_open_calls_stay_open_until_a_framework_wants_them_answered() -> None:
@@ -235,9 +235,9 @@ def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() ->
     known = log.turns
     words = next(item for item in known[1].items if isinstance(item, TextItem))
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}
-    said: Json = {"id": words.id, "role": "assistant", "content": "I look.", "toolCalls": [call]}
+    output: Json = {"id": words.id, "role": "assistant", "content": "I look.", "toolCalls": [call]}
     user = {"id": "2", "role": "user"}
-    [same, _] = turns_of_agui([said, user], [{"text": "x"}], known)
+    [same, _] = turns_of_agui([output, user], [{"text": "x"}], known)
     assert same is known[1]
-    [changed, _] = turns_of_agui([{**said, "content": "I!"}, user], [{"text": "x"}], known)
+    [changed, _] = turns_of_agui([{**output, "content": "I!"}, user], [{"text": "x"}], known)
     assert (changed.text, changed.verbatim) == ("I!", None)

@@ -23,10 +23,10 @@ def rendering(run: int = 1) -> Encoder:
     return Encoder("0-task", "ctx", RunIds("0-task", run))
 
 
-def say(render: Encoder, *said: Emitted) -> list[Json]:
-    """Return the events of `said`, as the voice gets them."""
+def say(render: Encoder, *output: Emitted) -> list[Json]:
+    """Return the events of `output`, as the voice gets them."""
     drafts: list[Draft] = []
-    for one in said:
+    for one in output:
         chunk = render.chunk(one) if isinstance(one, str) else None
         if chunk is not None:
             drafts.append(chunk)
@@ -53,13 +53,13 @@ def message(event: Json) -> Json:
 
 
 def test_a_stream_of_text_is_one_artifact_whose_first_chunk_does_not_append() -> None:
-    said = updates(say(rendering(), "a", "b", "c"))
-    assert [(append, text) for _, append, text, _ in said] == [
+    output = updates(say(rendering(), "a", "b", "c"))
+    assert [(append, text) for _, append, text, _ in output] == [
         (False, "a"),
         (True, "b"),
         (True, "c"),
     ]
-    assert len({artifact for artifact, *_ in said}) == 1
+    assert len({artifact for artifact, *_ in output}) == 1
 
 
 def test_the_quick_way_and_the_slow_way_have_the_same_result() -> None:
@@ -69,9 +69,9 @@ def test_the_quick_way_and_the_slow_way_have_the_same_result() -> None:
 
 
 def test_the_block_is_named_on_the_artifact_and_on_each_part() -> None:
-    said = say(rendering(), "a", "b")
-    assert len(said) == 2
-    for event in said:
+    output = say(rendering(), "a", "b")
+    assert len(output) == 2
+    for event in output:
         artifact = event["artifactUpdate"]["artifact"]
         assert parts.block_id(artifact["parts"][0]) == artifact["artifactId"]
 
@@ -81,24 +81,26 @@ def test_no_output_is_no_event() -> None:
 
 
 def test_text_after_a_tools_answer_is_a_new_block_and_ends_the_former() -> None:
-    said = say(rendering(), "let me look", ToolCall("f", {}, "c1"), ToolResult("c1", "ok"), "found")
-    first, end, second = updates(said)
+    output = say(
+        rendering(), "let me look", ToolCall("f", {}, "c1"), ToolResult("c1", "ok"), "found"
+    )
+    first, end, second = updates(output)
     assert first[1:] == (False, "let me look", None)
     assert end == (first[0], True, "", True)
     assert second[1:] == (False, "found", None)
     assert second[0] != first[0]
-    assert said[3]["artifactUpdate"]["lastChunk"] is True
+    assert output[3]["artifactUpdate"]["lastChunk"] is True
 
 
 @pytest.mark.parametrize("between", [File("f", b"x"), Data({"n": 1}), Status("working")])
 def test_files_data_and_status_do_not_cut_text(between: Output) -> None:
-    said = say(rendering(), "a", between, "b")
-    texts = [(append, text) for _, append, text, _ in updates(said) if text]
+    output = say(rendering(), "a", between, "b")
+    texts = [(append, text) for _, append, text, _ in updates(output) if text]
     assert texts == [(False, "a"), (True, "b")]
 
 
 def test_labelled_blocks_interleave() -> None:
-    said = updates(
+    output = updates(
         say(
             rendering(),
             Text("a1", block="a"),
@@ -110,11 +112,11 @@ def test_labelled_blocks_interleave() -> None:
         )
     )
     by_artifact: dict[str, str] = {}
-    for artifact, append, text, _ in said:
+    for artifact, append, text, _ in output:
         by_artifact[artifact] = by_artifact.get(artifact, "") + text
         assert append is (by_artifact[artifact] != text)
     assert list(by_artifact.values()) == ["a1a2", "b1b2", "plain text"]
-    assert [text for *_, text, end in said if end] == ["a2"]
+    assert [text for *_, text, end in output if end] == ["a2"]
 
 
 @pytest.mark.parametrize("again", [Text("more", block="a"), Text("", block="a", end=True)])
@@ -126,27 +128,27 @@ def test_an_ended_block_takes_no_more_text_and_no_other_end(again: Text) -> None
 
 
 def test_reasoning_is_pieces_of_one_message() -> None:
-    said = say(rendering(), Thinking("Hm, ", title="Planning"), Thinking("yes."))
-    assert len({message(event)["messageId"] for event in said}) == 1
-    assert {event["statusUpdate"]["status"]["state"] for event in said} == {"TASK_STATE_WORKING"}
-    assert parts.thinking_of(message(e)["parts"][0] for e in said) == "Hm, yes."
-    assert {message(e)["parts"][0]["metadata"]["title"] for e in said} == {"Planning"}
-    assert parts.block_id(message(said[0])["parts"][0]) == message(said[0])["messageId"]
+    output = say(rendering(), Thinking("Hm, ", title="Planning"), Thinking("yes."))
+    assert len({message(event)["messageId"] for event in output}) == 1
+    assert {event["statusUpdate"]["status"]["state"] for event in output} == {"TASK_STATE_WORKING"}
+    assert parts.thinking_of(message(e)["parts"][0] for e in output) == "Hm, yes."
+    assert {message(e)["parts"][0]["metadata"]["title"] for e in output} == {"Planning"}
+    assert parts.block_id(message(output[0])["parts"][0]) == message(output[0])["messageId"]
 
 
 @pytest.mark.parametrize("next_", ["so", ToolCall("f"), ToolResult("c", "x")])
 def test_reasoning_ends_where_something_else_begins(next_: Emitted) -> None:
-    said = say(rendering(), Thinking("Hm."), next_)
-    [part] = message(said[1])["parts"]
+    output = say(rendering(), Thinking("Hm."), next_)
+    [part] = message(output[1])["parts"]
     assert (part["text"], parts.is_block_end(part)) == ("", True)
-    assert message(said[1])["messageId"] == message(said[0])["messageId"]
-    assert len(said) == 3
+    assert message(output[1])["messageId"] == message(output[0])["messageId"]
+    assert len(output) == 3
 
 
 def test_reasoning_that_the_agent_ended_is_not_ended_again() -> None:
-    said = say(rendering(), Thinking("Hm.", end=True), "so")
-    assert len(said) == 2
-    assert parts.is_block_end(message(said[0])["parts"][0])
+    output = say(rendering(), Thinking("Hm.", end=True), "so")
+    assert len(output) == 2
+    assert parts.is_block_end(message(output[0])["parts"][0])
 
 
 def test_a_tool_call_without_an_id_gets_one() -> None:
@@ -158,14 +160,14 @@ def test_a_tool_call_without_an_id_gets_one() -> None:
 
 
 def test_streamed_arguments_are_partial_pieces_of_one_message() -> None:
-    said = say(
+    output = say(
         rendering(),
         ToolArguments("c1", '{"a":', "f"),
         ToolArguments("c1", "1}"),
         ToolCall("f", {"a": 1}, "c1"),
     )
-    assert len({message(event)["messageId"] for event in said}) == 1
-    pieces = [message(event)["parts"][0] for event in said]
+    assert len({message(event)["messageId"] for event in output}) == 1
+    pieces = [message(event)["parts"][0] for event in output]
     assert "".join(part["text"] for part in pieces) == '{"a":1}'
     assert all(parts.is_partial_tool_call(part) for part in pieces)
     assert {parts.tool_name(part) for part in pieces} == {"f"}
@@ -183,8 +185,8 @@ def test_a_file_is_an_artifact_of_one_chunk() -> None:
 
 
 def test_a_second_result_of_one_id_replaces_the_first() -> None:
-    said = say(rendering(), Data({"v": 1}, id="report"), Data({"v": 2}, id="report"))
-    assert [(artifact, append) for artifact, append, *_ in updates(said)] == [
+    output = say(rendering(), Data({"v": 1}, id="report"), Data({"v": 2}, id="report"))
+    assert [(artifact, append) for artifact, append, *_ in updates(output)] == [
         ("report", False),
         ("report", False),
     ]
@@ -197,10 +199,10 @@ def test_ids_are_the_same_in_each_attempt_and_others_in_each_run() -> None:
 
 
 def test_block_indices_count_up() -> None:
-    said = say(rendering(), Thinking("t", end=True), "a", ToolCall("f"), "b")
+    output = say(rendering(), Thinking("t", end=True), "a", ToolCall("f"), "b")
     indices = [
         parts.block_index(part)
-        for event in said
+        for event in output
         for part in event.get("artifactUpdate", {}).get("artifact", {}).get("parts", [])
         or message(event)["parts"]
         if parts.block_id(part)
@@ -210,14 +212,14 @@ def test_block_indices_count_up() -> None:
 
 @given(st.text(min_size=1, max_size=50), st.integers(0, 3))
 def test_any_text_arrives_as_it_was_emitted(text: str, repeats: int) -> None:
-    said = updates(say(rendering(), *([text] * (repeats + 1))))
-    assert "".join(chunk for _, _, chunk, _ in said) == text * (repeats + 1)
+    output = updates(say(rendering(), *([text] * (repeats + 1))))
+    assert "".join(chunk for _, _, chunk, _ in output) == text * (repeats + 1)
 
 
 def test_long_text_is_cut_into_pieces() -> None:
-    said = updates(say(rendering(), "x" * (2 * PIECE + 1), "y" * (PIECE + 1)))
-    assert [len(text) for _, _, text, _ in said] == [PIECE, PIECE, 1, PIECE, 1]
-    assert [append for _, append, _, _ in said] == [False, True, True, True, True]
+    output = updates(say(rendering(), "x" * (2 * PIECE + 1), "y" * (PIECE + 1)))
+    assert [len(text) for _, _, text, _ in output] == [PIECE, PIECE, 1, PIECE, 1]
+    assert [append for _, append, _, _ in output] == [False, True, True, True, True]
 
 
 def _ids(events: list[Json]) -> set[str]:

@@ -9,9 +9,9 @@ from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import Endings
 
 
-def asked(said: InputRequired) -> tuple[Json, Json]:
+def asked(output: InputRequired) -> tuple[Json, Json]:
     """Return the event's message and its metadata."""
-    end = Endings("t", "c", RunIds("t", 1)).of(said)
+    end = Endings("t", "c", RunIds("t", 1)).of(output)
     assert end.state == INPUT_REQUIRED
     update = orjson.loads(end.draft.line(1))["statusUpdate"]
     metadata = {key: value for key, value in update["metadata"].items() if key != GENERATION}

@@ -70,13 +70,13 @@ class FakeLog(FakeLogWriter):
     @property
     def told(self) -> list[Json]:
         """Events behind the first entry, each checked to have its generation."""
-        told: list[Json] = []
+        received: list[Json] = []
         for entry in self.entries[1:]:
             for generation, line in enumerate(entry.lines, entry.generation):
                 [event] = orjson.loads(line).values()
-                assert event["metadata"][events.GENERATION] == generation == len(told) + 2
-                told.append(event)
-        return told
+                assert event["metadata"][events.GENERATION] == generation == len(received) + 2
+                received.append(event)
+        return received
 
     @property
     def names(self) -> list[str]:
@@ -114,7 +114,7 @@ def holding(log: FakeLog, losses: list[Exception]) -> tuple[Appender, Inputs]:
         cast("LogWriter", log),
         HOLDER,
         losses.append,
-        lambda *told: inputs.overtaken(*told),  # noqa: PLW0108  # made below
+        lambda *received: inputs.overtaken(*received),  # noqa: PLW0108  # made below
         ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=1000,
         max_bytes=1_000_000,
@@ -164,14 +164,14 @@ async def play(  # noqa: C901  # one case a step
     await conclude(appender, inputs)
     await queueing
     assert losses == []
-    told = log.told
-    assert [e["metadata"]["said"] for e in told if "said" in e["metadata"]] == texts
+    received = log.told
+    assert [e["metadata"]["said"] for e in received if "said" in e["metadata"]] == texts
     check_queue(log, [(name, at, await task) for name, at, task in taking])
     for saved in saving:
         generation = await saved
         entry = next(e for e in log.entries if e.last_generation >= generation)
         assert entry.last_generation == generation
-        assert entry.stamp.checkpoint == told[generation - 2]["metadata"]["said"]
+        assert entry.stamp.checkpoint == received[generation - 2]["metadata"]["said"]
     check_end(log)
 
 
@@ -199,7 +199,7 @@ async def conclude(appender: Appender, inputs: Inputs) -> None:
 
 
 def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | InputRefusal]]) -> None:
-    told = log.told
+    received = log.told
     assert len(log.names) == len(set(log.names))
     for name, at, generation in taken:
         if isinstance(generation, InputRefusal):
@@ -207,7 +207,7 @@ def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | InputRefu
             assert any(other == name and at is not None for other, at, _ in taken)
             assert generation.reason == ("over" if at is None else "generation")
         else:
-            assert told[generation - 2]["metadata"][events.INPUT_ID] == name
+            assert received[generation - 2]["metadata"][events.INPUT_ID] == name
             wanted = [at for other, at, _ in taken if other == name]
             if None not in wanted and writer_of(log, generation) == HOLDER.writer:
                 assert generation - 1 in wanted
@@ -218,16 +218,16 @@ def writer_of(log: FakeLog, generation: int) -> str:
 
 
 def check_end(log: FakeLog) -> None:
-    told, last = log.told, log.entries[-1]
-    queued = [n for n, event in enumerate(told, 2) if events.QUEUED in event["metadata"]]
+    received, last = log.told, log.entries[-1]
+    queued = [n for n, event in enumerate(received, 2) if events.QUEUED in event["metadata"]]
     if last.stamp.state == COMPLETED:
         assert queued == []
         return
     assert last.stamp.state == SUBMITTED
     assert last.stamp.run == last.generation
     assert last.stamp.attempt == 0
-    assert told[-1]["metadata"]["input"] == log.names[0]
-    assert told[-1]["metadata"][events.WAITING] == queued[1:]
+    assert received[-1]["metadata"]["input"] == log.names[0]
+    assert received[-1]["metadata"][events.WAITING] == queued[1:]
 
 
 @given(STEPS, st.lists(NAMES, max_size=4))

@@ -17,8 +17,8 @@ def rendering(state: SharedState) -> Encoder:
     return Encoder("t", "c", RunIds("t", 1), state=state)
 
 
-def told(speaker: Encoder, said: State | StateDelta) -> Json:
-    [draft] = speaker.drafts(said)
+def told(speaker: Encoder, output: State | StateDelta) -> Json:
+    [draft] = speaker.drafts(output)
     [part] = orjson.loads(draft.line(1))["statusUpdate"]["status"]["message"]["parts"]
     return {"kind": parts.event_type(part), "data": part["data"]}
 

@@ -71,8 +71,8 @@ def test_without_prometheus_it_reports_it_and_lists_what_to_scrape(make_stack: M
     stack = make_stack("--port", "0", "--observe", PATH="/nowhere").start()
     file = stack.data_dir / "prometheus" / "targets.json"
     until(lambda: any(str(file) in line for line in stack.said), "the file is named")
-    [said] = [line for line in stack.said if str(file) in line]
-    assert said.startswith("Prometheus is not installed (on Debian: apt-get install prometheus)")
+    [lines] = [line for line in stack.said if str(file) in line]
+    assert lines.startswith("Prometheus is not installed (on Debian: apt-get install prometheus)")
     jobs = [group["labels"]["job"] for group in json.loads(file.read_text())]
     assert sorted(jobs) == ["gateway", "task-state", "worker"]
 

@@ -78,8 +78,8 @@ def old_call(text: str) -> Json:
 
 
 def old_rest(text: str) -> Json:
-    said = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}]}
-    return {"message": said}
+    output = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}]}
+    return {"message": output}
 
 
 async def by_rpc(to: Stopped, text: str) -> Outcome:

@@ -35,8 +35,8 @@ SMALL = 5_000
 
 
 def agui_input() -> Json:
-    said = {"id": "m", "role": "user", "content": "x" * SMALL}
-    run: Json = {"threadId": str(uuid.uuid4()), "runId": "r", "messages": [said], "tools": []}
+    output = {"id": "m", "role": "user", "content": "x" * SMALL}
+    run: Json = {"threadId": str(uuid.uuid4()), "runId": "r", "messages": [output], "tools": []}
     return run | {"state": {}, "context": [], "forwardedProps": {}}
 
 

@@ -243,10 +243,10 @@ async def test_a_client_that_takes_nothing(
 
         await eventually(all_cut_off, "all are cut off", 120)
         took = loop.time() - begun
-        told = await asyncio.gather(*(outcome() for outcome in outcomes))
+        received = await asyncio.gather(*(outcome() for outcome in outcomes))
     print(f"{client.__name__}: {most // CLIENTS // 1000} KB each, cut off after {took:.1f} s")  # noqa: T201
     assert took > STALL
     assert most < CLIENTS * MOST_HELD
-    assert len(told) == CLIENTS
-    for said in told:
-        assert all(word in said for word in PROTOCOLS[client]), said[-500:]
+    assert len(received) == CLIENTS
+    for output in received:
+        assert all(word in output for word in PROTOCOLS[client]), output[-500:]

@@ -60,8 +60,8 @@ async def test_streams_beyond_the_limit_are_refused_before_they_begin(
             assert (refusal.status, refusal.reason) == (status, reason)
             assert int(refusal.headers["retry-after"]) > 0
         run: Json = {"threadId": str(uuid.uuid4()), "runId": "r", "messages": [], "tools": []}
-        said = {"id": "m", "role": "user", "content": "hi"}
-        run |= {"messages": [said], "state": {}, "context": [], "forwardedProps": {}}
+        output = {"id": "m", "role": "user", "content": "hi"}
+        run |= {"messages": [output], "state": {}, "context": [], "forwardedProps": {}}
         response = await http.post("/v1/agents/patient/ag-ui", json=run)
         assert response.status_code == status, response.text
         assert int(response.headers["retry-after"]) > 0

@@ -231,11 +231,11 @@ async def test_an_answer_to_a_waiting_task_is_refused_and_the_task_still_waits(
     async with bounded(settings, max_waiting_per_agent=0) as http:
         async with bounded(settings) as other:
             fleet.working = True
-            asked = (await Rest(other, "ask").call("SendMessage", message()))["task"]
+            request = (await Rest(other, "ask").call("SendMessage", message()))["task"]
             fleet.working = False
-        answer = message("Ada", taskId=asked["id"])
+        answer = message("Ada", taskId=request["id"])
         assert (await Rest(http, "ask").refused("SendMessage", answer)).status == 429
-        task = await Rest(http, "ask").call("GetTask", {"id": asked["id"]})
+        task = await Rest(http, "ask").call("GetTask", {"id": request["id"]})
         assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
 
 

@@ -144,10 +144,10 @@ async def test_the_same_key_with_another_request_is_refused(talk: Talk) -> None:
 
 
 async def test_the_same_request_may_be_written_differently(talk: Talk) -> None:
-    said = message()["message"]
-    alike = {"parts": said["parts"], "message_id": said["messageId"], "role": 1}
+    output = message()["message"]
+    alike = {"parts": output["parts"], "message_id": output["messageId"], "role": 1}
     with under(some_key(), talk.http):
-        task = (await talk.call("SendMessage", {"message": said}))["task"]
+        task = (await talk.call("SendMessage", {"message": output}))["task"]
         assert (await talk.call("SendMessage", {"message": alike}))["task"] == task
 
 
@@ -244,8 +244,8 @@ async def test_a_follow_up_sent_again_meets_the_same_run(
     talk: Talk, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     agent, again = talk.to("ask"), Rpc(elsewhere, "ask")
-    asked = (await agent.call("SendMessage", message()))["task"]
-    answer = message("Ada", taskId=asked["id"])
+    request = (await agent.call("SendMessage", message()))["task"]
+    answer = message("Ada", taskId=request["id"])
     with under(some_key(), talk.http, elsewhere):
         async with agent.stream("SendStreamingMessage", answer) as stream:
             frames = await stream.rest()
@@ -255,7 +255,7 @@ async def test_a_follow_up_sent_again_meets_the_same_run(
             assert await stream.rest() == frames[2:]
         task = (await agent.call("SendMessage", answer))["task"]
         assert task["status"]["message"]["parts"] == [{"text": "Hello Ada"}]
-        refusal = await agent.refused("SendMessage", message("Bob", taskId=asked["id"]))
+        refusal = await agent.refused("SendMessage", message("Bob", taskId=request["id"]))
         assert refusal.fields == {HEADER: "was used with another request"}
     assert [run.run for run in fleet.runs] == [1, 4]
 
@@ -265,13 +265,13 @@ async def test_many_follow_ups_at_once_under_one_key_make_one_run(
 ) -> None:
     for _ in range(3):
         fleet.runs.clear()
-        asked = (await Rest(http, "ask").call("SendMessage", message()))["task"]
-        answer = message("Ada", taskId=asked["id"])
+        request = (await Rest(http, "ask").call("SendMessage", message()))["task"]
+        answer = message("Ada", taskId=request["id"])
         with under(some_key(), http, elsewhere):
             clients = [Rest(http, "ask"), Rest(elsewhere, "ask")]
             sending = [clients[i % 2].call("SendMessage", answer) for i in range(20)]
             tasks = [answer["task"] for answer in await asyncio.gather(*sending)]
-        assert {task["id"] for task in tasks} == {asked["id"]}
+        assert {task["id"] for task in tasks} == {request["id"]}
         assert {task["status"]["state"] for task in tasks} == {"TASK_STATE_COMPLETED"}
         assert [run.run for run in fleet.runs] == [1, 4]
 

@@ -30,7 +30,7 @@ async def test_sending_blocks_until_the_task_is_over(talk: Talk) -> None:
     task = (await talk.call("SendMessage", message("hello")))["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert texts(task) == ["hello"]
-    assert [said["parts"] for said in task["history"]] == [[{"text": "hello"}]]
+    assert [text["parts"] for text in task["history"]] == [[{"text": "hello"}]]
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ async def test_numbers_and_unknown_metadata_come_back_as_they_went(json_talk: Ta
     }
     sent = message(parts=[{"data": data}, {"text": ""}], metadata={"n": 0})
     task = (await talk.to("patient").call("SendMessage", immediately(sent)))["task"]
-    (said,) = task["history"]
-    assert said["parts"] == [{"data": data}, {"text": ""}]
-    assert said["metadata"] == {"n": 0}
+    (output,) = task["history"]
+    assert output["parts"] == [{"data": data}, {"text": ""}]
+    assert output["metadata"] == {"n": 0}
     read = await talk.to("patient").call("GetTask", {"id": task["id"]})
     assert read["history"] == task["history"]
     assert isinstance(read["history"][0]["parts"][0]["data"]["zero"], int)
 
 
 async def test_requests_are_read_as_protojson_allows_them(talk: Talk) -> None:
-    said = {"message_id": "m", "role": 1, "parts": [{"raw": "_-8", "media_type": "x/y"}]}
-    params = {"message": said, "configuration": {"return_immediately": True}, "unknown": 1}
+    output = {"message_id": "m", "role": 1, "parts": [{"raw": "_-8", "media_type": "x/y"}]}
+    params = {"message": output, "configuration": {"return_immediately": True}, "unknown": 1}
     task = (await talk.to("patient").call("SendMessage", params))["task"]
     (read,) = task["history"]
     assert (read["messageId"], read["role"]) == ("m", "ROLE_USER")
@@ -117,24 +117,24 @@ async def test_requests_are_read_as_protojson_allows_them(talk: Talk) -> None:
 
 async def test_a_follow_up_continues_the_same_task(talk: Talk) -> None:
     agent = talk.to("ask")
-    asked = (await agent.call("SendMessage", message()))["task"]
-    task = (await agent.call("SendMessage", message("Ada", taskId=asked["id"])))["task"]
-    assert (task["id"], task["contextId"]) == (asked["id"], asked["contextId"])
+    request = (await agent.call("SendMessage", message()))["task"]
+    task = (await agent.call("SendMessage", message("Ada", taskId=request["id"])))["task"]
+    assert (task["id"], task["contextId"]) == (request["id"], request["contextId"])
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": "Hello Ada"}]
-    said = [part["text"] for item in task["history"] for part in item["parts"]]
-    assert said == ["hi", "What is your name?", "Ada"]
+    text = [part["text"] for item in task["history"] for part in item["parts"]]
+    assert text == ["hi", "What is your name?", "Ada"]
 
 
 async def test_a_follow_ups_stream_starts_with_the_task(talk: Talk) -> None:
     agent = talk.to("ask")
-    asked = (await agent.call("SendMessage", message()))["task"]
-    params = message("Ada", taskId=asked["id"], contextId=asked["contextId"])
+    request = (await agent.call("SendMessage", message()))["task"]
+    params = message("Ada", taskId=request["id"], contextId=request["contextId"])
     async with agent.stream("SendStreamingMessage", params) as stream:
         frames = await stream.rest()
     assert states(frames) == ["INPUT_REQUIRED", "SUBMITTED", "WORKING", "COMPLETED"]
     first = frames[0][1]["task"]
-    assert first["id"] == asked["id"]
+    assert first["id"] == request["id"]
     generations = [int(cursor.partition(":")[2]) for cursor, _ in frames]
     assert generations == list(range(generations[0], generations[0] + 4))
     assert generations[0] == first["metadata"]["headrace.generation"]
@@ -256,8 +256,8 @@ async def test_a_blocked_callers_leaving_ends_only_the_waiting(
 
 
 async def test_what_a_client_sends_beside_its_message_cannot_pose_as_ours(talk: Talk) -> None:
-    said = {"metadata": {"plan": "b", "headrace.generation": 7, "headrace.attempt": 3}}
-    async with talk.to("patient").stream("SendStreamingMessage", message() | said) as stream:
+    output = {"metadata": {"plan": "b", "headrace.generation": 7, "headrace.attempt": 3}}
+    async with talk.to("patient").stream("SendStreamingMessage", message() | output) as stream:
         _, event = await anext(stream.frames())
     assert event["task"]["metadata"] == {"plan": "b", "headrace.generation": 1}
 

@@ -64,8 +64,8 @@ async def by_socket(outage: Outage, text: str) -> Outcome:
 
 def run_of(text: str) -> Json:
     """Return the same run of AG-UI's however often it is sent: sent again, it is found."""
-    said = {"id": text, "role": "user", "content": text}
-    return run_input(threadId=f"thread-{text}", runId=f"run-{text}", messages=[said])
+    output = {"id": text, "role": "user", "content": text}
+    return run_input(threadId=f"thread-{text}", runId=f"run-{text}", messages=[output])
 
 
 async def by_agui(outage: Outage, text: str) -> Outcome:

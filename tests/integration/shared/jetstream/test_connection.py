@@ -62,13 +62,13 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_aloud(
     bus = bus_to(HASTY)
     connecting = asyncio.create_task(bus.connect("early"))
     await soon(lambda: messages(caplog) != [], "it says what it waits for")
-    (said,) = messages(caplog)
-    assert f"waiting for NATS at {server.url}" in said
+    (logged,) = messages(caplog)
+    assert f"waiting for NATS at {server.url}" in logged
     await asyncio.to_thread(server.start)
     await connecting
     await TaskLog(bus).begin()
     await bus.close()
-    assert messages(caplog) == [said]
+    assert messages(caplog) == [logged]
 
 
 @pytest.mark.parametrize("frozen", [False, True])

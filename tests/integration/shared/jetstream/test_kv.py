@@ -125,24 +125,24 @@ async def test_a_copy_goes_on_where_an_answer_ended(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(bucket)
-    asked = list[Json]()
+    requests = list[Json]()
 
     async def lossy[Read](
         bus: Bus, stream: str, query: Json, read: Callable[[Msg], Read]
     ) -> DirectAnswer[Read]:
-        asked.append(query)
+        requests.append(query)
         answer = DirectAnswer[Read]()
         while (
             len(answer.messages) < len("abc") + 1 - query["seq"]
         ):  # A replica that lags has fewer.
             answer = await direct_get(bus, stream, query, read)
-        if len(asked) % 2:
+        if len(requests) % 2:
             return DirectAnswer()
         return answer if len(answer.messages) == 1 else DirectAnswer(answer.messages[:1])
 
     monkeypatch.setattr(kv, "direct_get", lossy)
     assert [*await bucket.copy()] == ["t.a", "t.b", "t.c"]
-    assert [one["seq"] for one in asked] == [1, 1, 2, 2, 3, 3]
+    assert [one["seq"] for one in requests] == [1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("is_since", [False, True], ids=["all", "since"])
@@ -151,13 +151,13 @@ async def test_the_latest_copy_waits_for_a_replica_that_lags_behind_the_leader(
 ) -> None:
     await fill(bucket)
     since = (await bucket.get("t.b")).written if is_since else None
-    asked = list[Json]()
+    requests = list[Json]()
 
     async def lagging[Read](
         bus: Bus, stream: str, query: Json, read: Callable[[Msg], Read]
     ) -> DirectAnswer[Read]:
-        asked.append(query)
-        if len(asked) == 1:
+        requests.append(query)
+        if len(requests) == 1:
             return DirectAnswer(complete=True)
         answer = await direct_get(bus, stream, query, read)
         # One more of the keys in each answer, as one that hears of them one by one.
@@ -166,7 +166,7 @@ async def test_the_latest_copy_waits_for_a_replica_that_lags_behind_the_leader(
     monkeypatch.setattr(kv, "direct_get", lagging)
     keys = ["t.b", "t.c"] if is_since else ["t.a", "t.b", "t.c"]
     assert [*await bucket.copy(since=since, is_latest=True)] == keys
-    assert len(asked) > len(keys)
+    assert len(requests) > len(keys)
 
 
 async def test_the_latest_copy_of_what_is_gone_or_older_is_empty(bucket: Bucket) -> None:

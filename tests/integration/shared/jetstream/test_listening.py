@@ -15,36 +15,36 @@ from tests.support.waiting import eventually, soon
 
 
 async def test_a_listener_receives_everything_in_order(bus: Bus, connect: Connect) -> None:
-    heard: list[bytes] = []
-    await bus.listen("news", lambda msg: heard.append(msg.data))
+    received: list[bytes] = []
+    await bus.listen("news", lambda msg: received.append(msg.data))
     speaker = await connect()
 
     async def is_heard() -> bool:
         # Another node learns a moment later who listens here.
         await speaker.publish("news", b"begin")
-        return bool(heard)
+        return bool(received)
 
     await eventually(is_heard, "the listener hears")
     for number in range(1000):
         await speaker.publish("news", b"%d" % number)
-    await soon(lambda: heard[-1] == b"999", "all was heard")
-    assert [said for said in heard if said != b"begin"] == [b"%d" % n for n in range(1000)]
+    await soon(lambda: received[-1] == b"999", "all was heard")
+    assert [output for output in received if output != b"begin"] == [b"%d" % n for n in range(1000)]
 
 
 async def test_a_listener_that_fails_is_logged_and_keeps_receiving(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def receive(msg: Msg) -> None:
-        heard.append(msg.data)
-        if len(heard) == 1:
+        received.append(msg.data)
+        if len(received) == 1:
             raise RuntimeError("not this one")
 
     await bus.listen("news", receive)
     await bus.publish("news", b"1")
     await bus.publish("news", b"2")
-    await soon(lambda: heard == [b"1", b"2"], "both were heard")
+    await soon(lambda: received == [b"1", b"2"], "both were heard")
     [complaint] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert complaint.exc_info is not None
     assert str(complaint.exc_info[1]) == "not this one"
@@ -53,47 +53,47 @@ async def test_a_listener_that_fails_is_logged_and_keeps_receiving(
 
 @pytest.mark.parametrize("value", ["plain", "ünïcödé", '{"a": [1, 2]}', ""])
 async def test_headers_arrive_as_they_were_sent(bus: Bus, value: str) -> None:
-    heard: list[Msg] = []
-    await bus.listen("news", heard.append)
+    received: list[Msg] = []
+    await bus.listen("news", received.append)
     for _ in range(2):  # nats-py sees to a name's first message only
         await bus.connection.publish("news", b"body", headers={"One": value, "Two": "2"})
     await bus.connection.flush()
-    assert [msg.headers for msg in heard] == [{"One": value, "Two": "2"}] * 2
-    assert [msg.data for msg in heard] == [b"body"] * 2
+    assert [msg.headers for msg in received] == [{"One": value, "Two": "2"}] * 2
+    assert [msg.data for msg in received] == [b"body"] * 2
 
 
 @pytest.mark.parametrize("value", ["two\r\nlines: 1", "two\nlines: 1", "two\rlines: 1"])
 async def test_a_header_is_one_line_whatever_is_in_it(bus: Bus, value: str) -> None:
-    heard: list[Msg] = []
-    await bus.listen("news", heard.append)
+    received: list[Msg] = []
+    await bus.listen("news", received.append)
     for _ in range(2):
         await bus.connection.publish("news", b"body", headers={"One": value})
     await bus.connection.flush()
-    assert [list(msg.headers or {}) for msg in heard] == [["One"]] * 2
-    assert [msg.data for msg in heard] == [b"body"] * 2
+    assert [list(msg.headers or {}) for msg in received] == [["One"]] * 2
+    assert [msg.data for msg in received] == [b"body"] * 2
 
 
 async def test_an_unsubscribed_client_receives_no_more(bus: Bus) -> None:
-    heard: list[bytes] = []
-    subscription = await bus.listen("news", lambda msg: heard.append(msg.data))
+    received: list[bytes] = []
+    subscription = await bus.listen("news", lambda msg: received.append(msg.data))
     await bus.publish("news", b"1")
     await bus.connection.flush()
     await bus.unsubscribe(subscription)
     await bus.publish("news", b"2")
     await bus.connection.flush()
-    assert heard == [b"1"]
+    assert received == [b"1"]
     assert not bus.connection._listeners.keys() - bus.connection._subs.keys()
 
 
 async def test_a_listener_and_an_asker_go_on_over_a_reconnect(
     connect: Connect, topology: Topology, bus: Bus
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     async with NatsProxy(topology.nodes[0].port) as proxy:
         shaky = await connect(nats_url=proxy.url)
         reconnected = asyncio.Event()
         shaky.on_disturbance(reconnected.set)
-        await shaky.listen("news", lambda msg: heard.append(msg.data))
+        await shaky.listen("news", lambda msg: received.append(msg.data))
         await shaky.request("$JS.API.INFO", b"", 60.0)
         await proxy.cut()
         await asyncio.wait_for(reconnected.wait(), 60)
@@ -102,30 +102,30 @@ async def test_a_listener_and_an_asker_go_on_over_a_reconnect(
         async def has_heard() -> bool:
             # Another node learns a moment later who listens here, and core NATS keeps nothing.
             await bus.publish("news", b"again")
-            return b"again" in heard
+            return b"again" in received
 
         await eventually(has_heard, "the listener hears again")
 
 
 async def test_each_asker_gets_its_own_answer_whatever_the_order(bus: Bus) -> None:
-    asked: list[Msg] = []
-    await bus.listen("echo", asked.append)
+    requests: list[Msg] = []
+    await bus.listen("echo", requests.append)
     asking = [asyncio.create_task(bus.request("echo", b"%d" % n, 60.0)) for n in range(50)]
-    await soon(lambda: len(asked) == 50, "all have asked")
-    for question in reversed(asked):
+    await soon(lambda: len(requests) == 50, "all have asked")
+    for question in reversed(requests):
         await bus.publish(question.reply, question.data)
     answers = await asyncio.gather(*asking)
     assert [answer.data for answer in answers] == [b"%d" % n for n in range(50)]
 
 
 async def test_an_answer_that_comes_too_late_is_nobodys(bus: Bus) -> None:
-    asked: list[Msg] = []
-    await bus.listen("later", asked.append)
+    requests: list[Msg] = []
+    await bus.listen("later", requests.append)
     with pytest.raises(BusUnavailable, match="timeout"):
         await bus.request("later", b"first", 0.05)
     asking = asyncio.create_task(bus.request("later", b"second", 60.0))
-    await soon(lambda: len(asked) == 2, "both have asked")
-    for question in asked:
+    await soon(lambda: len(requests) == 2, "both have asked")
+    for question in requests:
         await bus.publish(question.reply, question.data)
     assert (await asking).data == b"second"
     assert bus.connection._answers == {}

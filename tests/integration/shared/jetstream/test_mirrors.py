@@ -129,14 +129,14 @@ async def test_what_was_erased_at_the_origin_is_erased_before_a_mirror_becomes_a
             await put_tombstone(first, key, "", why, 1, last)
             await purge(first, "EVENTS", log, last + 1)
     await eventually(lambda: are(2, 10), "all is erased, and at the origin tombstones have expired")
-    code, said = await promote(places)
-    assert code, said
-    assert "EVENTS, " in said
-    assert "--despite-origin" in said
+    code, output = await promote(places)
+    assert code, output
+    assert "EVENTS, " in output
+    assert "--despite-origin" in output
     assert await count(second) == 10
     places.hub.kill()
-    code, said = await promote(places)
-    assert code == 0, said
+    code, output = await promote(places)
+    assert code == 0, output
     left = {key for key in keys if await last_entry_of(second, key)}
     assert left == {keys[0], keys[3]}
     assert await files_are(4)
@@ -159,9 +159,9 @@ async def test_a_barred_promotion_deletes_nothing(regions: tuple[LeafNode, Bus, 
     await eventually(is_level, "the mirror has the content and the tombstones")
     places.hub.kill()
     # One event stream in the settings, and two mirrors.
-    code, said = await promote(places)
-    assert code, said
-    assert "HEADRACE_EVENT_STREAMS=2" in said
+    code, output = await promote(places)
+    assert code, output
+    assert "HEADRACE_EVENT_STREAMS=2" in output
     assert await is_level()
 
 
@@ -198,8 +198,8 @@ async def promote(places: LeafNode, *more: str) -> tuple[int | None, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(command.communicate(), 120)
-    return command.returncode, said.decode()
+    output, _ = await asyncio.wait_for(command.communicate(), 120)
+    return command.returncode, output.decode()
 
 
 async def last_entry_of(bus: Bus, key: TaskKey) -> bytes:

@@ -93,19 +93,19 @@ async def test_a_service_with_other_settings_changes_nothing_and_names_each_diff
     with pytest.raises(StreamsDiffer) as refused:
         await ensure_streams(own.js, other)
     assert await shapes(own) == before
-    said = str(refused.value)
+    output = str(refused.value)
     events, runs = own.streams.events(0), own.streams.runs
     assert (
         f"{events}: num_replicas is {topology.replicas}, HEADRACE_REPLICAS requires 5: "
-        "headrace streams apply\n" in said
+        "headrace streams apply\n" in output
     )
     assert (
         f"{events}: max_bytes is -1, HEADRACE_EVENTS_MAX_BYTES requires 1000: "
-        "headrace streams apply --shrink\n" in said
+        "headrace streams apply --shrink\n" in output
     )
-    assert f"{runs}: max_msgs is 1000000, HEADRACE_RUNS_MAX requires 7" in said
+    assert f"{runs}: max_msgs is 1000000, HEADRACE_RUNS_MAX requires 7" in output
     for name in before:
-        assert f"{name}: num_replicas is" in said
+        assert f"{name}: num_replicas is" in output
 
 
 async def test_limits_shrink_only_on_request(own: Bus, topology: Topology) -> None:

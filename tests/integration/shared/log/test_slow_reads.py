@@ -36,10 +36,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     fast: Callable[..., Any] = direct.direct_get
 
-    async def slow(*asked: object) -> DirectAnswer[LogMessage]:
+    async def slow(*request: object) -> DirectAnswer[LogMessage]:
         made.append(len(made))
         await asyncio.sleep(_READ)
-        answer: DirectAnswer[LogMessage] = await fast(*asked)
+        answer: DirectAnswer[LogMessage] = await fast(*request)
         await asyncio.sleep(_READ)
         return answer
 

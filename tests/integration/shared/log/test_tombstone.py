@@ -45,7 +45,7 @@ async def put_once_there_is_room(log: TaskLog) -> None:
     await eventually(is_put, "a tombstone stands in place of the log")
 
 
-async def until_told(read: Callable[[], Awaitable[object]]) -> None:
+async def until_received(read: Callable[[], Awaitable[object]]) -> None:
     """Return once `read` says that the task is gone; a copy may answer as it was a moment ago."""
 
     async def is_told() -> bool:
@@ -148,8 +148,8 @@ async def test_readers_of_lost_events_are_informed_at_once(log: TaskLog) -> None
         async for _ in replay(log.bus, log.key, 0, head):
             pass
 
-    await until_told(lambda: read_on(log.bus, log.key, 0, head))
-    await until_told(replayed)
+    await until_received(lambda: read_on(log.bus, log.key, 0, head))
+    await until_received(replayed)
 
 
 async def test_what_is_erased_is_gone_with_all_its_messages(log: TaskLog) -> None:

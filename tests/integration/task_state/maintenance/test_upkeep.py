@@ -608,6 +608,6 @@ async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_reported(
         assert fleet.bus.subjects.key_of_run(subject) == (waiting.key, 1)
         assert not await is_rejected(fleet, waiting)
         assert (await fleet.get(old.key)).task == folded(old)
-        for told in ("clocks are not synchronized: ", "NATS is ", "Redis is "):
-            await soon(lambda words=told: words in replica.note, f"{told!r} is told")  # type: ignore[misc]
+        for received in ("clocks are not synchronized: ", "NATS is ", "Redis is "):
+            await soon(lambda words=received: words in replica.note, f"{received!r} is told")  # type: ignore[misc]
         await soon(lambda: "clocks are not synchronized" in caplog.text, "it is logged")

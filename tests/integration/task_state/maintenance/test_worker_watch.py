@@ -295,13 +295,13 @@ async def test_task_state_publishes_nothing_else_for_a_worker(fleet: Fleet, name
     hostile = StubWorker(bus)
     await hostile.serve()
     hostile.answer = Holds(number=1, taken={1: subject}, whole=True)
-    heard = list[str]()
-    await bus.listen(subject, lambda msg: heard.append(msg.subject))
+    received = list[str]()
+    await bus.listen(subject, lambda msg: received.append(msg.subject))
     async with watching(fleet.settings, replace(FAST, answer=0.2)):
         await soon(lambda: 1 in hostile.was_asked, "the watcher knows the subject")
         hostile.is_frozen = True
-        asked = len(hostile.was_asked)
+        requests = len(hostile.was_asked)
         # It starts over once it has given the runs back.
-        await soon(lambda: 0 in hostile.was_asked[asked:], "the runs are given back")
+        await soon(lambda: 0 in hostile.was_asked[requests:], "the runs are given back")
         await bus.connection.flush()
-    assert heard == []
+    assert received == []

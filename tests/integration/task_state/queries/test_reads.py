@@ -36,8 +36,8 @@ def begun(key: TaskKey | None = None, context: str = "context-1", owner: str = O
     return log
 
 
-def ended(key: TaskKey | None = None, **said: str) -> LegalLog:
-    log = begun(key, **said)
+def ended(key: TaskKey | None = None, **output: str) -> LegalLog:
+    log = begun(key, **output)
     log.append([log.status(COMPLETED)], state=COMPLETED)
     return log
 

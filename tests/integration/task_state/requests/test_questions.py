@@ -79,19 +79,19 @@ async def asking(
 
 
 async def test_a_slow_question_holds_up_no_other(nats_server: NatsProcess) -> None:
-    async with asking(nats_server) as asked, asyncio.timeout(TIMEOUT):
-        slow = asyncio.create_task(asked.get("slow"))
-        assert await asked.get("quick") == b"quick"
+    async with asking(nats_server) as request, asyncio.timeout(TIMEOUT):
+        slow = asyncio.create_task(request.get("slow"))
+        assert await request.get("quick") == b"quick"
         assert not slow.done()
-        asked.answers.release.set()
+        request.answers.release.set()
         assert await slow == b"slow"
 
 
 async def test_a_worker_sends_requests_in_its_agents_name(nats_server: NatsProcess) -> None:
-    async with asking(nats_server) as asked:
+    async with asking(nats_server) as request:
         question = DropFile(tenant="t", agent="shop", task="0-1", name="f").encode()
-        subject = asked.subjects.state("drop.shop")
-        answer = await asked.client.request(subject, question, TIMEOUT)
+        subject = request.subjects.state("drop.shop")
+        answer = await request.client.request(subject, question, TIMEOUT)
         assert answer.data == b"DropFile of shop"
 
 
@@ -99,11 +99,11 @@ async def test_questions_are_counted_by_subject_and_refusals_by_kind(
     nats_server: NatsProcess,
 ) -> None:
     registry = CollectorRegistry()
-    async with asking(nats_server, registry) as asked:
-        await asked.get("a")
-        refused = Refusal.decode("get", await asked.get("unknown"))
+    async with asking(nats_server, registry) as request:
+        await request.get("a")
+        refused = Refusal.decode("get", await request.get("unknown"))
         assert refused.code == "task_unknown"
-        subject = asked.subjects.state("get")
+        subject = request.subjects.state("get")
     labels = {"app_name": "headrace_task_state", "broker": "nats", "handler": subject}
     counted = registry.get_sample_value("faststream_received_messages_total", labels)
     assert counted == 2
@@ -114,12 +114,12 @@ async def test_questions_are_counted_by_subject_and_refusals_by_kind(
 
 async def test_no_label_of_a_metric_is_an_answers_own(nats_server: NatsProcess) -> None:
     registry = CollectorRegistry()
-    async with asking(nats_server, registry) as asked:
+    async with asking(nats_server, registry) as request:
         question = GetTask(tenant="default", owner="me", task="long").encode()
-        subject = asked.subjects.state("get")
-        first = await asked.client.request(subject, question, TIMEOUT)
+        subject = request.subjects.state("get")
+        first = await request.client.request(subject, question, TIMEOUT)
         more = (first.headers or {})[MORE]
-        rest = await asked.client.request(more, b"", TIMEOUT)
+        rest = await request.client.request(more, b"", TIMEOUT)
         assert first.data + rest.data == b"long" * 8
     handlers = {
         sample.labels["handler"]
@@ -137,8 +137,8 @@ async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
     provider.add_span_processor(SimpleSpanProcessor(spans))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     asker = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    async with asking(nats_server) as asked:
-        await asked.get("a", traceparent=asker)
+    async with asking(nats_server) as request:
+        await request.get("a", traceparent=asker)
     contexts = [span.get_span_context() for span in spans.get_finished_spans()]
     assert {f"{context.trace_id:032x}" for context in contexts if context} == {asker.split("-")[1]}
 

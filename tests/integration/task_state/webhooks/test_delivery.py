@@ -38,7 +38,7 @@ def whole_run(hooked: Hooked, words: int = 3) -> None:
     log.append([log.status(COMPLETED)], state=COMPLETED)
 
 
-def task_told(receiver: Receiver, path: str = "/hook") -> Json:
+def task_received(receiver: Receiver, path: str = "/hook") -> Json:
     """Return the task that the notifications say, each taken once."""
     fold, seen = TaskFold(), set[str]()
     for one in receiver.taken(path):
@@ -48,7 +48,7 @@ def task_told(receiver: Receiver, path: str = "/hook") -> Json:
     return fold.task()
 
 
-async def until_told(hooked: Hooked, name: str = "hook") -> None:
+async def until_received(hooked: Hooked, name: str = "hook") -> None:
     async def told() -> bool:
         return (await hooked.progress(name)).generation == hooked.log.generation
 
@@ -75,8 +75,8 @@ async def test_all_events_are_delivered_in_order_and_signed(
     await hooked.hook(receiver.url(), token="tok", scheme="Bearer", credentials="s3cret")
     whole_run(hooked)
     await hooked.store()
-    await until_told(hooked)
-    assert task_told(receiver) == folded(hooked.log)
+    await until_received(hooked)
+    assert task_received(receiver) == folded(hooked.log)
     generations = [one.generation for one in receiver.came]
     assert generations == sorted(set(generations))
     key_set = {key["kid"]: jwt.PyJWK(key) for key in (await published(fleet))["keys"]}
@@ -98,7 +98,7 @@ async def test_a_signature_is_checked_as_the_page_on_webhooks_does(
     await hooked.hook(receiver.url())
     whole_run(hooked)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     key_set = JSONResponse(await published(fleet))
     code = shown(ROOT / "docs" / "push.md", "PyJWKClient")
     code = code.replace("https://me.example/hook", receiver.url())
@@ -123,7 +123,7 @@ async def test_each_attempt_is_a_span_in_the_requests_trace(
     await hooked.hook(receiver.url("/secret"))
     hooked.log.submit("hello", {events.TRACEPARENT: request})
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     found = [dict(span.attributes or {}) for span in spans.named("POST")]
     same = {
         "http.request.method": "POST",
@@ -156,7 +156,7 @@ async def test_without_traces_a_notification_continues_the_requests_trace(
     await hooked.hook(receiver.url())
     hooked.log.submit("hello", {events.TRACEPARENT: request})
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     assert [one.headers["traceparent"] for one in receiver.came] == [request]
 
 
@@ -172,11 +172,11 @@ async def test_what_fails_comes_again_the_same_before_anything_else(
     await hooked.hook(receiver.url())
     whole_run(hooked)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     second = receiver.came[1:4]
     assert len({(one.id, one.raw) for one in second}) == 1
     assert [one.headers["x-a2a-notification-attempt"] for one in second] == ["1", "2", "3"]
-    assert task_told(receiver) == folded(hooked.log)
+    assert task_received(receiver) == folded(hooked.log)
     assert not receiver.on("/elsewhere")
     assert not await letters(fleet)
 
@@ -190,7 +190,7 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_d
     hooked.log.submit("hello")
     hooked.log.begin_attempt()
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     # Four attempts for the first; the second gets one, since the receiver was given up before.
     assert [one.generation for one in receiver.came] == [1, 1, 1, 1, 2]
     found = await letters(fleet)
@@ -200,7 +200,7 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_d
     assert "the receiver answered 500" in (await hooked.progress()).failure
     hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     assert [one.generation for one in receiver.taken()] == [3]
     assert not (await hooked.progress()).failure
     await retry(fleet.bus, found[0])
@@ -270,8 +270,8 @@ async def test_a_dead_receiver_is_notified_in_order_once_it_is_back(
     assert queued.webhook.progress.failure
     assert await hooked.webhooks.queued(key.tenant, "another", "*", 0, 10) == []
     async with receiving(port) as receiver:
-        await until_told(hooked)
-        assert task_told(receiver) == folded(hooked.log)
+        await until_received(hooked)
+        assert task_received(receiver) == folded(hooked.log)
         generations = [one.generation for one in receiver.came]
         assert generations == sorted(set(generations))
 
@@ -288,7 +288,7 @@ async def test_a_slow_receiver_delays_no_other_receiver(
         whole_run(one)
         await one.store()
     async with asyncio.timeout(60):
-        await asyncio.gather(*(until_told(one) for one in quick))
+        await asyncio.gather(*(until_received(one) for one in quick))
     assert {(await one.progress()).generation for one in slow} == {0}
 
 
@@ -309,13 +309,13 @@ async def test_one_owners_hanging_webhooks_delay_no_other_owner_on_any_hosts(
         whole_run(one)
         await one.store()
     for one in quick:
-        await until_told(one)
+        await until_received(one)
     await receiver.until(lambda: len(receiver.on("/slow")) == 4, "four are under way")
     # Those that wait are told as soon as there is room for them.
     receiver.plan["/slow"] = [200]
     receiver.hang_up()
     for one in slow:
-        await until_told(one)
+        await until_received(one)
 
 
 async def test_a_receiver_of_two_webhooks_is_notified_by_each_on_its_own(
@@ -327,9 +327,9 @@ async def test_a_receiver_of_two_webhooks_is_notified_by_each_on_its_own(
     await hooked.hook(receiver.url("/two"), "two, überall")
     whole_run(hooked)
     await hooked.store()
-    await until_told(hooked, "one")
-    await until_told(hooked, "two, überall")
-    assert task_told(receiver, "/one") == task_told(receiver, "/two") == folded(hooked.log)
+    await until_received(hooked, "one")
+    await until_received(hooked, "two, überall")
+    assert task_received(receiver, "/one") == task_received(receiver, "/two") == folded(hooked.log)
 
 
 async def test_an_endless_answer_is_cut_off(
@@ -340,8 +340,8 @@ async def test_an_endless_answer_is_cut_off(
     await hooked.hook(receiver.url())
     whole_run(hooked)
     await hooked.store()
-    await until_told(hooked)
-    assert task_told(receiver) == folded(hooked.log)
+    await until_received(hooked)
+    assert task_received(receiver) == folded(hooked.log)
 
 
 async def test_a_deleted_webhook_is_notified_of_nothing_more(
@@ -352,11 +352,11 @@ async def test_a_deleted_webhook_is_notified_of_nothing_more(
     await hooked.hook(receiver.url("/stays"), "stays")
     hooked.log.submit("hello")
     await hooked.store()
-    await until_told(hooked, "gone")
+    await until_received(hooked, "gone")
     await hooked.webhooks.delete(hooked.log.key, "gone")
     hooked.log.append([hooked.log.status(WORKING, metadata={events.ATTEMPT: 1})], state=WORKING)
     await hooked.store()
-    await until_told(hooked, "stays")
+    await until_received(hooked, "stays")
     assert [one.generation for one in receiver.on("/gone")] == [1]
 
 

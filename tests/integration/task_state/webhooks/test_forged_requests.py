@@ -69,13 +69,13 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DNS rebinding: public when it is checked, loopback when it is connected to."""
-    asked: list[str] = []
+    requests: list[str] = []
     connected: list[str] = []
 
     async def look_up(_: object, host: str, port: int) -> list[str]:
         assert port == receiver.port
-        asked.append(host)
-        return ["203.0.113.7"] if len(asked) > 1 else ["198.51.100.7", "127.0.0.1"]
+        requests.append(host)
+        return ["203.0.113.7"] if len(requests) > 1 else ["198.51.100.7", "127.0.0.1"]
 
     class Recording(httpcore.AnyIOBackend):
         async def connect_tcp(self, host: str, *_: Any, **__: Any) -> Any:  # noqa: ANN401
@@ -89,7 +89,7 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
     with pytest.raises(httpcore.ConnectError):
         await guarded.connect_tcp("rebinding.test", receiver.port)
     # Asked once, and connected to the very address that was checked; never to the name.
-    assert asked == ["rebinding.test"]
+    assert requests == ["rebinding.test"]
     assert connected == ["198.51.100.7"]
     with pytest.raises(network.AddressRefused):
         await guarded.connect_tcp("rebinding.test", receiver.port)
@@ -112,8 +112,8 @@ async def test_tls_verifies_the_name_though_the_address_is_connected_to(
     open_fleet: Opening, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     certificate, tls = certificates.make(tmp_path, "hooks.test")
-    asked: list[str | None] = []
-    tls.sni_callback = lambda _, name, __: asked.append(name)
+    requests: list[str | None] = []
+    tls.sni_callback = lambda _, name, __: requests.append(name)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     stand_in_for(monkeypatch, "hooks.test", "other.test")
     fleet = await open_fleet(push_allow="127.0.0.0/8", push_attempts=1)
@@ -125,7 +125,7 @@ async def test_tls_verifies_the_name_though_the_address_is_connected_to(
         await trusted.store()
         await receiver.until(lambda: receiver.came, "it is told")
         reason = await refused(Hooked(fleet), f"https://other.test:{receiver.port}/hook")
-    assert asked == ["hooks.test", "other.test"]
+    assert requests == ["hooks.test", "other.test"]
     assert "certificate verify failed" in reason
     assert len(receiver.came) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.model.task import COMPLETED
 from tests.integration.task_state.webhooks.conftest import Hooked
-from tests.integration.task_state.webhooks.test_delivery import task_told, until_told
+from tests.integration.task_state.webhooks.test_delivery import task_received, until_received
 from tests.support.receiver import Receiver
 from tests.support.servers import NatsProcess
 from tests.support.task_states import TaskStates, folded
@@ -39,8 +39,8 @@ async def test_a_task_state_killed_again_and_again_sends_everything(
     log.append([log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
     await fleet.spawn(tmp_path, "last")
-    await until_told(hooked)
-    assert task_told(receiver) == folded(log)
+    await until_received(hooked)
+    assert task_received(receiver) == folded(log)
     first: dict[str, bytes] = {}
     for one in receiver.came:
         assert first.setdefault(one.id, one.raw) == one.raw
@@ -62,8 +62,8 @@ async def test_nats_killed_meanwhile_costs_no_notification(
     await asyncio.to_thread(nats_server.restart)
     log.append([log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
-    await until_told(hooked)
-    assert task_told(receiver) == folded(log)
+    await until_received(hooked)
+    assert task_received(receiver) == folded(log)
 
 
 async def test_a_replica_that_stops_hands_over_at_once(
@@ -78,5 +78,5 @@ async def test_a_replica_that_stops_hands_over_at_once(
     receiver.plan["/hook"] = [200]
     await first.stop()
     await fleet.start()
-    await until_told(hooked)
-    assert task_told(receiver) == folded(hooked.log)
+    await until_received(hooked)
+    assert task_received(receiver) == folded(hooked.log)

@@ -23,7 +23,7 @@ def whole_run(hooked: Hooked) -> None:
     log.append([log.status(COMPLETED)], state=COMPLETED)
 
 
-async def until_told(hooked: Hooked, name: str = "hook") -> None:
+async def until_received(hooked: Hooked, name: str = "hook") -> None:
     async def told() -> bool:
         return (await hooked.progress(name)).generation == hooked.log.generation
 
@@ -47,7 +47,7 @@ async def test_each_notification_is_the_whole_task_in_the_old_shape(
     whole_run(hooked)
     await hooked.store()
     await fleet.start()
-    await until_told(hooked)
+    await until_received(hooked)
     tasks = [task_of(one) for one in receiver.came]
     assert {task.id for task in tasks} == {hooked.log.key.task}
     assert [task.status.state.value for task in tasks] == ["submitted", "working", "completed"]
@@ -70,11 +70,11 @@ async def test_events_during_a_delivery_are_delivered_next_with_the_task_of_that
     log.begin_attempt()
     log.append([log.chunk("a", "Which ")])
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     log.append([log.chunk("a", "one?")])
     log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     states = [task_of(one).status.state.value for one in receiver.came]
     assert states[0] == "submitted"
     assert states[-1] == "input-required"
@@ -96,7 +96,7 @@ async def test_what_fails_comes_again_the_same_though_more_has_happened(
     log.append([log.chunk("a", "Ada")])
     log.append([log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     second = receiver.came[1:4]
     assert len({(one.id, one.raw) for one in second}) == 1
     assert words(task_of(receiver.came[-1])) == ["Hello Ada"]
@@ -112,13 +112,13 @@ async def test_a_replica_that_takes_over_sends_the_whole_task_too(
     log.begin_attempt()
     log.append([log.chunk("a", "Hello ")])
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     await first.stop()
     log.append([log.chunk("a", "Ada")])
     log.append([log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
     await fleet.start()
-    await until_told(hooked)
+    await until_received(hooked)
     last = task_of(receiver.came[-1])
     assert (last.status.state.value, words(last)) == ("completed", ["Hello Ada"])
     assert len(last.history or ()) == 1
@@ -132,7 +132,7 @@ async def test_a_dead_letter_is_the_same_when_it_is_sent_again(
     await hooked.hook(receiver.url(), version=OLD)
     hooked.log.submit("hello")
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     [letter] = [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
     await retry(fleet.bus, letter)
     await receiver.until(receiver.taken, "the dead letter is told")
@@ -148,11 +148,11 @@ async def test_what_0_3_can_not_express_becomes_a_dead_letter(
     deep: Json = {}
     for _ in range(120):
         deep = {"a": deep}
-    said = {"messageId": "d", "role": "ROLE_AGENT", "parts": [{"data": deep}]}
+    message = {"messageId": "d", "role": "ROLE_AGENT", "parts": [{"data": deep}]}
     hooked.log.submit("hello")
-    hooked.log.append([hooked.log.status(COMPLETED, said)], state=COMPLETED)
+    hooked.log.append([hooked.log.status(COMPLETED, message)], state=COMPLETED)
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     assert [task_of(one).status.state.value for one in receiver.came] == ["submitted"]
     [letter] = [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
     assert "can't be converted to A2A 0.3" in letter.content.reason
@@ -166,19 +166,19 @@ async def test_files_are_linked_where_the_webhooks_client_came_from(
     await fleet.start()
     await hooked.hook(receiver.url(), version=version, base=base)
     path = f"agent/tasks/{hooked.log.key.task}/files/{'0' * 16}"
-    said = {
+    output = {
         "messageId": "f",
         "role": "ROLE_AGENT",
         "parts": [{"url": SCHEME + path, "filename": "f"}, {"text": f'"url":"{SCHEME}x"'}],
     }
     hooked.log.submit("hello")
     hooked.log.begin_attempt()
-    hooked.log.append([hooked.log.status(WORKING, said)])
+    hooked.log.append([hooked.log.status(WORKING, output)])
     hooked.log.append([hooked.log.status(COMPLETED)], state=COMPLETED)
     await hooked.store()
-    await until_told(hooked)
-    told = str([one.body for one in receiver.came])
-    assert repr(f"{base}/v1/agents/{path}") in told
-    assert SCHEME + path not in told
+    await until_received(hooked)
+    received = str([one.body for one in receiver.came])
+    assert repr(f"{base}/v1/agents/{path}") in received
+    assert SCHEME + path not in received
     # Text that looks like a link stays text.
-    assert f"{SCHEME}x" in told
+    assert f"{SCHEME}x" in received

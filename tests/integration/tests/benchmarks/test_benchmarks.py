@@ -171,13 +171,13 @@ def test_the_fleet_is_measured_in_stacks_of_its_own() -> None:
 
 def check(lines: list[str]) -> None:
     """Assert that the lines tell of each measurement of the fleet."""
-    failover, scaling, first, follow_up, rebuilt, *asked, streamed, ticked, cost = lines
+    failover, scaling, first, follow_up, rebuilt, *request, streamed, ticked, cost = lines
     assert re.fullmatch(r"failover, 1 kills, least / median / most: .* s \((ok|NO)\)", failover)
     assert re.fullmatch(r"runs of 1 s of waiting, 1 worker processes: \d+ runs/s", scaling)
     assert "first message, idle" in first
     assert "follow-up, idle" in follow_up
     assert re.fullmatch(r"view rebuilt: \d+ tasks/s", rebuilt)
-    assert [line.split()[0] for line in asked] == ["get", "subscribe", "follow-up", "cancel"]
+    assert [line.split()[0] for line in request] == ["get", "subscribe", "follow-up", "cancel"]
     assert re.fullmatch(r"  a stream meanwhile: \d+ events/s, before: \d+", streamed)
     ticking = r"2 schedules that fire every second, 2 s: \d+ tasks/s begun, \d+ firings/s skipped"
     assert re.fullmatch(ticking + r", \d+ waiting", ticked)

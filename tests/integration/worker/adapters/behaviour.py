@@ -28,10 +28,10 @@ from headrace_gateway.tasks.terms import check_parts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
     Model,
+    ModelMessage,
     Refuses,
     Script,
     Spoken,
-    Told,
     calls,
     chat_model,
     says,
@@ -137,20 +137,20 @@ class Behaviour:
     async def test_parallel_tasks_of_one_context_are_each_answered_and_all_remembered(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        def script(told: list[Told]) -> Spoken:
-            return says(f"About {told[-1].text}.")
+        def script(received: list[ModelMessage]) -> Spoken:
+            return says(f"About {received[-1].text}.")
 
         async with serve(script) as model:
             tasks = [await submitter.start("agent", name, context="shared") for name in "abc"]
             done = await asyncio.gather(*map(folded, tasks))
             await folded(await submitter.start("agent", "And?", context="shared"))
         assert [answer(task) for task in done] == ["About a.", "About b.", "About c."]
-        told = lines(model.heard[3])
-        assert sorted(told[:-1]) == [
+        received = lines(model.heard[3])
+        assert sorted(received[:-1]) == [
             *(f"assistant: About {name}." for name in "abc"),
             *(f"user: {name}" for name in "abc"),
         ]
-        assert told[-1] == "user: And?"
+        assert received[-1] == "user: And?"
 
     async def test_parallel_calls_are_all_answered(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
@@ -160,17 +160,17 @@ class Behaviour:
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert sorted(office.done("sent")) == ["bob", "eve"]
         assert sorted(lines(model.heard[1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
-        assert sorted(told.answers for told in model.heard[1][2:]) == ["c1", "c2"]
+        assert sorted(received.answers for received in model.heard[1][2:]) == ["c1", "c2"]
 
     @pytest.mark.parametrize(
-        "trouble",
+        "error",
         [[Refuses(429)] * 4, [Refuses(503)] * 4, [says("I ma", cut=True)]],
         ids=["busy", "down", "cut"],
     )
     async def test_an_error_after_a_tool_round_repeats_the_request_and_no_tool(
-        self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
+        self, submitter: TaskSubmitter, serve: Serve, office: Office, error: list[Any]
     ) -> None:
-        script = [BOB, *trouble, says("Mailed.")]
+        script = [BOB, *error, says("Mailed.")]
         async with serve(script) as model:
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
@@ -185,9 +185,9 @@ class Behaviour:
         async with self.model(script) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail bob.")
-                await model.until_heard(2)
+                await model.until_received(2)
                 if not self.calls_tools:
-                    await until_said(task, "sent to bob")
+                    await until_printed(task, "sent to bob")
                 worker.kill()
             async with working(self.build(model.url, office)):
                 done = await folded(task)
@@ -202,7 +202,7 @@ class Behaviour:
         async with self.model([BOTH, says("Done.")]) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail both.")
-                await until_said(task, "sent to bob")
+                await until_printed(task, "sent to bob")
                 worker.kill()
             office.release("eve")
             async with working(self.build(model.url, office)):
@@ -218,7 +218,7 @@ class Behaviour:
         script = [says("and ", hangs=True)]
         async with serve(script) as model:
             task = await submitter.start("agent", "Go on.")
-            await until_said(task, "and ")
+            await until_printed(task, "and ")
             await task.held()
             await task.ask("cancel")
             done = await folded(task)
@@ -280,8 +280,8 @@ class StreamsArguments(Behaviour):
             for event in await task.events()
             if "statusUpdate" in event
         ]
-        told = [part for message in messages for part in message.get("parts", ())]
-        pieces = [part["text"] for part in told if parts.is_partial_tool_call(part)]
+        received = [part for message in messages for part in message.get("parts", ())]
+        pieces = [part["text"] for part in received if parts.is_partial_tool_call(part)]
         assert [piece for piece in pieces if piece] == ['{"t', 'o":"bob"}']
 
 
@@ -370,8 +370,8 @@ class Images(Behaviour):
             await folded(await submitter.start("agent", message=message, context="shared"))
             await folded(await submitter.start("agent", "Sure?", context="shared"))
         assert model.heard[0][-1].images == [small, IMAGE]
-        [asked] = [told for told in model.heard[1] if told.images]
-        assert asked.images == [small, IMAGE]
+        [requests] = [received for received in model.heard[1] if received.images]
+        assert requests.images == [small, IMAGE]
 
 
 class ClientTools(Behaviour):
@@ -413,7 +413,7 @@ class Approvals(Behaviour):
     """Whether the model is told what its user says beside an answer."""
 
     @pytest.mark.parametrize(
-        ("payload", "refunded", "told"),
+        ("payload", "refunded", "received"),
         [
             ({"approved": True}, ["A1:5"], "refunded A1"),
             ({"approved": True, "editedArgs": {"order": "A1", "amount": 2}}, ["A1:2"], "refunded"),
@@ -428,17 +428,17 @@ class Approvals(Behaviour):
         office: Office,
         payload: Json,
         refunded: list[str],
-        told: str,
+        received: str,
     ) -> None:
         async with serve([REFUND, says("So be it.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            assert asked["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
+            [interrupt] = await interrupts(task)
+            assert interrupt["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
             assert office.done("refunded") == []
-            done = await answered(task, approval(asked["id"], payload))
+            done = await answered(task, approval(interrupt["id"], payload))
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
         assert office.done("refunded") == refunded
-        assert told in model.heard[1][-1].text
+        assert received in model.heard[1][-1].text
 
     async def test_a_user_approves_on_a_terminal(
         self, nats_server: NatsProcess, names: dict[str, str], serve: Serve, office: Office
@@ -462,9 +462,9 @@ class Approvals(Behaviour):
     ) -> None:
         async with serve([REFUND, says("Done."), says("A refund.")]) as model:
             task = await submitter.start("agent", "Refund A1.", context="shared")
-            [asked] = await interrupts(task)
+            [interrupt] = await interrupts(task)
             beside = [{"text": "And hurry."}]
-            await answered(task, approval(asked["id"], {"approved": True}), more=beside)
+            await answered(task, approval(interrupt["id"], {"approved": True}), more=beside)
             await folded(await submitter.start("agent", "What was it?", context="shared"))
         assert lines(model.heard[2]) == [
             "user: Refund A1.",
@@ -480,8 +480,8 @@ class Approvals(Behaviour):
     ) -> None:
         async with serve([REFUND, *[Refuses(429)] * 4, says("Done.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], {"approved": True}))
+            [interrupt] = await interrupts(task)
+            done = await answered(task, approval(interrupt["id"], {"approved": True}))
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("refunded") == ["A1:5"]
         assert lines(model.heard[-1]) == lines(model.heard[1])
@@ -491,21 +491,21 @@ class Approvals(Behaviour):
     ) -> None:
         async with serve([REFUND, says("Fine.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], None, "cancelled"))
+            [interrupt] = await interrupts(task)
+            done = await answered(task, approval(interrupt["id"], None, "cancelled"))
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
-        assert [told.answers for told in model.heard[1]] == ["", "", "c1"]
+        assert [received.answers for received in model.heard[1]] == ["", "", "c1"]
 
     async def test_an_answer_that_can_not_be_understood_is_requested_again(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         async with serve([REFUND, says("Refunded.")]):
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            again = await answered(task, approval(asked["id"], {"approved": 1}))
+            [interrupt] = await interrupts(task)
+            again = await answered(task, approval(interrupt["id"], {"approved": 1}))
             assert state(again) == "INPUT_REQUIRED"
-            assert f"the answer to {asked['id']}: " in words(again)
-            assert await interrupts(task) == [asked]
+            assert f"the answer to {interrupt['id']}: " in words(again)
+            assert await interrupts(task) == [interrupt]
             assert office.done("refunded") == []
             done = await answered(task, {"text": "yes"})
         assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
@@ -519,11 +519,11 @@ class Approvals(Behaviour):
             self.model(script) as model,
             TestFleet([self.build(model.url, office)], timeout=60) as fleet,
         ):
-            asked = await fleet.send("agent", "Refund A1.")
-            [interrupt] = asked.interrupts
-            source = asked.handle
+            waiting = await fleet.send("agent", "Refund A1.")
+            [interrupt] = waiting.interrupts
+            source = waiting.handle
             done = await source.answer([approval(interrupt["id"], {"approved": True})])
-            fork = await source.fork(generation(asked))
+            fork = await source.fork(generation(waiting))
             assert (await fork.result()).interrupts == [interrupt]
             refused = {"approved": False, "reason": "too much"}
             forked = await fork.answer([approval(interrupt["id"], refused)])
@@ -540,11 +540,11 @@ class Approvals(Behaviour):
         async with serve([both, says("Done.")]) as model:
             task = await submitter.start("agent", "Refund both.")
             # What runs side by side asks in any order.
-            asked = {each["toolCallId"]: each["id"] for each in await interrupts(task)}
+            request = {each["toolCallId"]: each["id"] for each in await interrupts(task)}
             done = await answered(
                 task,
-                approval(asked["c1"], {"approved": True}),
-                more=[approval(asked["c2"], {"approved": False})],
+                approval(request["c1"], {"approved": True}),
+                more=[approval(request["c2"], {"approved": False})],
             )
         assert (state(done), office.done("refunded")) == ("COMPLETED", ["A1:1"])
         assert len(model.heard[1]) == 4
@@ -572,9 +572,9 @@ class ApprovalsInTime(Approvals):
     ) -> None:
         async with serve([REFUND, says("Too late.")], **{self.within: 0.0}) as model:
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            assert asked["expiresAt"]
-            done = await answered(task, approval(asked["id"], {"approved": True}))
+            [interrupt] = await interrupts(task)
+            assert interrupt["expiresAt"]
+            done = await answered(task, approval(interrupt["id"], {"approved": True}))
         assert (state(done), answer(done)) == ("COMPLETED", "Too late.")
         assert office.done("refunded") == []
         assert "came too late" in model.heard[1][-1].text
@@ -591,15 +591,15 @@ class ApprovalsBesideClientTools(ClientTools, Approvals):
         agui: Json = {"headrace.agui": {"tools": [PAINT]}}
         async with serve(script) as model:
             task = await submitter.start("agent", "Both.", metadata=agui)
-            [asked] = await interrupts(task)
+            [interrupt] = await interrupts(task)
             waits = (await task.events())[-1]["statusUpdate"]
             assert waits["metadata"][PENDING_TOOL_CALLS] == ["p1"]
-            decided = approval(asked["id"], {"approved": True})
+            decided = approval(interrupt["id"], {"approved": True})
             done = await answered(task, parts.tool_result_part("p1", "wet"), agui, [decided])
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("refunded") == ["A1:1"]
-        told = {each.answers: each.text for each in model.heard[1] if each.answers}
-        assert told == {"p1": "wet", "c1": "refunded A1"}
+        received = {each.answers: each.text for each in model.heard[1] if each.answers}
+        assert received == {"p1": "wet", "c1": "refunded A1"}
 
 
 class SharedState(Behaviour):
@@ -612,13 +612,13 @@ class SharedState(Behaviour):
             task = await submitter.start("agent", "Pears!", metadata={"headrace.agui": agui})
             done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
-        told = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]
-        assert [part["data"] for part in told] == [{"items": ["apple", "pear"]}]
+        received = [part for part in said(done) if parts.event_type(part) == parts.STATE_SNAPSHOT]
+        assert [part["data"] for part in received] == [{"items": ["apple", "pear"]}]
 
 
-def lines(told: list[Told]) -> list[str]:
+def lines(received: list[ModelMessage]) -> list[str]:
     """Return a conversation in lines."""
-    return [each.line for each in told]
+    return [each.line for each in received]
 
 
 def generation(result: TaskResult) -> int:
@@ -628,16 +628,16 @@ def generation(result: TaskResult) -> int:
 
 def approval(name: str, payload: Json | None, status: str = "resolved") -> Json:
     """Return the part with which a user interface answers an interrupt."""
-    said = {"agui_interrupt_id": name, "agui_resume_status": status}
-    return {"data": payload, "metadata": said}
+    output = {"agui_interrupt_id": name, "agui_resume_status": status}
+    return {"data": payload, "metadata": output}
 
 
 async def interrupts(task: Task) -> list[Json]:
     """Return what a task asks its user, once it does."""
     last = (await task.events())[-1]["statusUpdate"]
     assert last["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", words(await folded(task))
-    asked: list[Json] = last["metadata"][INTERRUPTS]
-    return asked
+    interrupt: list[Json] = last["metadata"][INTERRUPTS]
+    return interrupt
 
 
 async def answered(
@@ -650,7 +650,7 @@ async def answered(
     return await folded(task)
 
 
-async def until_said(task: Task, text: str) -> None:
+async def until_printed(task: Task, text: str) -> None:
     """Return once `text` is in the task's log."""
     async with asyncio.timeout(60):
         while not any(text.encode() in line for e in await task.entries() for line in e.lines):  # noqa: ASYNC110

@@ -9,7 +9,7 @@ from typing import Any, override
 import orjson
 
 from headrace.model.events import Json
-from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, Told
+from tests.integration.worker.adapters.wire import ModelMessage, Refuses, Script, Spoken
 from tests.support.chat_stub import ChatStub, Reply, serving
 
 MODEL = "gemini-2.5-flash"
@@ -52,7 +52,7 @@ class GeminiModel(ChatStub):
         await writer.drain()
 
     @property
-    def heard(self) -> list[list[Told]]:
+    def heard(self) -> list[list[ModelMessage]]:
         """The conversation of each request."""
         return [_told(request) for request in self.requests]
 
@@ -64,17 +64,17 @@ async def gemini_model(script: Script | Iterable[Reply]) -> AsyncIterator[Gemini
         yield model
 
 
-def _reply(said: Spoken | Reply) -> Reply:
-    if isinstance(said, Reply):
-        return said
-    if isinstance(said, Refuses):
-        return Reply(status=said.status)
-    chunks = [chunk({"text": piece}) for piece in said.pieces]
-    for name, tool, arguments in said.calls:
+def _reply(output: Spoken | Reply) -> Reply:
+    if isinstance(output, Reply):
+        return output
+    if isinstance(output, Refuses):
+        return Reply(status=output.status)
+    chunks = [chunk({"text": piece}) for piece in output.pieces]
+    for name, tool, arguments in output.calls:
         chunks.append(chunk({"functionCall": {"id": name, "name": tool, "args": arguments}}))
-    if not (said.cut or said.hangs):
+    if not (output.cut or output.hangs):
         chunks.append(last())
-    return Reply(chunks, breaks=said.cut, hangs=said.hangs)
+    return Reply(chunks, breaks=output.cut, hangs=output.hangs)
 
 
 def chunk(part: Json) -> Json:
@@ -90,25 +90,27 @@ def last() -> Json:
     return {"candidates": [{**ends, "index": 0}], "usageMetadata": used, "modelVersion": MODEL}
 
 
-def _told(request: Json) -> list[Told]:
-    return [told for content in request["contents"] for told in _messages(content)]
+def _told(request: Json) -> list[ModelMessage]:
+    return [messages for content in request["contents"] for messages in _messages(content)]
 
 
-def _messages(content: Json) -> list[Told]:
+def _messages(content: Json) -> list[ModelMessage]:
     role = "assistant" if content["role"] == "model" else content["role"]
-    told, results = Told(role), list[Told]()
+    received, results = ModelMessage(role), list[ModelMessage]()
     for part in content["parts"]:
         if (call := part.get("functionCall")) is not None:
-            told.calls.append((call["name"], call.get("args") or {}))
+            received.calls.append((call["name"], call.get("args") or {}))
         elif (result := part.get("functionResponse")) is not None:
-            results.append(Told("tool", _result(result["response"]), answers=result.get("id", "")))
+            results.append(
+                ModelMessage("tool", _result(result["response"]), answers=result.get("id", ""))
+            )
         elif (blob := part.get("inlineData")) is not None:
-            told.images.append(urlsafe_b64decode(blob["data"]))
+            received.images.append(urlsafe_b64decode(blob["data"]))
         else:
-            told.text += part.get("text", "")
-    return results or [told]
+            received.text += part.get("text", "")
+    return results or [received]
 
 
 def _result(response: Json) -> str:
-    said: Any = response.get("result", response.get("error", response))
-    return str(said)
+    output: Any = response.get("result", response.get("error", response))
+    return str(output)

@@ -23,7 +23,7 @@ from tests.integration.worker.adapters.behaviour import (
     answered,
     approval,
     interrupts,
-    until_said,
+    until_printed,
 )
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
@@ -65,12 +65,12 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
             yield model
 
     @override
-    @pytest.mark.parametrize("trouble", [[Refuses(429)] * 4], ids=["busy"])
+    @pytest.mark.parametrize("error", [[Refuses(429)] * 4], ids=["busy"])
     async def test_an_error_after_a_tool_round_repeats_the_request_and_no_tool(
-        self, submitter: TaskSubmitter, serve: Serve, office: Office, trouble: list[Any]
+        self, submitter: TaskSubmitter, serve: Serve, office: Office, error: list[Any]
     ) -> None:
         """The model is the backend's to ask again; what it gives up ends the run (RUN_ERROR)."""
-        async with serve([BOB, *trouble]):
+        async with serve([BOB, *error]):
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("FAILED", ["bob"])
 
@@ -81,8 +81,8 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
         """As above."""
         async with serve([REFUND, *[Refuses(429)] * 4]):
             task = await submitter.start("agent", "Refund A1.")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], {"approved": True}))
+            [interrupt] = await interrupts(task)
+            done = await answered(task, approval(interrupt["id"], {"approved": True}))
         assert (state(done), office.done("refunded")) == ("FAILED", ["A1:5"])
 
     @override
@@ -94,15 +94,15 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
         async with self.model([BOTH, says("Done.")]) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail both.")
-                await until_said(task, "sent to bob")
+                await until_printed(task, "sent to bob")
                 worker.kill()
             async with working(self.build(model.url, office)):
                 done = await folded(task)
             office.release("eve")
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("begun").count("bob") == 1
-        told = [each for each in model.heard[1] if each.answers]
-        assert [each.answers for each in told if each.text == "sent to bob"] == ["c1"]
+        received = [each for each in model.heard[1] if each.answers]
+        assert [each.answers for each in received if each.text == "sent to bob"] == ["c1"]
 
     @override
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(

@@ -128,12 +128,12 @@ async def test_the_run_is_requested_with_what_the_client_sent(
     async with ag_ui_stub(run(*text("m", "x"))) as stub, working(backend(stub)):
         task = await submitter.start("b", "three", metadata={"headrace.agui": agui})
         await task.ended()
-    [asked] = stub.requests
-    assert asked["threadId"] not in {"", task.context}
-    assert (asked["state"], asked["forwardedProps"]) == ({"n": 1}, {"p": 1})
-    assert asked["context"] == [{"description": "d", "value": "v"}]
-    assert asked["tools"][0]["name"] == "paint"
-    assert [(m["role"], m["content"]) for m in asked["messages"]] == [
+    [request] = stub.requests
+    assert request["threadId"] not in {"", task.context}
+    assert (request["state"], request["forwardedProps"]) == ({"n": 1}, {"p": 1})
+    assert request["context"] == [{"description": "d", "value": "v"}]
+    assert request["tools"][0]["name"] == "paint"
+    assert [(m["role"], m["content"]) for m in request["messages"]] == [
         ("user", "one"),
         ("assistant", "two"),
         ("user", "three"),
@@ -194,15 +194,15 @@ async def test_several_interrupts_are_each_answered_as_its_own_clients_do(
         await task.reaches(number + 3)
         done = await folded(task)
     assert state(done) == "COMPLETED"
-    asked = stub.requests[1]
-    assert asked["resume"] == [
+    request = stub.requests[1]
+    assert request["resume"] == [
         {"interruptId": "i1", "status": "resolved", "payload": {"approved": True}},
         {"interruptId": "i2", "status": "resolved", "payload": {"n": 2}},
         {"interruptId": "i3", "status": "cancelled"},
         {"interruptId": "i4", "status": "cancelled"},
     ]
-    assert [m["role"] for m in asked["messages"]] == ["user", "assistant", "user"]
-    assert asked["messages"][2]["content"] == "And hurry."
+    assert [m["role"] for m in request["messages"]] == ["user", "assistant", "user"]
+    assert request["messages"][2]["content"] == "And hurry."
 
 
 async def test_a_message_behind_the_answer_to_an_interrupt_resumes_nothing(
@@ -289,7 +289,7 @@ async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Wo
         {"type": "TOOL_CALL_RESULT", "messageId": "r1", "toolCallId": "c1", "content": "2"},
         *text("m2", "Two."),
     )
-    told = [
+    received = [
         ("reasoning", "t1", "Hm."),
         ("assistant", "m1", "Let me add."),
         ("tool", "r1", "2"),
@@ -323,9 +323,9 @@ async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Wo
         await task.reaches(number + 3)
         await task.ended()
     by_log, by_client = (request["messages"] for request in stub.requests[1:])
-    assert [(m["role"], m["id"], m["content"]) for m in by_log[1:-1]] == told
+    assert [(m["role"], m["id"], m["content"]) for m in by_log[1:-1]] == received
     assert by_log[2]["toolCalls"][0]["id"] == "c1"
-    assert [(m["role"], m["id"], m["content"]) for m in by_client[1:-1]][-3:] == told[1:]
+    assert [(m["role"], m["id"], m["content"]) for m in by_client[1:-1]][-3:] == received[1:]
     assert (by_client[0]["id"], by_client[-1]["id"]) == ("u1", "u2")
 
 
@@ -364,15 +364,15 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
     ]
     thoughts_ = [part for part in said(done) if parts.encrypted_value(part)]
     assert [parts.encrypted_value(part) for part in thoughts_] == ["one", "redacted", "three"]
-    told = stub.requests[1]["messages"][1:5]
-    assert [(m["role"], m["id"], m.get("content", "")) for m in told] == [
+    messages = stub.requests[1]["messages"][1:5]
+    assert [(m["role"], m["id"], m.get("content", "")) for m in messages] == [
         ("reasoning", "t1", "Hm."),
         ("reasoning", "t2", ""),
         ("assistant", "c1", ""),
         ("tool", "r1", "2"),
     ]
-    assert [m["encryptedValue"] for m in told[:2]] == ["one", "redacted"]
-    assert told[2]["toolCalls"][0]["encryptedValue"] == "three"
+    assert [m["encryptedValue"] for m in messages[:2]] == ["one", "redacted"]
+    assert messages[2]["toolCalls"][0]["encryptedValue"] == "three"
 
 
 async def test_the_conversation_that_it_sets_is_the_next_runs(
@@ -397,16 +397,16 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(
             number = await task.follow_up(words_)
             await task.reaches(number + 2)
             await task.ended()
-    told = stub.requests[2]["messages"]
-    assert told[:2] == short
-    assert [(m["role"], m["content"]) for m in told[2:]] == [
+    messages = stub.requests[2]["messages"]
+    assert messages[:2] == short
+    assert [(m["role"], m["content"]) for m in messages[2:]] == [
         ("tool", "2"),
         ("assistant", "Two."),
         ("user", "y"),
         ("assistant", "Three."),
         ("user", "z"),
     ]
-    assert [m["id"] for m in told[2:4]] == ["r1", "m2"]
+    assert [m["id"] for m in messages[2:4]] == ["r1", "m2"]
 
 
 async def test_a_conversation_that_is_none_is_not_sent_back(
@@ -544,10 +544,10 @@ async def test_calls_of_the_user_interfaces_tools_are_left_to_it(
         await task.reaches(number + 3)
         done = await folded(task)
     assert answer(done) == "Nice."
-    told = stub.requests[1]["messages"]
-    assert [m["role"] for m in told] == ["user", "assistant", "tool"]
-    assert told[1]["toolCalls"][0]["function"] == {"name": "paint", "arguments": "{}"}
-    assert (told[2]["toolCallId"], told[2]["content"]) == ("c1", "painted")
+    messages = stub.requests[1]["messages"]
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool"]
+    assert messages[1]["toolCalls"][0]["function"] == {"name": "paint", "arguments": "{}"}
+    assert (messages[2]["toolCallId"], messages[2]["content"]) == ("c1", "painted")
 
 
 @pytest.mark.parametrize(("code", "ends"), [("boom", "FAILED"), ("rejected", "REJECTED")])
@@ -561,7 +561,7 @@ async def test_its_error_ends_the_task(
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [
         Reply(status=503),
         Reply([{"type": "RUN_STARTED"}, *text("m", "lost")]),
@@ -571,9 +571,9 @@ async def test_its_error_ends_the_task(
     ids=["busy", "unfinished", "cut off", "malformed"],
 )
 async def test_a_temporary_error_is_retried(
-    submitter: TaskSubmitter, working: Working, trouble: Reply
+    submitter: TaskSubmitter, working: Working, error: Reply
 ) -> None:
-    async with ag_ui_stub(trouble, run(*text("m", "found"))) as stub, working(backend(stub)):
+    async with ag_ui_stub(error, run(*text("m", "found"))) as stub, working(backend(stub)):
         done = await folded(await submitter.start("b", "x"))
     assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", "found", 2)
 

@@ -90,8 +90,8 @@ async def test_a_question_ends_its_run_and_the_follow_up_sees_the_task(
 ) -> None:
     async with working(example("executor").translator):
         task = await submitter.start("translator", "klingon")
-        asked = await folded(task)
-        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which language?")
+        request = await folded(task)
+        assert (state(request), words(request)) == ("INPUT_REQUIRED", "Which language?")
         run = await task.follow_up("german")
         await task.reaches(run + 2)
         done = await folded(task)
@@ -380,5 +380,5 @@ async def _waits(task: Task) -> bool:
 
 async def _hand_in(task: Task, message: Json) -> None:
     await task.held()
-    asked = Control(ask="input", input="one", message=message)
-    await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)
+    request = Control(ask="input", input="one", message=message)
+    await task.bus.request(task.bus.subjects.control(task.key), request.encode(), 30.0)

@@ -134,5 +134,5 @@ async def test_an_agent_elsewhere_is_served_with_its_credentials() -> None:
         }
         outside = await asyncio.to_thread(declared, "ClientCredentials(", local)
         assert await answer(outside["outside"], "bare") == "a bare message"
-    [asked] = server.issued
-    assert asked["auth"] == httpx.BasicAuth("id", "secret")._auth_header
+    [request] = server.issued
+    assert request["auth"] == httpx.BasicAuth("id", "secret")._auth_header

@@ -82,8 +82,8 @@ def desk_of(llm: Any, *tools: Any) -> "LlmAgent":  # noqa: ANN401  # the library
 
 def instructions(model: GeminiModel) -> list[str]:
     """Return the beginning of each request's instruction."""
-    told = [request["systemInstruction"]["parts"][0]["text"] for request in model.requests]
-    return [text.partition(".")[0] for text in told]
+    received = [request["systemInstruction"]["parts"][0]["text"] for request in model.requests]
+    return [text.partition(".")[0] for text in received]
 
 
 async def test_the_example_requests_approval_and_refunds(
@@ -95,8 +95,8 @@ async def test_the_example_requests_approval_and_refunds(
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
         async with working(example("adk_transfer").desk):
             task = await submitter.start("desk", "My money!")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], {"approved": True}))
+            [interrupt] = await interrupts(task)
+            done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), answer(done)) == ("COMPLETED", "Refunded.")
 
 
@@ -109,8 +109,8 @@ async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: desk_of(llm, tool)) as model:
         task = await submitter.start("a", "Refund A1.")
-        [asked] = await interrupts(task)
-        done = await answered(task, approval(asked["id"], {"approved": True}))
+        [interrupt] = await interrupts(task)
+        done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert results(done)[-1] == ("paid 5", "")
     assert [name for name, _ in called(done)] == ["transfer_to_agent", "pay"]
@@ -131,7 +131,9 @@ async def test_a_retry_goes_on_with_the_agent_that_was_transferred_to(
         done = await folded(await submitter.start("a", "Refund A1."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert instructions(model) == ["Hand over", *["Refund"] * 3]
-    assert [told.line for told in model.heard[3]] == [told.line for told in model.heard[1]]
+    assert [received.line for received in model.heard[3]] == [
+        received.line for received in model.heard[1]
+    ]
 
 
 async def test_a_long_running_tools_result_is_the_users_to_give(
@@ -151,11 +153,11 @@ async def test_a_long_running_tools_result_is_the_users_to_give(
     made = LongRunningFunctionTool(order)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[made])) as model:
         task = await submitter.start("a", "A pear.")
-        [asked] = await interrupts(task)
-        assert "T1" in asked["message"]
-        done = await answered(task, approval(asked["id"], {"status": "here"}))
+        [interrupt] = await interrupts(task)
+        assert "T1" in interrupt["message"]
+        done = await answered(task, approval(interrupt["id"], {"status": "here"}))
     assert (state(done), answer(done), started) == ("COMPLETED", "Ordered. It came.", ["pear"])
-    assert "{'status': 'here'}" in [told.text for told in model.heard[2]]
+    assert "{'status': 'here'}" in [received.text for received in model.heard[2]]
     assert results(done) == [({"status": "here"}, "")]
 
 
@@ -171,8 +173,11 @@ async def test_a_request_for_input_takes_an_answer_of_its_schema(
         script, lambda llm: LlmAgent(name="a", model=llm, tools=[request_input])
     ) as model:
         task = await submitter.start("a", "Pears.")
-        [asked] = await interrupts(task)
-        assert (asked["message"], asked["responseSchema"]) == ("How many?", {"type": "integer"})
+        [interrupt] = await interrupts(task)
+        assert (interrupt["message"], interrupt["responseSchema"]) == (
+            "How many?",
+            {"type": "integer"},
+        )
         again = await answered(task, {"text": "many"})
         assert state(again) == "INPUT_REQUIRED"
         done = await answered(task, {"text": "3"})
@@ -201,8 +206,8 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(
     tool = FunctionTool(pay_out, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
         task = await submitter.start("a", "Pay.")
-        [asked] = await interrupts(task)
-        done = await answered(task, approval(asked["id"], {"approved": True}))
+        [interrupt] = await interrupts(task)
+        done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), answer(done), paid) == ("COMPLETED", "Done.", [2])
     assert model.heard[3] == model.heard[1]
 
@@ -224,11 +229,11 @@ async def test_a_tool_that_requests_more_is_given_it(
     script = [calls(("c1", "book", {"days": 5})), says("Booked.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[book])):
         task = await submitter.start("a", "Five days.")
-        [asked] = await interrupts(task)
-        assert asked["metadata"] == {"hint": "How many?"}
-        assert asked["responseSchema"]["properties"]["payload"] == {"default": {"days": 0}}
+        [interrupt] = await interrupts(task)
+        assert interrupt["metadata"] == {"hint": "How many?"}
+        assert interrupt["responseSchema"]["properties"]["payload"] == {"default": {"days": 0}}
         given = {"approved": True, "payload": {"days": 3}}
-        done = await answered(task, approval(asked["id"], given))
+        done = await answered(task, approval(interrupt["id"], given))
     assert (state(done), results(done)) == ("COMPLETED", [({"booked": 3, "of": 5}, "")])
 
 
@@ -257,10 +262,10 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
     tools: list[Any] = [note, FunctionTool(pay_out, require_confirmation=True)]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=tools)) as model:
         task = await submitter.start("a", "Pay.")
-        [asked] = await interrupts(task)
-        done = await answered(task, approval(asked["id"], {"approved": True}))
+        [interrupt] = await interrupts(task)
+        done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), paid) == ("COMPLETED", [-1, 2])
-    assert sorted(told.text for told in model.heard[1][2:]) == ["noted", "paid"]
+    assert sorted(received.text for received in model.heard[1][2:]) == ["noted", "paid"]
 
 
 async def test_text_beside_an_approval_is_sent_after_the_result(
@@ -273,13 +278,16 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
         task = await submitter.start("a", "Pay.")
-        [asked] = await interrupts(task)
-        part = approval(asked["id"], {"approved": True})
+        [interrupt] = await interrupts(task)
+        part = approval(interrupt["id"], {"approved": True})
         await answered(task, part, more=[{"text": "And again."}])
         [again] = await interrupts(task)
         await answered(task, approval(again["id"], {"approved": True}))
-    assert [told.line for told in model.heard[1]][-2:] == ["tool: paid 5", "user: And again."]
-    assert [told.line for told in model.heard[2]][-3:] == [
+    assert [received.line for received in model.heard[1]][-2:] == [
+        "tool: paid 5",
+        "user: And again.",
+    ]
+    assert [received.line for received in model.heard[2]][-3:] == [
         "user: And again.",
         "assistant: pay(6)",
         "tool: paid 6",
@@ -302,10 +310,10 @@ async def test_reasoning_is_shown_and_signatures_are_sent_again(
         ),
         Reply([chunk({"text": "Paid."}), last()]),
     ]
-    async with served(replies, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as heard:
+    async with served(replies, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as received:
         done = await folded(await submitter.start("a", "Pay 1."))
     assert (thoughts(done), answer(done)) == ("Hm.", "Paid.")
-    sent = [p for content in heard.requests[1]["contents"] for p in content["parts"]]
+    sent = [p for content in received.requests[1]["contents"] for p in content["parts"]]
     assert [p["thoughtSignature"] for p in sent if "functionCall" in p] == ["c2lnbmVk"]
     assert done["metadata"]["tokens_used"] == 30
 
@@ -492,9 +500,9 @@ async def test_arguments_stream_where_the_model_streams_them(
     async with served(whole, lambda llm: LlmAgent(name="a", model=llm, tools=[note])) as model:
         task = await submitter.start("a", "Note it.")
         done = await folded(task)
-    told = {"order": 'A"1é', "amount": 5, "lines": ["x", "y"], "sent": True}
+    received = {"order": 'A"1é', "amount": 5, "lines": ["x", "y"], "sent": True}
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
-    assert called(done) == [("note", told)] * 2
+    assert called(done) == [("note", received)] * 2
     assert results(done) == [("A\"1é 5 ['x', 'y'] True", "")] * 2
     updates = [event.get("statusUpdate", {}) for event in await task.events()]
     messages = [update.get("status", {}).get("message") or {} for update in updates]

@@ -51,16 +51,16 @@ async def test_the_example_requests_input_and_goes_on_with_the_answer(
     async with working(example("graph_approval").refunds):
         task = await submitter.start("refunds", "Order 7")
         entries = await task.ended()
-        asked = await folded(task)
-        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Refund it?")
-        assert answer(asked) == "The order is fine. "
-        [custom] = kinds(asked, parts.CUSTOM)
+        request = await folded(task)
+        assert (state(request), words(request)) == ("INPUT_REQUIRED", "Refund it?")
+        assert answer(request) == "The order is fine. "
+        [custom] = kinds(request, parts.CUSTOM)
         assert custom["data"] == {"checking": "Order 7"}
-        [told] = entries[-1].events[-1]["statusUpdate"]["metadata"][INTERRUPTS]
+        [events] = entries[-1].events[-1]["statusUpdate"]["metadata"][INTERRUPTS]
         run = await task.follow_up("yes")
         await task.reaches(run + 2)
         done = await folded(task)
-    assert told["metadata"] == {"value": {"question": "Refund it?"}}
+    assert events["metadata"] == {"value": {"question": "Refund it?"}}
     assert (state(done), answer(done)) == ("COMPLETED", "The order is fine. Refunded.")
 
 
@@ -93,9 +93,9 @@ async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_emitted(
 
     model = GenericFakeChatModel(messages=iter([AIMessage("hello big world")]))
 
-    async def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
+    async def talk(prompts: MessagesState) -> Any:  # noqa: ANN401  # an update
         get_stream_writer()(Status("talking"))
-        return {"messages": [await model.ainvoke(asked["messages"])]}
+        return {"messages": [await model.ainvoke(prompts["messages"])]}
 
     def work(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         thought: Any = [{"type": "reasoning", "reasoning": "Hm."}]
@@ -127,7 +127,7 @@ async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_emitted(
 class Shop(TypedDict, total=False):
     """A graph that takes no messages."""
 
-    asked: str
+    prompts: str
     price: int
     verdict: str
 
@@ -141,12 +141,12 @@ async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
         return {"price": 3}
 
     def judge(shop: Shop) -> Shop:
-        return {"verdict": f"{shop['asked']} costs {shop['price']}"}
+        return {"verdict": f"{shop['prompts']} costs {shop['price']}"}
 
     served = langgraph_agent(
         chain(Shop, price, judge),
         name="g",
-        input_of=lambda ctx: {"asked": ctx.prompt},
+        input_of=lambda ctx: {"prompts": ctx.prompt},
         output="verdict",
         state_keys=["price"],
     )
@@ -218,8 +218,8 @@ async def test_state_is_emitted_after_reducers_and_taken_from_the_client(
             await folded(await submitter.start("g", "tea", context="c", metadata=sent(*items)))
             for items in turns
         ]
-    told = [kinds(task, parts.STATE_SNAPSHOT)[-1]["data"]["items"] for task in done]
-    assert told == [["milk", "tea 1"], ["milk", "tea 1", "tea 2"], ["tea 1", "tea 1"]]
+    received = [kinds(task, parts.STATE_SNAPSHOT)[-1]["data"]["items"] for task in done]
+    assert received == [["milk", "tea 1"], ["milk", "tea 1", "tea 2"], ["tea 1", "tea 1"]]
     assert offered == [["paint"]] * 3
 
 
@@ -232,11 +232,11 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
 
     from headrace_worker.adapters import langgraph_agent
 
-    heard: list[str] = []
+    received: list[str] = []
 
-    def talk(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
-        last = asked["messages"][-1]
-        heard.append(f"{last.type}: {last.text}")
+    def talk(prompts: MessagesState) -> Any:  # noqa: ANN401  # an update
+        last = prompts["messages"][-1]
+        received.append(f"{last.type}: {last.text}")
         call: Any = {"name": "paint", "args": {"colour": "red"}, "id": "p1"}
         is_answered = isinstance(last, ToolMessage)
         return {
@@ -255,7 +255,7 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
         }
         done = await answered(task, result, agui)
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
-    assert heard == ["human: Paint.", "tool: wet"]
+    assert received == ["human: Paint.", "tool: wet"]
 
 
 async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
@@ -266,14 +266,14 @@ async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
 
     from headrace_worker.adapters import langgraph_agent
 
-    heard: list[list[str]] = []
+    received: list[list[str]] = []
 
     class Count(MessagesState):
         counted: dict[str, int]
 
-    def listen(asked: Count) -> Any:  # noqa: ANN401  # an update
-        heard.append([message.text for message in asked["messages"]])
-        return {"messages": [AIMessage(f"{len(heard)}.")], "counted": {"n": len(heard)}}
+    def listen(prompts: Count) -> Any:  # noqa: ANN401  # an update
+        received.append([message.text for message in prompts["messages"]])
+        return {"messages": [AIMessage(f"{len(received)}.")], "counted": {"n": len(received)}}
 
     graph = chain(Count, listen)
     async with working(langgraph_agent(graph, name="g", memory="task", output="counted")):
@@ -282,7 +282,7 @@ async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
         run = await task.follow_up("two")
         await task.reaches(run + 2)
         await task.ended()
-    assert heard == [["one"], ["one", '1.\n{"n":1}', "two"]]
+    assert received == [["one"], ["one", '1.\n{"n":1}', "two"]]
 
 
 async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
@@ -294,15 +294,15 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
 
     from headrace_worker.adapters import langgraph_agent
 
-    heard: list[list[str]] = []
+    received: list[list[str]] = []
     reached = asyncio.Event()
 
-    async def count(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
-        heard.append([message.text for message in asked["messages"]])
-        return {"messages": [AIMessage(f"answer {len(asked['messages'])}. ")]}
+    async def count(prompts: MessagesState) -> Any:  # noqa: ANN401  # an update
+        received.append([message.text for message in prompts["messages"]])
+        return {"messages": [AIMessage(f"answer {len(prompts['messages'])}. ")]}
 
     async def pause(_: MessagesState) -> Any:  # noqa: ANN401  # an update
-        if len(heard) == 2 and not reached.is_set():
+        if len(received) == 2 and not reached.is_set():
             reached.set()
             await asyncio.Event().wait()
         return {"messages": [AIMessage("Over. ")]}
@@ -318,7 +318,7 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     async with working(served):
         await task.ended()
         done = await folded(task)
-    assert heard == [["one"], ["one", "answer 1. ", "Over. ", "two"]]
+    assert received == [["one"], ["one", "answer 1. ", "Over. ", "two"]]
     assert answer(done) == "answer 4. Over. "
 
 
@@ -331,10 +331,10 @@ async def test_agents_that_share_a_saver_share_no_thread(
 
     from headrace_worker.adapters import langgraph_agent
 
-    heard: list[list[str]] = []
+    received: list[list[str]] = []
 
-    def listen(asked: MessagesState) -> Any:  # noqa: ANN401  # an update
-        heard.append([message.text for message in asked["messages"]])
+    def listen(prompts: MessagesState) -> Any:  # noqa: ANN401  # an update
+        received.append([message.text for message in prompts["messages"]])
         return {"messages": [AIMessage("Noted.")]}
 
     saver = InMemorySaver()
@@ -344,7 +344,7 @@ async def test_agents_that_share_a_saver_share_no_thread(
         await (await submitter.start("a", "It is 1234.", context="c")).ended()
         await (await submitter.start("b", "What is it?", context="c")).ended()
         await (await submitter.start("a", "What is it?", context="c", owner="eve")).ended()
-    assert heard == [["It is 1234."], ["What is it?"], ["What is it?"]]
+    assert received == [["It is 1234."], ["What is it?"], ["What is it?"]]
 
 
 async def test_a_canceled_tasks_interrupt_is_nobodys(
@@ -356,8 +356,8 @@ async def test_a_canceled_tasks_interrupt_is_nobodys(
         await cancel_waiting(first)
         second = await submitter.start("refunds", "yes", context="c")
         await interrupts(second)
-        asked = await folded(second)
-    assert (state(asked), answer(asked)) == ("INPUT_REQUIRED", "The order is fine. ")
+        request = await folded(second)
+    assert (state(request), answer(request)) == ("INPUT_REQUIRED", "The order is fine. ")
 
 
 async def test_an_interrupt_is_resumed_by_its_own_task_alone(
@@ -367,8 +367,8 @@ async def test_an_interrupt_is_resumed_by_its_own_task_alone(
         tasks = [await submitter.start("refunds", f"Order {n}", context="c") for n in "12"]
         [first], [second] = [await interrupts(task) for task in tasks]
         part = {"text": "yes", "metadata": {"agui_interrupt_id": first["id"]}}
-        asked = await answered(tasks[1], part)
-        assert (state(asked), answer(asked)) == ("INPUT_REQUIRED", "The order is fine. ")
+        request = await answered(tasks[1], part)
+        assert (state(request), answer(request)) == ("INPUT_REQUIRED", "The order is fine. ")
         part["metadata"] = {"agui_interrupt_id": second["id"]}
         done = await answered(tasks[1], part)
     assert answer(done) == "The order is fine. Refunded."
@@ -418,10 +418,10 @@ async def test_several_interrupts_are_all_emitted(
     served = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")
     async with working(served):
         task = await submitter.start("g", "x")
-        asked = (await task.events())[-1]["statusUpdate"]["metadata"][INTERRUPTS]
+        request = (await task.events())[-1]["statusUpdate"]["metadata"][INTERRUPTS]
         answers = [
             {"text": each["message"].upper(), "metadata": {"agui_interrupt_id": each["id"]}}
-            for each in asked
+            for each in request
         ]
         run = await task.follow_up_with({"messageId": "r", "role": "ROLE_USER", "parts": answers})
         await task.reaches(run + 3)

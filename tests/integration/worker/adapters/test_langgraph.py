@@ -22,10 +22,10 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from headrace_worker.adapters import langgraph_agent
     from tests.integration.worker.adapters.file_saver import FileSaver
 
-    asked: Any = {"model": "small", "base_url": url, "api_key": "k", "streaming": True}
+    request: Any = {"model": "small", "base_url": url, "api_key": "k", "streaming": True}
     review: Any = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
     graph = create_agent(
-        ChatOpenAI(**asked),
+        ChatOpenAI(**request),
         [tool(office.mail), tool(office.refund)],
         middleware=[review],
         system_prompt="Be brief.",

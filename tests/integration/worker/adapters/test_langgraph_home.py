@@ -94,7 +94,7 @@ async def said(task: Task, words_: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("schema", "wrong", "right", "told"),
+    ("schema", "wrong", "right", "start"),
     [
         ({"type": "integer", "minimum": 1}, {"data": 0}, {"data": 3}, "3"),
         ({"type": "integer"}, {"text": "some"}, {"text": "3"}, "3"),
@@ -108,7 +108,7 @@ async def test_an_answer_that_the_schema_refuses_is_requested_again(  # noqa: PL
     schema: Json | type,
     wrong: Json,
     right: Json,
-    told: str,
+    start: str,
 ) -> None:
     async with working(asks(schema)):
         task = await submitter.start("g", "x")
@@ -120,7 +120,7 @@ async def test_an_answer_that_the_schema_refuses_is_requested_again(  # noqa: PL
     assert words(again).startswith(f"the answer to {first['id']}: ")
     assert "How many?" in words(again)
     assert second == first
-    assert (state(done), answer(done).startswith(told)) == ("COMPLETED", True)
+    assert (state(done), answer(done).startswith(start)) == ("COMPLETED", True)
 
 
 async def test_a_schema_that_leads_elsewhere_or_nowhere_refuses_nothing(
@@ -134,19 +134,19 @@ async def test_a_schema_that_leads_elsewhere_or_nowhere_refuses_nothing(
 
 
 @pytest.mark.parametrize(
-    ("schema", "ends", "told"),
+    ("schema", "ends", "text"),
     [(None, "COMPLETED", "None"), ({"type": "string"}, "REJECTED", "")],
     ids=["none", "refused"],
 )
 async def test_an_answer_that_comes_too_late_is_none(
-    submitter: TaskSubmitter, working: Working, schema: Json | None, ends: str, told: str
+    submitter: TaskSubmitter, working: Working, schema: Json | None, ends: str, text: str
 ) -> None:
     async with working(asks(schema, answer_within=0.0)):
         task = await submitter.start("g", "x")
-        [asked] = await interrupts(task)
+        [interrupt] = await interrupts(task)
         done = await said(task, "3")
-    assert asked["expiresAt"]
-    assert (state(done), answer(done)) == (ends, told)
+    assert interrupt["expiresAt"]
+    assert (state(done), answer(done)) == (ends, text)
 
 
 async def test_a_canceled_question_is_answered_with_none_or_stays_open(
@@ -154,13 +154,13 @@ async def test_a_canceled_question_is_answered_with_none_or_stays_open(
 ) -> None:
     async with working(asks({"type": ["string", "null"]})):
         task = await submitter.start("g", "x")
-        [asked] = await interrupts(task)
-        done = await answered(task, approval(asked["id"], None, "cancelled"))
+        [interrupt] = await interrupts(task)
+        done = await answered(task, approval(interrupt["id"], None, "cancelled"))
     assert (state(done), answer(done)) == ("COMPLETED", "None")
     async with working(asks({"type": "string"})):
         task = await submitter.start("g", "x")
-        [asked] = await interrupts(task)
-        again = await answered(task, approval(asked["id"], None, "cancelled"))
+        [interrupt] = await interrupts(task)
+        again = await answered(task, approval(interrupt["id"], None, "cancelled"))
     assert state(again) == "INPUT_REQUIRED"
 
 
@@ -184,11 +184,11 @@ async def test_answers_by_interrupt_id_stand_in_one_object(
     made = graph.compile(checkpointer=InMemorySaver())
     async with working(langgraph_agent(made, name="g", memory="task")):
         task = await submitter.start("g", "x")
-        asked = {each["message"]: each["id"] for each in await interrupts(task)}
-        part = await answered(task, {"data": {asked["a"]: 1}})
+        request = {each["message"]: each["id"] for each in await interrupts(task)}
+        part = await answered(task, {"data": {request["a"]: 1}})
         [left] = await interrupts(task)
         done = await answered(task, {"data": {left["id"]: 2}})
-    assert (state(part), left["id"]) == ("INPUT_REQUIRED", asked["b"])
+    assert (state(part), left["id"]) == ("INPUT_REQUIRED", request["b"])
     assert sorted(answer(done).split()) == ["a=1", "b=2"]
 
 
@@ -202,10 +202,10 @@ async def test_what_a_model_emitted_is_in_the_next_tasks_state_as_it_was(
 
     from headrace_worker.adapters import langgraph_agent
 
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def talk(held: MessagesState) -> Any:  # noqa: ANN401  # an update
-        heard.append(held["messages"])
+        received.append(held["messages"])
         thought: Any = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": "s"}}
         said_: Any = [thought, {"type": "text", "text": "Six."}]
         return {"messages": [AIMessage(said_, additional_kwargs={"odd": 1})]}
@@ -217,7 +217,7 @@ async def test_what_a_model_emitted_is_in_the_next_tasks_state_as_it_was(
     async with working(langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="g")):
         await folded(await submitter.start("g", "How many?", context="c"))
         await folded(await submitter.start("g", "Sure?", context="c"))
-    before = heard[1][1]
+    before = received[1][1]
     assert before.content[0]["extras"] == {"signature": "s"}
     assert before.additional_kwargs == {"odd": 1}
 
@@ -263,10 +263,10 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
         return "paid"
 
     async with chat_model([BOTH, says("Done.")]) as model:
-        asked: Any = {"model": "small", "base_url": model.url, "api_key": "k"}
+        request: Any = {"model": "small", "base_url": model.url, "api_key": "k"}
         review: Any = HumanInTheLoopMiddleware({"pay": True})
         graph = create_agent(
-            ChatOpenAI(**asked), [pay], middleware=[review], checkpointer=InMemorySaver()
+            ChatOpenAI(**request), [pay], middleware=[review], checkpointer=InMemorySaver()
         )
         async with working(langgraph_agent(graph, name="g", memory="task")):
             task = await submitter.start("g", "Pay both.")
@@ -290,13 +290,13 @@ async def test_a_breakpoint_is_passed_with_the_state_that_its_user_has_edited(
 ) -> None:
     async with working(stepping(steps(**compiled))):
         task = await submitter.start("g", "x")
-        [asked] = await interrupts(task)
+        [interrupt] = await interrupts(task)
         foreign = {"approved": True, "editedArgs": {"done": []}}
         wrong = await answered(task, {"data": foreign})
         again = await answered(task, {"data": {"approve": True}})
         edited = {"approved": True, "editedArgs": {"price": 9}}
-        done = await answered(task, approval(asked["id"], edited))
-    assert (asked["reason"], asked["metadata"]) == ("breakpoint", {"next": ["buy"]})
+        done = await answered(task, approval(interrupt["id"], edited))
+    assert (interrupt["reason"], interrupt["metadata"]) == ("breakpoint", {"next": ["buy"]})
     assert "editedArgs.done" in words(wrong)
     assert (state(wrong), state(again)) == ("INPUT_REQUIRED", "INPUT_REQUIRED")
     assert (state(done), bought(done)) == ("COMPLETED", ["look at 1", "buy at 9"])
@@ -365,8 +365,8 @@ async def test_a_worker_killed_at_a_breakpoint_has_its_successor_ask(
         worker.kill()
     (tmp_path / "go").touch()
     async with working(breakpoint_graph.build("none", Office(tmp_path))):
-        [asked] = await interrupts(task)
-        assert asked["reason"] == "breakpoint"
+        [interrupt] = await interrupts(task)
+        assert interrupt["reason"] == "breakpoint"
         assert Office(tmp_path).done("refunded") == []
         done = await said(task, "yes")
     assert (state(done), answer(done)) == ("COMPLETED", "refunded A1")

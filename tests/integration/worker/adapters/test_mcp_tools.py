@@ -133,7 +133,9 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
         """Tell nobody."""
         return "secret"
 
-    first = deltas(call(0, id="c", name="shop_price", said='{"item": "tea"}'), finish="tool_calls")
+    first = deltas(
+        call(0, id="c", name="shop_price", arguments='{"item": "tea"}'), finish="tool_calls"
+    )
     async with (
         asgi_server(served.streamable_http_app(), lifespan="on") as served_at,
         chat_stub(Reply(first), Reply(deltas({"content": "Three."}))) as stub,
@@ -194,19 +196,19 @@ class EndlessServer:
         await Starlette(routes=[Route("/mcp", self.answer, methods=["POST"])])(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
-        asked = await request.json()
-        if asked["method"] == "initialize":
+        requests = await request.json()
+        if requests["method"] == "initialize":
             info = {"name": "endless", "version": "1"}
-            version = asked["params"]["protocolVersion"]
+            version = requests["params"]["protocolVersion"]
             found = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
-            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": found})
-        if asked["method"] != "tools/list":
-            return Response(status_code=404 if "id" in asked else 202)
+            return JSONResponse({"jsonrpc": "2.0", "id": requests["id"], "result": found})
+        if requests["method"] != "tools/list":
+            return Response(status_code=404 if "id" in requests else 202)
         self.lists += 1
         if self._has_pages:
             tools = [{"name": f"t{self.lists}", "inputSchema": {"type": "object"}}]
             page = {"tools": tools, "nextCursor": "more"}
-            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": page})
+            return JSONResponse({"jsonrpc": "2.0", "id": requests["id"], "result": page})
         return StreamingResponse(self._endless(), media_type="application/json")
 
     async def _endless(self) -> AsyncIterator[bytes]:

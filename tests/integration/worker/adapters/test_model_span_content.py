@@ -57,8 +57,8 @@ def langgraph(url: str) -> Agent:
 
     from headrace_worker.adapters import langgraph_agent
 
-    asked: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
-    graph: Any = create_agent(ChatOpenAI(**asked, stream_usage=True), [look], system_prompt=RULE)
+    request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
+    graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look], system_prompt=RULE)
     return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
 
 

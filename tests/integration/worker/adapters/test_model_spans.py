@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from headrace.sdk.agent import Agent
-from tests.integration.worker.adapters.behaviour import until_said
+from tests.integration.worker.adapters.behaviour import until_printed
 from tests.integration.worker.adapters.gemini_wire import MODEL, gemini_model
 from tests.integration.worker.adapters.test_google_adk import gemini
 from tests.integration.worker.adapters.wire import Refuses, Script, calls, chat_model, says
@@ -50,8 +50,8 @@ def langgraph(url: str) -> Agent:
 
     from headrace_worker.adapters import langgraph_agent
 
-    asked: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
-    graph: Any = create_agent(ChatOpenAI(**asked, stream_usage=True), [look])
+    request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
+    graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look])
     return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
 
 
@@ -143,7 +143,7 @@ async def test_a_call_that_the_user_cancels_is_ended(
 ) -> None:
     async with chat_model([says("Well,", hangs=True)]) as model, working(made(model.url)):
         task = await submitter.start("a", "Go on.")
-        await until_said(task, "Well,")
+        await until_printed(task, "Well,")
         await task.held()
         await task.ask("cancel")
         assert state(await folded(task)) == "CANCELED"

@@ -99,8 +99,8 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
         )
         async with working(openai_agents_agent(entry, name="a", memory="task")):
             task = await submitter.start("a", "Refund A1.")
-            [asked] = await interrupts(task)
-            done = await answered(task, approval(asked["id"], {"approved": True}))
+            [interrupt] = await interrupts(task)
+            done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert speakers(done) == [
         ("started", "refunds"),
         ("finished", "suspended"),
@@ -133,7 +133,9 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     systems = [request["messages"][0]["content"] for request in served.requests]
     assert systems == ["Hand over.", *["Refund."] * 4]
-    assert [told.line for told in served.heard[4]] == [told.line for told in served.heard[1]]
+    assert [received.line for received in served.heard[4]] == [
+        received.line for received in served.heard[1]
+    ]
 
 
 async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused_clearly(
@@ -192,10 +194,13 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
         )
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
             task = await submitter.start("a", "Pay.")
-            [asked] = await interrupts(task)
-            part = approval(asked["id"], {"approved": True})
+            [interrupt] = await interrupts(task)
+            part = approval(interrupt["id"], {"approved": True})
             await answered(task, part, more=[{"text": "And again."}])
-    assert [told.line for told in served.heard[1]][-2:] == ["tool: paid", "user: And again."]
+    assert [received.line for received in served.heard[1]][-2:] == [
+        "tool: paid",
+        "user: And again.",
+    ]
 
 
 async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) -> None:
@@ -205,8 +210,8 @@ async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) ->
 
     from headrace_worker.adapters import openai_agents_agent
 
-    said: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
-    async with chat_stub(Reply(deltas(*said))) as stub:
+    outputs: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
+    async with chat_stub(Reply(deltas(*outputs))) as stub:
         client = AsyncOpenAI(base_url=stub.url, api_key="k")
         llm = OpenAIChatCompletionsModel("deepseek-small", client)
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
@@ -340,10 +345,10 @@ async def test_tools_get_the_runs_context_and_guardrails_reject(
     def polite(
         ctx: RunContextWrapper[RunContext],
         agent: SdkAgent[RunContext],
-        said: str | list[TResponseInputItem],
+        output: str | list[TResponseInputItem],
     ) -> GuardrailFunctionOutput:
         del ctx, agent
-        return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(said))
+        return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(output))
 
     script = [calls(("c1", "whoami", {})), says("You."), says("x")]
     async with model(script) as (served, llm):

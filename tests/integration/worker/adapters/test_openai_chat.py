@@ -164,9 +164,9 @@ async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_mode
 ) -> None:
     first = deltas(
         {"content": "I add. "},
-        call(0, id="c1", name="add", said=""),
-        call(0, said='{"a": 2, '),
-        call(0, said='"b": 3}'),
+        call(0, id="c1", name="add", arguments=""),
+        call(0, arguments='{"a": 2, '),
+        call(0, arguments='"b": 3}'),
         call(1, id="c2", name="whose"),
         finish="tool_calls",
     )
@@ -223,16 +223,16 @@ async def test_tools_are_called_with_streamed_arguments_and_answered_to_the_mode
 async def test_what_goes_wrong_with_a_tool_is_its_answer(
     submitter: TaskSubmitter, working: Working, name: str, arguments: str, error: str
 ) -> None:
-    first = deltas(call(0, id="c1", name=name, said=arguments), finish="tool_calls")
+    first = deltas(call(0, id="c1", name=name, arguments=arguments), finish="tool_calls")
     async with (
         chat_stub(Reply(first), Reply(deltas({"content": "Sorry."}))) as stub,
         working(model(stub)),
     ):
         done = await folded(await submitter.start("model", "x"))
-    [(_, told)] = results(done)
-    assert error in told
-    assert "secret" not in told
-    assert stub.requests[1]["messages"][-1]["content"] == f"Error: {told}"
+    [(_, received)] = results(done)
+    assert error in received
+    assert "secret" not in received
+    assert stub.requests[1]["messages"][-1]["content"] == f"Error: {received}"
     assert (state(done), answer(done)) == ("COMPLETED", "Sorry.")
 
 
@@ -240,11 +240,11 @@ async def test_calls_that_share_index_or_id_are_distinguished(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
-        call(0, id="c0", name="add", said='{"a": 1}'),
-        call(0, id="c1", name="add", said='{"a": 2}'),
+        call(0, id="c0", name="add", arguments='{"a": 1}'),
+        call(0, id="c1", name="add", arguments='{"a": 2}'),
         finish="tool_calls",
     )
-    again = deltas(call(0, id="c0", name="add", said='{"a": 3}'), finish="tool_calls")
+    again = deltas(call(0, id="c0", name="add", arguments='{"a": 3}'), finish="tool_calls")
     async with (
         chat_stub(Reply(first), Reply(again), Reply(deltas({"content": "x"}))) as stub,
         working(model(stub)),
@@ -262,8 +262,8 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
-        call(0, id="c1", name="paint", said='{"colour": "red"}'),
-        call(1, id="c2", name="add", said='{"a": 1}'),
+        call(0, id="c1", name="paint", arguments='{"colour": "red"}'),
+        call(1, id="c2", name="add", arguments='{"a": 1}'),
         finish="tool_calls",
     )
     agui = {"tools": [PAINT], "context": [{"description": "Wall", "value": "north"}]}
@@ -293,8 +293,10 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert stub.requests[0]["messages"][0] == {"role": "system", "content": "Wall: north"}
     assert stub.requests[0]["tools"][-1]["function"]["name"] == "paint"
-    told = [(m["role"], m.get("tool_call_id"), m["content"]) for m in stub.requests[1]["messages"]]
-    assert told == [
+    messages = [
+        (m["role"], m.get("tool_call_id"), m["content"]) for m in stub.requests[1]["messages"]
+    ]
+    assert messages == [
         ("user", None, "paint"),
         ("assistant", None, None),
         ("tool", "c2", "2"),
@@ -305,7 +307,7 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
 async def test_an_unanswered_call_is_reported_to_the_model(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    first = deltas(call(0, id="c1", name="paint", said="{}"), finish="tool_calls")
+    first = deltas(call(0, id="c1", name="paint", arguments="{}"), finish="tool_calls")
     async with (
         chat_stub(Reply(first), Reply(deltas({"content": "As you like."}))) as stub,
         working(model(stub)),
@@ -344,8 +346,8 @@ async def test_an_agui_clients_messages_are_the_conversation(
     async with chat_stub(Reply(deltas({"content": "x"}))) as stub, working(model(stub)):
         task = await submitter.start("model", "And 3?", metadata={"headrace.agui": agui})
         await task.ended()
-    told = [(m["role"], m["content"]) for m in stub.requests[0]["messages"]]
-    assert told == [
+    messages = [(m["role"], m["content"]) for m in stub.requests[0]["messages"]]
+    assert messages == [
         ("system", "Be kind."),
         ("user", "2 + 2?"),
         ("assistant", None),
@@ -382,7 +384,7 @@ async def test_images_data_and_files_reach_the_model(
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [
         Reply(status=429, headers={"retry-after": "0"}),
         Reply(status=503),
@@ -393,10 +395,10 @@ async def test_images_data_and_files_reach_the_model(
     ids=["busy", "down", "cut off", "unfinished", "error in the stream"],
 )
 async def test_a_temporary_error_is_retried(
-    submitter: TaskSubmitter, working: Working, trouble: Reply
+    submitter: TaskSubmitter, working: Working, error: Reply
 ) -> None:
     async with (
-        chat_stub(trouble, Reply(deltas({"content": "found"}))) as stub,
+        chat_stub(error, Reply(deltas({"content": "found"}))) as stub,
         working(model(stub)),
     ):
         done = await folded(await submitter.start("model", "x"))
@@ -458,7 +460,7 @@ async def test_a_refusal_rejects_and_a_filter_too(
 async def test_a_model_that_never_stops_calling_is_stopped(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    again = Reply(deltas(call(0, name="add", said='{"a": 1}'), finish="tool_calls"))
+    again = Reply(deltas(call(0, name="add", arguments='{"a": 1}'), finish="tool_calls"))
     async with chat_stub(*[again] * 3) as stub, working(model(stub, max_turns=3)):
         done = await folded(await submitter.start("model", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 3)
@@ -487,7 +489,9 @@ async def test_a_tool_that_blocks_runs_beside_the_worker(
 async def test_the_example_answers_with_its_tool(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = deltas(call(0, id="c", name="in_stock", said='{"item": "nails"}'), finish="tool_calls")
+    first = deltas(
+        call(0, id="c", name="in_stock", arguments='{"item": "nails"}'), finish="tool_calls"
+    )
     async with chat_stub(Reply(first), Reply(deltas({"content": "500 nails."}))) as stub:
         # Task state, which knows the conversation, is not part of this test.
         monkeypatch.setattr("headrace_worker.adapters.openai_chat.conversation", _alone)

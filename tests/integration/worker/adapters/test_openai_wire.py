@@ -36,9 +36,9 @@ def model(stub: ChatStub, **more: object) -> Agent:
 
 def signed(index: int, name: str, signature: str) -> Json:
     """Return a tool call as Google's endpoint signs it."""
-    said = call(index, id=name, name="add", said='{"a":1}')
-    said["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": signature}}
-    return said
+    output = call(index, id=name, name="add", arguments='{"a":1}')
+    output["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": signature}}
+    return output
 
 
 async def test_what_a_model_emitted_is_replayed_with_every_field_and_clients_see_none(
@@ -60,8 +60,8 @@ async def test_what_a_model_emitted_is_replayed_with_every_field_and_clients_see
         task = await submitter.start("model", "1 + 1?")
         done = await folded(task)
     assert thoughts(done) == ""
-    said = stub.requests[1]["messages"][1]
-    assert said == {
+    output = stub.requests[1]["messages"][1]
+    assert output == {
         "role": "assistant",
         "content": "I add.",
         "reasoning_content": "Let me add.",
@@ -89,14 +89,14 @@ async def test_a_large_response_survives_into_the_next_run_and_on_another_worker
 ) -> None:
     signature = "s" * 50_000
     paint = {"name": "paint", "description": "", "parameters": {"type": "object"}}
-    said = call(0, id="p1", name="paint", said="{}")
-    said["tool_calls"][0]["extra_content"] = {"signature": signature}
+    output = call(0, id="p1", name="paint", arguments="{}")
+    output["tool_calls"][0]["extra_content"] = {"signature": signature}
     agui: Json = {"tools": [paint]}
     result = {
         "data": {"tool_call_id": "p1", "content": "wet", "error": ""},
         "metadata": {"agui_event_type": "tool_call", "agui_is_error": False},
     }
-    replies = Reply(deltas(said, finish="tool_calls")), Reply(deltas({"content": "Done."}))
+    replies = Reply(deltas(output, finish="tool_calls")), Reply(deltas({"content": "Done."}))
     async with chat_stub(*replies) as stub:
         async with working(model(stub)):
             task = await submitter.start("model", "x", metadata={"headrace.agui": agui})
@@ -143,8 +143,8 @@ async def test_calls_without_ids_are_distinguished(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = deltas(
-        call(0, name="add", said='{"a":1}'),
-        call(0, name="add", said='{"a":2}'),
+        call(0, name="add", arguments='{"a":1}'),
+        call(0, name="add", arguments='{"a":2}'),
         finish="tool_calls",
     )
     async with (
@@ -160,7 +160,7 @@ async def test_calls_without_ids_are_distinguished(
 async def test_a_clients_call_that_is_cut_off_by_length_is_the_models_to_repeat(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    cut = deltas(call(0, id="p1", name="paint", said='{"colour": "re'), finish="length")
+    cut = deltas(call(0, id="p1", name="paint", arguments='{"colour": "re'), finish="length")
     agui: Json = {"tools": [{"name": "paint", "description": "", "parameters": {}}]}
     async with (
         chat_stub(Reply(cut), Reply(deltas({"content": "Sorry."}))) as stub,
@@ -236,7 +236,7 @@ async def test_tools_that_block_leave_asyncios_threads_alone(
         assert gate.wait(60)
         return "x"
 
-    several = [call(n, id=f"c{n}", name="block", said="{}") for n in range(40)]
+    several = [call(n, id=f"c{n}", name="block", arguments="{}") for n in range(40)]
     replies = Reply(deltas(*several, finish="tool_calls")), Reply(deltas({"content": "x"}))
     async with chat_stub(*replies) as stub, working(model(stub, tools=[block])):
         task = await submitter.start("model", "x")

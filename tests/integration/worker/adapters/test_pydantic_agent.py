@@ -185,11 +185,11 @@ async def test_a_busy_model_is_queried_again_and_a_refusing_one_not(
 
     from headrace_worker.adapters import pydantic_ai_agent
 
-    asked: list[int] = []
+    requests: list[int] = []
 
     async def stream(_messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        asked.append(status)
-        if len(asked) == 1:
+        requests.append(status)
+        if len(requests) == 1:
             raise ModelHTTPError(status, "small")
         yield "found"
 

@@ -43,10 +43,10 @@ async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
 
     from headrace_worker.adapters import pydantic_ai_agent
 
-    heard: list[list[ModelMessage]] = []
+    received: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        heard.append(list(messages))
+        received.append(list(messages))
         yield "x"
 
     wrapped = PydanticAgent(FunctionModel(stream_function=stream), system_prompt="Be brief.")
@@ -55,7 +55,7 @@ async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
         agui = {"messages": messages}
         await folded(await submitter.start("p", "c", metadata={"headrace.agui": agui}))
-    prompts = [p for m in heard[0] for p in m.parts if isinstance(p, SystemPromptPart)]
+    prompts = [p for m in received[0] for p in m.parts if isinstance(p, SystemPromptPart)]
     assert [prompt.content for prompt in prompts] == ["Be brief."]
 
 
@@ -73,11 +73,11 @@ async def test_signed_reasoning_is_sent_again_unchanged(
 
     from headrace_worker.adapters import pydantic_ai_agent
 
-    heard: list[list[ModelMessage]] = []
+    received: list[list[ModelMessage]] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
-        heard.append(list(messages))
-        if len(heard) == 1:
+        received.append(list(messages))
+        if len(received) == 1:
             yield {0: DeltaThinkingPart(content="Hm.", signature="sig")}
             yield {1: DeltaToolCall(name="paint", json_args="{}", tool_call_id="p1")}
         else:
@@ -96,7 +96,7 @@ async def test_signed_reasoning_is_sent_again_unchanged(
         run = await task.follow_up_with(message, {"headrace.agui": agui})
         await task.reaches(run + 2)
         await task.ended()
-    _, response, _ = heard[1]
+    _, response, _ = received[1]
     assert isinstance(response, ModelResponse)
     assert isinstance(thought := response.parts[0], ThinkingPart)
     assert (thought.content, thought.signature) == ("Hm.", "sig")
@@ -112,11 +112,11 @@ async def test_declared_media_types_of_files_and_links_are_kept(
 
     from headrace_worker.adapters import pydantic_ai_agent
 
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Stream:
         assert isinstance(messages[0], ModelRequest)
-        heard.extend(p for p in messages[0].parts if isinstance(p, UserPromptPart))
+        received.extend(p for p in messages[0].parts if isinstance(p, UserPromptPart))
         yield "x"
 
     message: Json = {
@@ -130,7 +130,7 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
         await folded(await submitter.start("p", message=message))
-    linked, inline = heard[0].content
+    linked, inline = received[0].content
     assert isinstance(linked, ImageUrl)
     assert isinstance(inline, BinaryContent)
     assert (linked.media_type, inline.media_type) == ("image/webp", "application/x-thing")
@@ -146,7 +146,7 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
 
     from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
 
-    failures, asked = [Retryable("once")], 0
+    failures, requests = [Retryable("once")], 0
     whole = pydantic_events.PydanticEvents._finish
 
     async def finish(self: pydantic_events.PydanticEvents, result: object) -> None:
@@ -155,8 +155,8 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
         await whole(self, result)
 
     async def stream(_: list[ModelMessage], __: AgentInfo) -> Stream:
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         yield '{"sides": 6}'
 
     monkeypatch.setattr(pydantic_events.PydanticEvents, "_finish", finish)
@@ -165,7 +165,7 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
         done = await folded(await submitter.start("p", "How many?"))
     assert [a["parts"][0].get("data") for a in done["artifacts"]][-1] == {"sides": 6}
-    assert asked == 1
+    assert requests == 1
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
@@ -193,8 +193,10 @@ async def test_images_that_a_tool_returns_are_sent_again(
             done = await folded(await submitter.start("p", "Look."))
     assert answer(done) == "Nice."
     first, last = served.heard[1], served.heard[-1]
-    assert [told.images for told in first if told.images] == [[b"\x89PNG"]]
-    assert [(told.line, told.images) for told in last] == [(t.line, t.images) for t in first]
+    assert [received.images for received in first if received.images] == [[b"\x89PNG"]]
+    assert [(received.line, received.images) for received in last] == [
+        (t.line, t.images) for t in first
+    ]
     assert "base64" not in str(results(done))
     assert "iVBO" not in str(results(done))
 

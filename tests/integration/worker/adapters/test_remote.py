@@ -76,8 +76,8 @@ async def test_its_question_is_relayed_and_the_follow_up_goes_to_the_same_task(
         working(await outside_agent(server.url, binding=binding)),
     ):
         task = await submitter.start("outside", "ask")
-        asked = await folded(task)
-        assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which text?")
+        request = await folded(task)
+        assert (state(request), words(request)) == ("INPUT_REQUIRED", "Which text?")
         run = await task.follow_up("fire")
         await task.reaches(run + 3)
         done = await folded(task)
@@ -144,12 +144,12 @@ async def test_it_is_given_files_and_what_the_client_accepts(
         await folded(
             await submitter.start("outside", message=message, metadata=modes, context="files")
         )
-    [asked] = executor.requests
-    assert asked.message is not None
-    text, file = asked.message.parts
+    [request] = executor.requests
+    assert request.message is not None
+    text, file = request.message.parts
     assert (text.text, file.raw, file.filename) == ("look", b"PNG" * 70_000, "a.png")
-    assert asked.configuration is not None
-    assert list(asked.configuration.accepted_output_modes) == ["text/markdown"]
+    assert request.configuration is not None
+    assert list(request.configuration.accepted_output_modes) == ["text/markdown"]
 
 
 async def test_credentials_it_requests_come_from_our_user(
@@ -160,8 +160,8 @@ async def test_credentials_it_requests_come_from_our_user(
         task = await submitter.start("outside", "auth")
         await eventually(lambda: _waits(task))
         await task.held()
-        asked = Control(ask="input", input="one", message=user_message("token 7"))
-        await task.bus.request(task.bus.subjects.control(task.key), asked.encode(), 30.0)
+        message = Control(ask="input", input="one", message=user_message("token 7"))
+        await task.bus.request(task.bus.subjects.control(task.key), message.encode(), 30.0)
         done = await folded(task)
     assert executor.received == ["auth", "token 7"]
     assert (state(done), answer(done)) == ("COMPLETED", "Reply: token 7")

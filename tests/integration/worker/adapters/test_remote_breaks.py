@@ -28,7 +28,7 @@ async def test_an_agent_whose_streams_end_at_once_is_not_polled_without_pause(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         ["no JSON"],
         ["[]"],
@@ -43,9 +43,9 @@ async def test_an_agent_whose_streams_end_at_once_is_not_polled_without_pause(
     ids=str,
 )
 async def test_whatever_it_sends_the_task_ends_and_the_worker_goes_on(
-    submitter: TaskSubmitter, working: Working, said: list[Json | str]
+    submitter: TaskSubmitter, working: Working, answer: list[Json | str]
 ) -> None:
-    scripted = ScriptedAgent(said, [at("COMPLETED")])
+    scripted = ScriptedAgent(answer, [at("COMPLETED")])
     async with serving(scripted) as url:
         agent = await outside_agent(url, binding="JSONRPC", max_attempts=2)
         async with working(agent):

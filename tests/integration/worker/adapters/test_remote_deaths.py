@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from headrace.model.task import COMPLETED
-from tests.integration.worker.adapters.behaviour import until_said
+from tests.integration.worker.adapters.behaviour import until_printed
 from tests.integration.worker.conftest import Spawn
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.log_reading import answer, folded
@@ -103,7 +103,7 @@ async def test_the_successor_emits_what_came_in_one_write_after_the_last_that_wa
         target = "tests.support.outside_agent:outside"
         worker = await asyncio.to_thread(spawn, target, outside_url=url)
         task = await submitter.start("outside", "x")
-        await until_said(task, '"c"')
+        await until_printed(task, '"c"')
         await asyncio.to_thread(worker.kill)
         await asyncio.to_thread(worker.start)
         done = await folded(task)

@@ -46,7 +46,7 @@ def calls(*called: tuple[str, str, Json], cut: bool = False) -> Says:
 
 
 @dataclass
-class Told:
+class ModelMessage:
     """One message of a request, as the framework told the model."""
 
     role: str
@@ -71,17 +71,17 @@ class Model(Protocol):
     url: str
 
     @property
-    def heard(self) -> list[list[Told]]:
+    def heard(self) -> list[list[ModelMessage]]:
         """The conversation of each request, in order, without system messages."""
 
     async def until_left(self) -> None:
         """Return when a client has closed the connection of an answer that hangs."""
 
-    async def until_heard(self, requests: int) -> None:
+    async def until_received(self, requests: int) -> None:
         """Return when that many requests have come."""
 
 
-type Script = Iterable[Spoken] | Callable[[list[Told]], Spoken]
+type Script = Iterable[Spoken] | Callable[[list[ModelMessage]], Spoken]
 """What the model says: one after the other, or as it is asked."""
 
 
@@ -96,7 +96,7 @@ class ChatModel(ChatStub):
             super().__init__(map(_reply, script))
 
     @property
-    def heard(self) -> list[list[Told]]:
+    def heard(self) -> list[list[ModelMessage]]:
         """The conversation of each request."""
         return [_told(request) for request in self.requests]
 
@@ -109,38 +109,38 @@ async def chat_model(script: Script) -> AsyncIterator[ChatModel]:
         yield model
 
 
-def _reply(said: Spoken) -> Reply:
-    if isinstance(said, Refuses):
-        return Reply(status=said.status, headers={"retry-after": "0"})
-    pieces: list[Json] = [{"content": piece} for piece in said.pieces]
-    for index, (name, tool, arguments) in enumerate(said.calls):
+def _reply(output: Spoken) -> Reply:
+    if isinstance(output, Refuses):
+        return Reply(status=output.status, headers={"retry-after": "0"})
+    pieces: list[Json] = [{"content": piece} for piece in output.pieces]
+    for index, (name, tool, arguments) in enumerate(output.calls):
         text = orjson.dumps(arguments).decode()
         pieces.append(call(index, id=name, name=tool))
-        pieces += [call(index, said=text[:3]), call(index, said=text[3:])]
-    if said.cut or said.hangs:
-        return Reply([chunk(piece) for piece in pieces], breaks=said.cut, hangs=said.hangs)
-    finish = "tool_calls" if said.calls else "stop"
+        pieces += [call(index, arguments=text[:3]), call(index, arguments=text[3:])]
+    if output.cut or output.hangs:
+        return Reply([chunk(piece) for piece in pieces], breaks=output.cut, hangs=output.hangs)
+    finish = "tool_calls" if output.calls else "stop"
     return Reply([*deltas(*pieces, finish=finish), usage(10, 5)])
 
 
-def _told(request: Json) -> list[Told]:
+def _told(request: Json) -> list[ModelMessage]:
     return [_message(m) for m in request["messages"] if m["role"] not in {"system", "developer"}]
 
 
-def _message(message: Json) -> Told:
-    told, content = Told(message["role"]), message.get("content")
-    told.answers = message.get("tool_call_id", "")
+def _message(message: Json) -> ModelMessage:
+    messages, content = ModelMessage(message["role"]), message.get("content")
+    messages.answers = message.get("tool_call_id", "")
     for called in message.get("tool_calls") or ():
         function = called["function"]
-        told.calls.append((function["name"], orjson.loads(function["arguments"])))
+        messages.calls.append((function["name"], orjson.loads(function["arguments"])))
     if not isinstance(content, list):
-        told.text = content or ""
-        return told
+        messages.text = content or ""
+        return messages
     for part in content:
         if part["type"] == "text":
-            told.text += part["text"]
+            messages.text += part["text"]
         elif part["type"] == "image_url":
             url = part["image_url"]["url"]
             inline = url.startswith("data:")
-            told.images.append(b64decode(url.partition("base64,")[2]) if inline else url)
-    return told
+            messages.images.append(b64decode(url.partition("base64,")[2]) if inline else url)
+    return messages

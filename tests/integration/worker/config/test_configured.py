@@ -113,7 +113,7 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
 ) -> None:
     file.says(repeater=ECHO)
     worker = await started(spawn, file)
-    for wrong, told in (
+    for wrong, received in (
         ("{type: python}", "headrace.yaml:2: agents.repeater.target: Field required"),
         (
             "{type: python, target: 'no.such:thing'}",
@@ -126,7 +126,7 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
         (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is declared twice"),
     ):
         file.says(repeater=wrong)
-        await eventually(partial(has_written, worker, f"the old ones stay in use: {told}"))
+        await eventually(partial(has_written, worker, f"the old ones stay in use: {received}"))
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
     assert (await folded(await submitter.start("repeater", "hello")))["status"][

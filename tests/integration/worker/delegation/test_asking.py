@@ -73,7 +73,7 @@ async def test_the_childs_progress_is_in_the_parents_log(
     assert generations[1:] == sorted(set(generations[1:]))
     assert generations[-1] == child[-1].last_generation
     assert child_reports(entries)[-1]["state"] == COMPLETED
-    said = [
+    outputs = [
         part
         for entry in entries
         for event in entry.events
@@ -82,8 +82,8 @@ async def test_the_childs_progress_is_in_the_parents_log(
         .get("message", {})
         .get("parts", [])
     ]
-    assert "".join(p["text"] for p in said) == "workingdone: dig, truly"
-    assert {p["metadata"]["agui_subagent_run_id"] for p in said} == {key.task}
+    assert "".join(p["text"] for p in outputs) == "workingdone: dig, truly"
+    assert {p["metadata"]["agui_subagent_run_id"] for p in outputs} == {key.task}
 
 
 async def test_the_output_of_a_child_can_be_kept_out_of_the_parents_log(
@@ -177,10 +177,10 @@ async def test_a_child_that_fails_is_an_error_that_names_it(
 
     async with working(failing, refusing, catching):
         entries = await (await submitter.start("catching")).ended()
-    said = answer(entries)
-    assert "failing: TASK_STATE_FAILED: the task failed: The agent failed (error " in said
-    assert "refusing: TASK_STATE_REJECTED: the task was rejected: not today" in said
-    assert "secret" not in said
+    output = answer(entries)
+    assert "failing: TASK_STATE_FAILED: the task failed: The agent failed (error " in output
+    assert "refusing: TASK_STATE_REJECTED: the task was rejected: not today" in output
+    assert "secret" not in output
 
 
 async def test_an_uncaught_error_of_a_child_fails_the_parent_and_names_the_child(

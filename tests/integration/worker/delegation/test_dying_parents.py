@@ -48,7 +48,7 @@ async def helpers(spawn: Spawn, file: Path) -> WorkerProcess:
 
 
 async def killed_while_asking(
-    submitter: TaskSubmitter, spawn: Spawn, agent: str, prompt: str, asked: int
+    submitter: TaskSubmitter, spawn: Spawn, agent: str, prompt: str, request: int
 ) -> Task:
     """Let an agent ask, kill its worker as soon as so many children run, and start another."""
     workers = [await asyncio.to_thread(spawn, f"{_AGENTS}:parents") for _ in range(2)]
@@ -57,7 +57,7 @@ async def killed_while_asking(
     async def all_began() -> bool:
         known = children(await task.entries())
         logs = [await log_of(submitter, key) for key in known.values()]
-        return len(logs) == asked and all(len(log) > 2 for log in logs)
+        return len(logs) == request and all(len(log) > 2 for log in logs)
 
     await eventually(all_began)
     held = await task.held()

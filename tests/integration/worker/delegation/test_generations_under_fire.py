@@ -90,13 +90,13 @@ async def test_no_child_runs_twice_for_one_question_and_none_outlives_its_parent
 
 async def _judge(submitter: TaskSubmitter, log: list[Entry], expected: dict[str, int]) -> None:
     """See that each question was one child, relayed in order and without a gap at its end."""
-    asked: Counter[str] = Counter()
+    request: Counter[str] = Counter()
     for key in children(log).values():
-        asked[key.agent] += 1
+        request[key.agent] += 1
         own = await log_of(submitter, key)
         generations = relayed(log, key.task)
         assert generations == sorted(set(generations))
         assert generations[-1] == own[-1].last_generation
         for grandchild in children(own).values():
-            asked[grandchild.agent] += 1
-    assert asked == expected
+            request[grandchild.agent] += 1
+    assert request == expected

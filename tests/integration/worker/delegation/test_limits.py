@@ -47,9 +47,9 @@ async def test_a_chain_is_so_deep(submitter: TaskSubmitter, working: Working) ->
 
     async with working(*(link(number) for number in range(1, 11))):
         entries = await (await submitter.start("link-1", "x")).ended()
-    said = answer(entries)
-    assert said.startswith("l " * 8 + "too_deep: the delegation depth is limited to 8: ")
-    assert said.endswith("link-9 → link-10")
+    output = answer(entries)
+    assert output.startswith("l " * 8 + "too_deep: the delegation depth is limited to 8: ")
+    assert output.endswith("link-9 → link-10")
 
 
 async def test_tokens_are_inherited_and_counted(submitter: TaskSubmitter, working: Working) -> None:
@@ -93,7 +93,7 @@ async def parent(submitter: TaskSubmitter, working: Working) -> AsyncIterator[Ta
 
 
 def query(parent: TaskKey, /, **changes: object) -> StartTask:
-    asked = {
+    request = {
         "tenant": parent.tenant,
         "agent": "mirror",
         "parent": parent.task,
@@ -103,7 +103,7 @@ def query(parent: TaskKey, /, **changes: object) -> StartTask:
         "name": "key:x",
         "message": {"parts": [{"text": "hello"}]},
     }
-    return StartTask.model_validate(asked | changes)
+    return StartTask.model_validate(request | changes)
 
 
 async def test_one_child_is_started_once(parent: Task) -> None:

@@ -204,8 +204,8 @@ async def test_one_run_delegates_a_limited_number_of_tasks(
 ) -> None:
     @agent()
     async def fanning_out(ctx: RunContext) -> str:
-        asked = [ctx.delegate("weigher", f"{number}") for number in range(5)]
-        ends = await asyncio.gather(*asked, return_exceptions=True)
+        requests = [ctx.delegate("weigher", f"{number}") for number in range(5)]
+        ends = await asyncio.gather(*requests, return_exceptions=True)
         refused = [end for end in ends if isinstance(end, DelegationRefused)]
         return f"{len(refused)} {refused[0].why} {refused[0]}"
 

@@ -238,9 +238,9 @@ async def test_the_refusal_of_a_url_states_what_to_do(
     async with working(asking):
         entries = await (await submitter.start("asking")).ended()
     assert entries[-1].stamp.state == FAILED
-    said = task_of(entries)["status"]["message"]["parts"][0]["text"]
-    assert "remote_agent" in said
-    assert "headrace.yaml" in said
+    text = task_of(entries)["status"]["message"]["parts"][0]["text"]
+    assert "remote_agent" in text
+    assert "headrace.yaml" in text
 
 
 def _texts(event: Json) -> list[str]:
@@ -252,7 +252,7 @@ def _texts(event: Json) -> list[str]:
 def _said(entries: list[Entry]) -> str:
     statuses = [e.get("statusUpdate", {}) for entry in entries for e in entry.events]
     messages = [status.get("status", {}).get("message", {}) for status in statuses]
-    return "".join(part.get("text", "") for said in messages for part in said.get("parts", []))
+    return "".join(part.get("text", "") for text in messages for part in text.get("parts", []))
 
 
 async def _has(task: Task, text: str) -> bool:

@@ -25,9 +25,9 @@ async def test_an_agent_may_answer_a_child_itself(
 ) -> None:
     @agent()
     async def host(ctx: RunContext) -> str:
-        asked = await ctx.delegate("booker", "a table")
-        assert asked.needs_input
-        return (await ctx.answer(asked, "four")).text
+        request = await ctx.delegate("booker", "a table")
+        assert request.needs_input
+        return (await ctx.answer(request, "four")).text
 
     async with working(host), working(booker):
         entries = await (await submitter.start("host")).ended()
@@ -43,8 +43,8 @@ async def test_an_agent_may_have_its_user_answer(
 ) -> None:
     @agent()
     async def host(ctx: RunContext) -> AsyncIterator[Emission]:
-        asked = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.answer())
-        yield asked.ask_user() if asked.needs_input else asked.text
+        request = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.answer())
+        yield request.ask_user() if request.needs_input else request.text
 
     async with working(host), working(booker):
         task = await submitter.start("host")
@@ -79,8 +79,8 @@ async def test_credentials_that_a_child_needs_are_requested_from_its_parents_use
 ) -> None:
     @agent()
     async def vault(ctx: RunContext) -> str:
-        said = await ctx.auth_required("The password, please")
-        return f"opened with {said['parts'][0]['text']}"
+        output = await ctx.auth_required("The password, please")
+        return f"opened with {output['parts'][0]['text']}"
 
     @agent()
     async def asking(ctx: RunContext) -> str:

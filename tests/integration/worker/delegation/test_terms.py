@@ -33,9 +33,9 @@ async def leaf(ctx: RunContext) -> InputRequired | str:
 @agent()
 async def branch(ctx: RunContext) -> str:
     """Says what its leaf says, and then answers it."""
-    asked = await ctx.delegate("leaf", "x")
-    assert asked.message is not None
-    return f"{asked.message['parts'][0]['text']} {(await ctx.answer(asked, 'y')).text}"
+    request = await ctx.delegate("leaf", "x")
+    assert request.message is not None
+    return f"{request.message['parts'][0]['text']} {(await ctx.answer(request, 'y')).text}"
 
 
 @agent()

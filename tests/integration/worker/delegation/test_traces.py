@@ -46,14 +46,14 @@ async def test_client_gateway_attempt_tool_and_childs_attempt_are_one_trace(
 ) -> None:
     settings, spans = own_settings(nats_server.url, **names), RecordedSpans(monkeypatch)
     headers = {"traceparent": CLIENT, "A2A-Version": "1.0"}
-    said = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
     async with (
         working(asked),
         working(child),
         running(settings) as url,
         httpx.AsyncClient(base_url=url, headers=headers, timeout=60, verify=NO_TLS) as http,
     ):
-        answer = await Rest(http, "asked").call("SendMessage", {"message": said})
+        answer = await Rest(http, "asked").call("SendMessage", {"message": message})
     stream = f"{names['stream_prefix']}RUNS"
     assert [span.name for span in spans.all()] == [
         "SendMessage",

@@ -62,9 +62,9 @@ RESULT = call("RESULT", messageId="r", content="3")
 GOOD = [STARTED, text("START", role="assistant"), text("CONTENT", delta="x"), text("END"), FINISHED]
 
 
-def levels(events: list[Json], asked: Json = ASKED, *, end: bool = True) -> dict[str, set[str]]:
+def levels(events: list[Json], requests: Json = ASKED, *, end: bool = True) -> dict[str, set[str]]:
     """Return which rules were found at which level."""
-    checker = Checker(asked)
+    checker = Checker(requests)
     findings = [finding for event in events for finding in checker.take(event)]
     found: dict[str, set[str]] = {"kept": set(), "doubtful": set(), "broken": set()}
     for finding in [*findings, *(checker.end() if end else [])]:
@@ -87,9 +87,9 @@ def test_it_knows_the_protocols_events_and_their_fields() -> None:
 @given(agui_logs())
 def test_what_a_gateway_sends_keeps_every_rule(log: AguiLog) -> None:
     modern = "1.0" if log.frames()[0].event["protocolVersion"] else None
-    asked = {**ASKED, "protocolVersion": modern}
-    told = [frame.event for frame in log.frames()]
-    found = levels(told, asked, end=log.state != "TASK_STATE_WORKING")
+    request = {**ASKED, "protocolVersion": modern}
+    frames = [frame.event for frame in log.frames()]
+    found = levels(frames, request, end=log.state != "TASK_STATE_WORKING")
     # A random agent's arguments are no JSON, and it may answer a call that its own snapshot of the
     # conversation has answered; the gateway hands both on as they are.
     assert found["broken"] <= {"tool.arguments", "tool.result"}
@@ -193,9 +193,9 @@ def test_what_clients_forgive_is_doubtful(rule: str, events: list[Json]) -> None
 
 
 def test_a_0_x_client_gets_nothing_of_1_0() -> None:
-    asked = {**ASKED, "protocolVersion": None}
+    request = {**ASKED, "protocolVersion": None}
     begun = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"}
-    assert "event.version" in levels([STARTED, begun], asked, end=False)["broken"]
+    assert "event.version" in levels([STARTED, begun], request, end=False)["broken"]
 
 
 def sse(*events: Json) -> bytes:
@@ -213,10 +213,10 @@ def serving(
             sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             is_run = "threadId" in sent
             names = {"threadId": sent.get("threadId"), "runId": sent.get("runId")}
-            told = body
+            received = body
             for name, value in names.items():
-                told = told.replace(f"${name}".encode(), str(value).encode())
-            self._tell(status if is_run or lenient else 400, told, media_type)
+                received = received.replace(f"${name}".encode(), str(value).encode())
+            self._tell(status if is_run or lenient else 400, received, media_type)
 
         def do_GET(self) -> None:
             self._tell(200, b'{"identity":{},"telepathy":{}}', "application/json")
@@ -311,5 +311,5 @@ def test_a_request_that_is_not_possible_exits_with_2(arguments: list[str]) -> No
 
 
 def test_the_rules_can_be_read() -> None:
-    told = headrace("rules").output
-    assert all(f"{rule} " in told for rule in RULES)
+    received = headrace("rules").output
+    assert all(f"{rule} " in received for rule in RULES)

@@ -76,7 +76,7 @@ def test_a_process_is_found_by_its_pid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "entry"),
+    ("printed", "entry"),
     [
         (
             "Ss+    812 /bin/nats-server -c x.conf\n",
@@ -87,11 +87,11 @@ def test_a_process_is_found_by_its_pid() -> None:
     ],
 )
 def test_where_there_is_no_proc_ps_is_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, entry: ProcessEntry | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str, entry: ProcessEntry | None
 ) -> None:
     def answer(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert command[-1] == "4711"
-        return subprocess.CompletedProcess(command, 0, stdout=said)
+        return subprocess.CompletedProcess(command, 0, stdout=printed)
 
     monkeypatch.setattr("headrace_cli.dev.orphan_processes._PROC", tmp_path)
     monkeypatch.setattr("subprocess.run", answer)

@@ -17,7 +17,7 @@ async def nowhere(message: Message) -> None:
     raise AssertionError(f"nobody is told {message}")
 
 
-def leaving(said: list[str], rest: Callable[[], None]) -> ASGIApp:
+def leaving(output: list[str], rest: Callable[[], None]) -> ASGIApp:
     """Return an application in a middleware that leaves `rest`."""
 
     async def left(receive: Receive, send: Send) -> None:
@@ -27,13 +27,13 @@ def leaving(said: list[str], rest: Callable[[], None]) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
         deferred = deferred_of(scope)
         assert deferred is not None
-        deferred.at_end(lambda: said.append("end"))
+        deferred.at_end(lambda: output.append("end"))
         deferred.defer(left)
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
         scope["grown"] = True
         await app(scope, receive, send)
-        said.append("returned")
+        output.append("returned")
 
     return middleware
 
@@ -45,9 +45,9 @@ async def serve(app: ASGIApp) -> Scope:
 
 
 async def test_the_rest_is_served_when_the_stack_has_gone_and_then_it_ends() -> None:
-    said = list[str]()
-    await serve(leaving(said, lambda: said.append("rest")))
-    assert said == ["returned", "rest", "end"]
+    output = list[str]()
+    await serve(leaving(output, lambda: output.append("rest")))
+    assert output == ["returned", "rest", "end"]
 
 
 async def test_what_the_stack_adds_to_the_scope_goes_with_it() -> None:
@@ -55,23 +55,23 @@ async def test_what_the_stack_adds_to_the_scope_goes_with_it() -> None:
 
 
 async def test_the_end_comes_also_when_the_rest_fails() -> None:
-    said = list[str]()
+    output = list[str]()
 
     def fail() -> None:
         raise LookupError
 
     with pytest.raises(LookupError):
-        await serve(leaving(said, fail))
-    assert said == ["returned", "end"]
+        await serve(leaving(output, fail))
+    assert output == ["returned", "end"]
 
 
 async def test_the_end_comes_also_when_the_stack_is_cancelled() -> None:
-    said, begun = list[str](), asyncio.Event()
+    output, begun = list[str](), asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
         deferred = deferred_of(scope)
         assert deferred is not None
-        deferred.at_end(lambda: said.append("end"))
+        deferred.at_end(lambda: output.append("end"))
         begun.set()
         await asyncio.Event().wait()
 
@@ -80,7 +80,7 @@ async def test_the_end_comes_also_when_the_stack_is_cancelled() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    assert said == ["end"]
+    assert output == ["end"]
 
 
 def test_without_it_there_is_nowhere_to_leave_anything() -> None:

@@ -51,11 +51,11 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-class ToldFeed:
+class RecordingFeed:
     """A feed that only notes that it was told."""
 
-    def __init__(self, told: list[str], name: str) -> None:
-        self._told, self._name = told, name
+    def __init__(self, output: list[str], name: str) -> None:
+        self._told, self._name = output, name
 
     def notify(self) -> None:
         self._told.append(self._name)
@@ -221,11 +221,11 @@ async def test_a_client_that_has_left_gets_nothing_more(feeds: Feeds, log: Log) 
 
 
 async def test_changes_of_one_turn_are_sent_together() -> None:
-    told = list[str]()
+    output = list[str]()
     notifier = FeedNotifier()
-    one, two = ToldFeed(told, "one"), ToldFeed(told, "two")
+    one, two = RecordingFeed(output, "one"), RecordingFeed(output, "two")
     notifier.add(one)
     notifier.add(two)
-    assert told == []
+    assert output == []
     await asyncio.sleep(0)
-    assert told == ["one", "two"]
+    assert output == ["one", "two"]

@@ -71,9 +71,9 @@ async def test_a_message_is_acknowledged_once_its_task_is_accepted(
         async with application(kind, gateway) as (broker, refused):
             for place in PLACES[kind] * 2:
                 await broker.publish(ORDER, "orders.created", **place)
-        asked = gateway.asked
-    assert [one.headers["Idempotency-Key"] for one in asked] == KEYS[kind] * 2
-    bodies: list[Json | None] = [one.body for one in asked]
+        request = gateway.asked
+    assert [one.headers["Idempotency-Key"] for one in request] == KEYS[kind] * 2
+    bodies: list[Json | None] = [one.body for one in request]
     # The same request, or the gateway would refuse its key.
     assert bodies[:2] == bodies[2:]
     assert [(body or {})["configuration"] for body in bodies] == [{"returnImmediately": True}] * 4

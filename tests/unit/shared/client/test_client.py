@@ -90,9 +90,9 @@ async def test_a_message_without_an_answer_is_sent_again_under_its_key() -> None
 
 
 async def test_a_stream_that_the_gateway_ends_early_goes_on_although_input_is_required() -> None:
-    asked = stream(status("INPUT_REQUIRED", 1), farewell=STOPPING)
+    waiting = stream(status("INPUT_REQUIRED", 1), farewell=STOPPING)
     script = {
-        "/message:stream": asked,
+        "/message:stream": waiting,
         "/tasks/t1?historyLength=0": ScriptedResponse(body=task("WORKING", generation=2)),
         "/tasks/t1:subscribe": stream(status("WORKING"), status("COMPLETED"), first=2),
     }
@@ -185,9 +185,9 @@ async def test_a_reply_continues_the_task() -> None:
     ]
     with answering(**{"/v1/agents/a/message:send": answers}) as gateway:
         async with client_of(gateway) as client:
-            asked = await client.send("a", "hi", context="c1")
-            done = await asked.reply("yes")
-    assert (asked.state, done.state, done.text) == ("input-required", "completed", "Done.")
+            waiting = await client.send("a", "hi", context="c1")
+            done = await waiting.reply("yes")
+    assert (waiting.state, done.state, done.text) == ("input-required", "completed", "Done.")
     first, second = (question.body or {} for question in gateway.asked)
     assert first["message"]["contextId"] == "c1"
     assert second["message"]["taskId"] == "t1"

@@ -20,7 +20,7 @@ async def test_a_question_about_an_order_is_sent_and_the_answer_published() -> N
         module = example("faststream_orders", GATEWAY=gateway.url)
         async with TestNatsBroker(module.broker) as broker:
             published = await broker.request(ORDER, "orders.created")
-        [asked] = gateway.asked
+        [request] = gateway.asked
     assert await published.decode() == {"id": "7", "state": "completed", "answer": "in stock"}
-    message = (asked.body or {})["message"]
+    message = (request.body or {})["message"]
     assert message["parts"] == [{"data": ORDER}]

@@ -20,8 +20,8 @@ def said(text: str) -> Json:
 
 def frames(*numbered: tuple[int, Json], recovered: bool = True) -> ScriptedResponse:
     headers = () if recovered else (("Headrace-Recovered", "false"),)
-    told = tuple((f"log1:1.{number}", event) for number, event in numbered)
-    return ScriptedResponse(frames=told, headers=headers)
+    events = tuple((f"log1:1.{number}", event) for number, event in numbered)
+    return ScriptedResponse(frames=events, headers=headers)
 
 
 async def run(gateway: FakeGateway) -> list[RunEvent]:
@@ -81,8 +81,8 @@ async def test_a_loss_is_reported_and_replaced() -> None:
 
 
 async def test_an_interrupt_is_answered_with_the_next_run() -> None:
-    asked = [{"id": "q", "message": "Sure?"}]
-    outcome = {"type": "interrupt", "interrupts": asked}
+    requests = [{"id": "q", "message": "Sure?"}]
+    outcome = {"type": "interrupt", "interrupts": requests}
     ends = [frames((0, STARTED), (1, {**FINISHED, "outcome": outcome})), frames((0, FINISHED))]
     with answering(**{PATH: ends}) as gateway:
         async with Client(gateway.url) as client:
@@ -90,7 +90,7 @@ async def test_an_interrupt_is_answered_with_the_next_run() -> None:
             before = len([event async for event in first])
             resumed = client.run("a", thread=first.thread, answers={"q": {"ok": True}})
             after = len([event async for event in resumed])
-    assert (before, after, first.interrupts) == (2, 1, asked)
+    assert (before, after, first.interrupts) == (2, 1, requests)
     body = gateway.asked[1].body or {}
     answer = {"interruptId": "q", "status": "resolved", "payload": {"ok": True}}
     assert (body["threadId"], body["resume"]) == (first.thread, [answer])
@@ -111,7 +111,7 @@ async def test_a_run_is_requested_with_all_that_the_agent_is_given() -> None:
     full, empty = (question.body or {} for question in gateway.asked)
     [message] = full["messages"]
     assert (message["role"], message["content"]) == ("user", "hi")
-    asked = ("state", "tools", "context", "forwardedProps")
-    assert [full[name] for name in asked] == [state, tools, context, props]
-    assert [empty[name] for name in (*asked, "messages")] == [{}, [], [], {}, []]
+    request = ("state", "tools", "context", "forwardedProps")
+    assert [full[name] for name in request] == [state, tools, context, props]
+    assert [empty[name] for name in (*request, "messages")] == [{}, [], [], {}, []]
     assert empty["threadId"] == "t"

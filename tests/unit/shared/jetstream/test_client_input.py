@@ -187,10 +187,10 @@ async def test_nothing_after_nonsense_is_taken_for_a_message(
 async def test_a_subject_that_is_no_text_is_passed_on_and_ends_no_connection(
     scripted: ScriptedServer, client: NatsClient
 ) -> None:
-    heard: list[tuple[str, str, bytes]] = []
+    received: list[tuple[str, str, bytes]] = []
 
     def note(msg: Msg) -> None:
-        heard.append((msg.subject, msg.reply, msg.data))
+        received.append((msg.subject, msg.reply, msg.data))
 
     async def noted(msg: Msg) -> None:
         note(msg)
@@ -202,9 +202,9 @@ async def test_a_subject_that_is_no_text_is_passed_on_and_ends_no_connection(
         writer.write(
             b"MSG news.\xff\xc3 %d re.\xfe 2\r\nhi\r\nMSG news.b %d 2\r\nho\r\n" % (sid, sid)
         )
-    await soon(lambda: len(heard) == 4, "all is heard")
-    assert heard[::2] == 2 * [("news.\ufffd\ufffd", "re.\ufffd", b"hi")]
-    assert heard[1::2] == 2 * [("news.b", "", b"ho")]
+    await soon(lambda: len(received) == 4, "all is heard")
+    assert received[::2] == 2 * [("news.\ufffd\ufffd", "re.\ufffd", b"hi")]
+    assert received[1::2] == 2 * [("news.b", "", b"ho")]
     assert client.stats["reconnects"] == 0
 
 

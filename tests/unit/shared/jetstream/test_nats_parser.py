@@ -33,8 +33,8 @@ class Heard:
         self.calls: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, None]]:
-        async def called(*said: object) -> None:
-            self.calls.append((name, *(each or b"" for each in said)))
+        async def called(*output: object) -> None:
+            self.calls.append((name, *(each or b"" for each in output)))
 
         return called
 
@@ -55,9 +55,9 @@ async def test_the_same_is_received_wherever_the_bytes_are_cut() -> None:
         size = draw.choice([1, 2, 7, 100, 4000])
         pieces.append(stream[:size])
         stream = stream[size:]
-    told = await heard(FastParser, pieces)
-    assert told == await heard(Parser, pieces)
-    assert len(told) > 400
+    received = await heard(FastParser, pieces)
+    assert received == await heard(Parser, pieces)
+    assert len(received) > 400
 
 
 async def test_after_a_reset_nothing_is_left_of_what_was_begun() -> None:

@@ -33,8 +33,8 @@ async def test_a_failure_is_logged_once_and_waited_out(caplog: pytest.LogCapture
     pulls = PacedPulls(ScriptedSource(gone, gone, [message]), "orders.*", pause=0)
     with caplog.at_level(logging.WARNING):
         assert [await pulls.fetch() for _ in range(3)] == [[], [], [message]]
-    [told] = caplog.messages
-    assert told.startswith("orders.*: ")
+    [messages] = caplog.messages
+    assert messages.startswith("orders.*: ")
 
 
 async def test_nothing_is_pulled_in_the_pause() -> None:

@@ -30,11 +30,11 @@ async def stored(*answers: dict[str, Any] | BusUnavailable) -> int:
     return sequence
 
 
-@pytest.mark.parametrize("trouble", [SILENT, UNHEARD, NO_LEADER])
+@pytest.mark.parametrize("error", [SILENT, UNHEARD, NO_LEADER])
 async def test_it_is_queried_again_until_a_leader_answers(
-    trouble: dict[str, Any] | BusUnavailable,
+    error: dict[str, Any] | BusUnavailable,
 ) -> None:
-    assert await stored(trouble, trouble, STORED) == 8
+    assert await stored(error, error, STORED) == 8
 
 
 async def test_what_was_stored_without_an_ack_is_not_stored_again() -> None:

@@ -54,9 +54,11 @@ def test_a_message_is_the_same_from_its_bytes(headers: dict[str, str], data: byt
 
 
 def test_what_the_server_states_wins_over_what_a_writer_states() -> None:
-    said = b"Nats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: 1\r\nNats-Last-Sequence: 1\r\n"
+    headers = b"Nats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: 1\r\nNats-Last-Sequence: 1\r\n"
     live = received(STAMP | SERVER, b'{"a":1}')
-    live.block = live.block.replace(b"Nats-Stream: EVENTS\r\n", said + b"Nats-Stream: EVENTS\r\n")
+    live.block = live.block.replace(
+        b"Nats-Stream: EVENTS\r\n", headers + b"Nats-Stream: EVENTS\r\n"
+    )
     stored = from_message(live, EVENT)
     assert (stored.sequence, stored.previous) == (17, 12)
     assert stored == from_message(message(LIVE, b'{"a":1}', live.headers), EVENT)

@@ -28,7 +28,7 @@ class Log:
         self.told.append(sequence)
         self.changed.set()
 
-    async def until_told(self, times: int) -> None:
+    async def until_received(self, times: int) -> None:
         async with asyncio.timeout(60):
             while len(self.told) < times:
                 self.changed.clear()
@@ -52,17 +52,17 @@ class Leader:
         """What the questions named as known."""
 
     async def tails_of(self, _: FakeBus, keys: Iterable[TaskKey], since: int = 0) -> Tails:
-        asked = set(keys)
+        request = set(keys)
         self.since.append(since)
-        self.questions.append(asked)
+        self.questions.append(request)
         self.times.append(asyncio.get_running_loop().time())
         self.asked.set()
         tail = self.tail
         await self.answers.wait()
-        if any(key.shard in self.away for key in asked):
+        if any(key.shard in self.away for key in request):
             raise BusUnavailable("no leader")
         unchanged = since and since >= tail
-        return Tails({} if unchanged else dict.fromkeys(asked, tail), self.up_to)
+        return Tails({} if unchanged else dict.fromkeys(request, tail), self.up_to)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def rule(bus: FakeBus, leader: Leader, timing: TailTiming) -> AsyncIterato
 async def test_a_silent_log_is_checked_ever_more_rarely(rule: TailRule, leader: Leader) -> None:
     log = Log()
     rule.watch(log, first=0)
-    await log.until_told(6)
+    await log.until_received(6)
     gaps = [(b - a) / UNIT for a, b in zip(leader.times, leader.times[1:], strict=False)]
     assert all(gap >= least for gap, least in zip(gaps, [2, 3, 7, 9, 9], strict=True)), gaps
 
@@ -111,7 +111,7 @@ async def test_logs_that_are_silent_for_long_come_to_share_their_checks(
     for number, log in enumerate(logs):
         rule.watch(log, first=number * 0.3 * UNIT)
     for log in logs:
-        await log.until_told(4)
+        await log.until_received(4)
     # All within half of a silence, so that at most one of the shared times parts them.
     assert max(map(len, leader.questions[-8:])) >= len(logs) / 2
 
@@ -120,12 +120,12 @@ async def test_logs_that_are_silent_for_long_come_to_share_their_checks(
 async def test_a_log_with_live_messages_is_not_requested(rule: TailRule, leader: Leader) -> None:
     log = Log()
     rule.watch(log, first=0)
-    await log.until_told(1)
+    await log.until_received(1)
     for _ in range(30):
         log.last_seen = asyncio.get_running_loop().time()
         await asyncio.sleep(0.05)
     assert len(leader.questions) == 1
-    await log.until_told(2)
+    await log.until_received(2)
 
 
 async def test_silence_counts_from_the_last_message_however_long_it_was_before(
@@ -133,9 +133,9 @@ async def test_silence_counts_from_the_last_message_however_long_it_was_before(
 ) -> None:
     log = Log()
     rule.watch(log, first=0)
-    await log.until_told(5)
+    await log.until_received(5)
     log.last_seen = asyncio.get_running_loop().time()
-    await log.until_told(6)
+    await log.until_received(6)
     gap = leader.times[-1] - log.last_seen
     assert gap >= 2 * UNIT, "not before the silence is over"
     assert rule._watched[log].silence == 4 * UNIT, "and the next one is short again"
@@ -148,7 +148,7 @@ async def test_a_poke_has_that_log_checked_and_no_other(
     for log in (poked, other):
         rule.watch(log, first=3600)
     await bus.deliver(bus.subjects.poke(poked.key.task))
-    await poked.until_told(1)
+    await poked.until_received(1)
     assert leader.questions == [{poked.key}]
     assert other.told == []
 
@@ -161,7 +161,7 @@ async def test_a_disturbance_has_all_logs_checked_together(
         rule.watch(log, first=3600)
         log.last_seen = asyncio.get_running_loop().time()
     bus._notify()
-    await asyncio.gather(*(log.until_told(1) for log in logs))
+    await asyncio.gather(*(log.until_received(1) for log in logs))
     assert leader.questions == [{log.key for log in logs}]
 
 
@@ -176,7 +176,7 @@ async def test_what_is_requested_while_a_check_is_on_its_way_is_checked_again(
     leader.tail = 8  # appended after the leader had looked
     await bus.deliver(bus.subjects.poke(log.key.task))
     leader.answers.set()
-    await log.until_told(2)
+    await log.until_received(2)
     assert log.told == [7, 8]
 
 
@@ -187,10 +187,10 @@ async def test_a_leader_that_is_away_is_queried_again_and_holds_up_no_other_stre
     leader.away = {16}
     for log in (here, there):
         rule.watch(log, first=0)
-    await here.until_told(2)
+    await here.until_received(2)
     assert there.told == []
     leader.away = set()
-    await there.until_told(1)
+    await there.until_received(1)
 
 
 async def test_logs_dropped_in_the_middle_of_a_check_get_no_result(
@@ -206,7 +206,7 @@ async def test_logs_dropped_in_the_middle_of_a_check_get_no_result(
             rule.forget(log)
 
     logs[0].tail_is = forget_the_others  # type: ignore[method-assign]
-    await logs[0].until_told(2)
+    await logs[0].until_received(2)
     assert [log.told for log in logs[1:]] == [[], []]
     assert len(leader.questions[0]) == 3
 
@@ -217,18 +217,18 @@ async def test_a_log_that_has_not_grown_is_queried_from_its_known_end(
     log = Log()
     leader.up_to = 7
     rule.watch(log, first=0)
-    await log.until_told(1)
+    await log.until_received(1)
     while len(leader.since) < 3:
         leader.asked.clear()
         await asyncio.wait_for(leader.asked.wait(), 60)
     assert leader.since[:3] == [0, 7, 7]
     assert log.told == [7]
     leader.tail = 8
-    await log.until_told(2)
+    await log.until_received(2)
     assert log.told == [7, 8]
     before = len(leader.since)
     bus._notify()  # After a disturbance, the log itself may be gone.
-    await log.until_told(3)
+    await log.until_received(3)
     assert leader.since[before] == 0
 
 
@@ -237,7 +237,7 @@ async def test_a_log_that_has_not_grown_may_be_gone(rule: TailRule, leader: Lead
     log = Log()
     leader.up_to = 7
     rule.watch(log, first=0)
-    await log.until_told(3)
+    await log.until_received(3)
     assert set(leader.since) == {0}
 
 

@@ -39,8 +39,8 @@ def test_a_tenant_goes_to_the_candidate_with_all_its_contexts() -> None:
 
 def test_a_header_goes_to_the_candidate_with_its_value_only() -> None:
     route = ONE.trying(Candidate(version="2", headers={"x-canary": "yes"}))
-    asked: list[dict[str, str]] = [{"x-canary": "yes"}, {"x-canary": "no"}, {}]
-    assert [route.chosen_by("t", headers) for headers in asked] == ["2", None, None]
+    requests: list[dict[str, str]] = [{"x-canary": "yes"}, {"x-canary": "no"}, {}]
+    assert [route.chosen_by("t", headers) for headers in requests] == ["2", None, None]
 
 
 def test_without_a_candidate_nothing_is_chosen() -> None:

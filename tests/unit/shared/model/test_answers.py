@@ -88,11 +88,11 @@ def status(state: str) -> Json:
 def test_a_rule_states_what_is_published(what: str, included: list[str]) -> None:
     answers = AnswerRule.model_validate({"subject": "a", "what": what}).answers("", 1)
     assert answers is not None
-    told: dict[str, Json] = {
+    received: dict[str, Json] = {
         "SUBMITTED": {"task": {"status": {"state": "TASK_STATE_SUBMITTED"}}},
         "WORKING": status("WORKING"),
         "artifact": {"artifactUpdate": {}},
         "COMPLETED": status("COMPLETED"),
         "INPUT_REQUIRED": status("INPUT_REQUIRED"),
     }
-    assert [name for name, event in told.items() if answers.include(event)] == included
+    assert [name for name, event in received.items() if answers.include(event)] == included

@@ -21,8 +21,8 @@ def status(generation: int, state: str = "WORKING", *content: Json, **metadata: 
 
 
 def asked(generation: int, *content: Json, message: str = "m1") -> Json:
-    said = {"messageId": message, "role": "ROLE_USER", "parts": list(content)}
-    body = {"status": {"state": "TASK_STATE_SUBMITTED", "message": said}}
+    output = {"messageId": message, "role": "ROLE_USER", "parts": list(content)}
+    body = {"status": {"state": "TASK_STATE_SUBMITTED", "message": output}}
     return {"statusUpdate": {**body, "metadata": {GENERATION: generation}}}
 
 
@@ -50,8 +50,8 @@ def test_the_output_of_a_discarded_attempt_is_left_out() -> None:
 
 
 def test_a_queued_message_is_one_input() -> None:
-    said = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "more"}]}
-    queued = status(1, "WORKING", **{QUEUED: {"message": said, "metadata": {}}})
+    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "more"}]}
+    queued = status(1, "WORKING", **{QUEUED: {"message": message, "metadata": {}}})
     taken = asked(2, {"text": "more"}, message="m2")
     assert steps(queued, taken) == [{"input": [{"text": "more"}]}]
 

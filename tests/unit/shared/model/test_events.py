@@ -60,8 +60,8 @@ def test_a_status_carries_its_message_where_there_is_one() -> None:
     bare = read(events.status_update("task", "context", WORKING))
     assert "message" not in bare["status"]
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": []}
-    said = read(events.status_update("task", "context", WORKING, message))
-    assert said["status"]["message"] == {**message, "taskId": "task", "contextId": "context"}
+    text = read(events.status_update("task", "context", WORKING, message))
+    assert text["status"]["message"] == {**message, "taskId": "task", "contextId": "context"}
 
 
 def test_flags_of_an_artifact_are_written_only_when_set() -> None:

@@ -186,9 +186,9 @@ def test_an_option_of_another_type_is_refused_with_agent_and_line(
     options: dict[str, Any], problem: str
 ) -> None:
     line = rf"^[^\n]*{problem}[^\n]* \(test_agent\.py:\d+\)$"
-    with pytest.raises(Misdeclared, match=line) as said:
+    with pytest.raises(Misdeclared, match=line) as output:
         agent(name="shop", **options)(my_function)
-    assert "agent 'shop'" in str(said.value)
+    assert "agent 'shop'" in str(output.value)
 
 
 def _reader(_: RunContext) -> str:

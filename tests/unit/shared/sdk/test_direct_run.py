@@ -45,8 +45,8 @@ async def test_a_returned_text_and_a_whole_message_are_taken() -> None:
     async def echo(ctx: RunContext) -> str:
         return f"{ctx.prompt} {ctx.metadata['of']}"
 
-    asked = {"parts": [{"text": "Say"}], "metadata": {"of": "this"}}
-    assert (await echo(asked)).text == "Say this"
+    request = {"parts": [{"text": "Say"}], "metadata": {"of": "this"}}
+    assert (await echo(request)).text == "Say this"
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,12 @@ async def test_what_needs_a_fleet_states_what_to_use(
         await need(ctx)
         yield ""
 
-    told = f"agent 'manager' {does}, which needs a fleet: test it with headrace.testing.TestFleet"
+    received = (
+        f"agent 'manager' {does}, which needs a fleet: test it with headrace.testing.TestFleet"
+    )
     with pytest.raises(FleetRequired) as refused:
         await manager("nails")
-    assert told in str(refused.value)
+    assert received in str(refused.value)
 
 
 def test_an_agent_is_no_tool_although_it_can_be_called() -> None:

@@ -108,8 +108,8 @@ def test_a_call_that_goes_with_its_function_gets_its_location(tmp_path: Path) ->
     script = tmp_path / "serving.py"
     script.write_text(_SCRIPT)
     command = [sys.executable, str(script)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert "await ctx.text(…) (serving.py:5) " in said
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "await ctx.text(…) (serving.py:5) " in text
 
 
 async def test_a_call_whose_result_is_used_without_await_is_named() -> None:
@@ -178,9 +178,9 @@ async def test_a_call_in_another_event_loop_fails_the_run(
                 answer = await fleet.send(name, "nails")
                 assert answer.state == "failed"
                 # Of a tool only the log says more, as of any error in one.
-                said = caplog.text if name == "shop" else answer.status_text
+                logged = caplog.text if name == "shop" else answer.status_text
                 assert (
-                    f"agent '{name}' used ctx.{method} outside of the worker's event loop" in said
+                    f"agent '{name}' used ctx.{method} outside of the worker's event loop" in logged
                 )
-                assert "(test_unawaited.py:" in said
+                assert "(test_unawaited.py:" in logged
                 caplog.clear()

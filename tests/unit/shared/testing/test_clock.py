@@ -162,11 +162,11 @@ async def test_a_question_expires() -> None:
     async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
         """Ask a question that is valid for an hour."""
         if ctx.run == 1:
-            asked = {"id": "q", "reason": "confirmation", "expiresAt": expiry(3600)}
-            yield InputRequired("Sure?", interrupts=[asked])
+            interrupt = {"id": "q", "reason": "confirmation", "expiresAt": expiry(3600)}
+            yield InputRequired("Sure?", interrupts=[interrupt])
             return
-        [asked] = interrupts_in(await ctx.load_events(), ctx.run)
-        yield "expired" if is_expired(asked) else "in time"
+        [interrupt] = interrupts_in(await ctx.load_events(), ctx.run)
+        yield "expired" if is_expired(interrupt) else "in time"
 
     async with TestFleet([clerk]) as fleet:
         quick, late = await fleet.send("clerk", "go"), await fleet.send("clerk", "go")

@@ -96,17 +96,17 @@ async def test_an_answer_states_what_the_agent_did() -> None:
 
 async def test_an_answer_reaches_an_agent_that_requests_input() -> None:
     async with TestFleet([barber]) as fleet:
-        asked = await fleet.send("barber", "a haircut")
-        assert (asked.state, asked.text) == ("input-required", "How short?")
-        done = await asked.reply("2 cm")
-    assert (done.state, done.text, done.id) == ("completed", "Cut to 2 cm.", asked.id)
+        waiting = await fleet.send("barber", "a haircut")
+        assert (waiting.state, waiting.text) == ("input-required", "How short?")
+        done = await waiting.reply("2 cm")
+    assert (done.state, done.text, done.id) == ("completed", "Cut to 2 cm.", waiting.id)
 
 
 async def test_an_answer_has_the_agents_questions_until_they_are_answered() -> None:
     async with TestFleet([approver]) as fleet:
-        asked = await fleet.send("approver", "go")
-        done = await asked.reply("yes")
-    assert (asked.interrupts, done.interrupts) == ([{"id": "q", "reason": "confirmation"}], [])
+        waiting = await fleet.send("approver", "go")
+        done = await waiting.reply("yes")
+    assert (waiting.interrupts, done.interrupts) == ([{"id": "q", "reason": "confirmation"}], [])
 
 
 async def test_a_task_that_is_over_takes_no_message() -> None:

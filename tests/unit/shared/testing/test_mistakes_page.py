@@ -342,10 +342,10 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
         return str(refused.value)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     async with TestFleet(load("shop:shop")) as fleet:
-        said = (await fleet.send("shop", "nails")).status_text
-    found = re.fullmatch(r"(?:The agent's output is malformed: )?(.*) \(error \w+\)", said)
+        text = (await fleet.send("shop", "nails")).status_text
+    found = re.fullmatch(r"(?:The agent's output is malformed: )?(.*) \(error \w+\)", text)
     # The size depends on the ids in the event.
-    return re.sub(r"of \d+ bytes", "of … bytes", found[1] if found else said)
+    return re.sub(r"of \d+ bytes", "of … bytes", found[1] if found else text)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)

@@ -60,8 +60,8 @@ async def approver(ctx: RunContext) -> AsyncIterator[Emission]:
     if ctx.run == 1:
         name = mint_id("interrupt")
         _ASKED.append(name)
-        asked = {"id": name, "reason": "input_required", "message": "Really?"}
-        yield InputRequired("Really?", interrupts=[asked])
+        interrupt = {"id": name, "reason": "input_required", "message": "Really?"}
+        yield InputRequired("Really?", interrupts=[interrupt])
         return
     [answer] = ctx.parts
     yield "Done." if parts.interrupt_id(answer) == _ASKED[-1] else "Which one?"
@@ -128,8 +128,8 @@ async def test_a_message_to_a_working_agent_is_sent_while_it_works() -> None:
 async def test_an_answer_names_the_interrupt_that_is_open_now() -> None:
     async with TestFleet([approver]) as fleet:
         task = await fleet.start("approver", "go")
-        asked = await task.result()
-        await asked.reply(answer_parts({asked.interrupts[0]["id"]: "yes"}))
+        waiting = await task.result()
+        await waiting.reply(answer_parts({waiting.interrupts[0]["id"]: "yes"}))
         case = await recorded(task)
         report = await fleet.replay(case)
     assert {"text": "Done."} in case.steps

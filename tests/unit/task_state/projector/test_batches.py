@@ -270,6 +270,9 @@ def test_an_unexpected_event_becomes_a_dead_letter_and_others_continue(
 
     monkeypatch.setattr(module, "read_change", stumbling)
     batch = Batches(SUBJECTS, 5, 30).build([*arrivals(bad), *arrivals(good)], Progress())
-    [told] = batch.letters
-    assert (told.task, told.reason) == (bad.key.task, "event 2: OverflowError: no such number")
+    [received] = batch.letters
+    assert (received.task, received.reason) == (
+        bad.key.task,
+        "event 2: OverflowError: no such number",
+    )
     assert set(batch.touched) == {bad.key, good.key}

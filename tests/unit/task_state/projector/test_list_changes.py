@@ -143,8 +143,8 @@ async def test_what_can_not_be_published_leaves_a_gap(
         patched.setattr(writer, "fields", unavailable)
         await publisher.publish(6, [TaskChange(new_key(), "log", state=WORKING)])
     await publisher.publish(7, [begins(new_key())])
-    told = [(message.after, message.end, len(message.tasks)) for message in bus.published]
-    assert told == [(6, 6, 0), (6, 7, 1)], "readers learn of it without a later change"
+    messages = [(message.after, message.end, len(message.tasks)) for message in bus.published]
+    assert messages == [(6, 6, 0), (6, 7, 1)], "readers learn of it without a later change"
 
 
 async def test_a_new_holder_continues_where_the_view_is(

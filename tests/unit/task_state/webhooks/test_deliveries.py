@@ -140,9 +140,9 @@ def test_other_things_in_between_keep_their_place() -> None:
     log = LegalLog(new_key())
     log.submit()
     log.begin_attempt()
-    said: Json = {"messageId": "t", "role": "ROLE_AGENT", "parts": [{"text": "hm"}]}
-    drafts = [log.chunk("a", "1"), log.chunk("a", "2"), log.status(WORKING, said)]
-    log.append([*drafts, log.status(WORKING, said), log.chunk("a", "3"), log.chunk("b", "4")])
+    message: Json = {"messageId": "t", "role": "ROLE_AGENT", "parts": [{"text": "hm"}]}
+    drafts = [log.chunk("a", "1"), log.chunk("a", "2"), log.status(WORKING, message)]
+    log.append([*drafts, log.status(WORKING, message), log.chunk("a", "3"), log.chunk("b", "4")])
     kinds = [next(iter(one.event())) for one in grouped(log)[2:]]
     assert kinds == ["artifactUpdate", "statusUpdate", "artifactUpdate", "artifactUpdate"]
     assert texts(grouped(log)) == ["12", "3", "4"]

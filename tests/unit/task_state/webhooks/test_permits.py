@@ -62,17 +62,17 @@ def test_waiting_runs_send_no_more_requests_the_more_there_are(waiting: int) -> 
         assert hold(stack, permits, *[target()] * 4) == [0] * 4
         due = [permits.wait(target()) for _ in range(waiting)]
         heapq.heapify(due)
-        asked = 0
+        count = 0
         while due[0] < 60:
             now = heapq.heappop(due)
             heapq.heappush(due, now + permits.wait(target()))
-            asked += 1
+            count += 1
     # A hundred a second: no permit has been given back yet, so nobody knows how slow it is.
-    assert asked <= 60 * 100 + 1
+    assert count <= 60 * 100 + 1
 
 
 def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
-    now, told, waiting = 0.0, 0, 500
+    now, received, waiting = 0.0, 0, 500
     permits = Permits(per_owner=4, per_host=4, now=lambda: now)
     coming = [(0.0, number) for number in range(waiting)]
     going: list[tuple[float, int, ExitStack]] = []
@@ -80,7 +80,7 @@ def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
         if going and (not coming or going[0][0] <= coming[0][0]):
             now, _, stack = heapq.heappop(going)
             stack.close()
-            told += 1
+            received += 1
             continue
         now, number = heapq.heappop(coming)
         stack = ExitStack()
@@ -88,7 +88,7 @@ def test_what_waits_uses_all_that_a_quick_receiver_can_take() -> None:
             heapq.heappush(coming, (now + wait, number))
         else:
             heapq.heappush(going, (now + 0.01, number, stack))
-    assert told == waiting
+    assert received == waiting
     # At best 1.25 s: four at a time, 10 ms each.
     assert now < 5
 

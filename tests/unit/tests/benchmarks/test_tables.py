@@ -100,9 +100,9 @@ def test_the_markdown_has_as_many_cells_in_each_row() -> None:
 
 
 def test_the_interpreter_states_how_it_was_built() -> None:
-    said = tables.circumstances(report.as_json([SHORT_RUNS], RESULTS))
-    assert re.search(r"with(out)? profile-guided optimization, with(out)? link-time opt", said)
-    assert "fasta2a 2." in said
+    output = tables.circumstances(report.as_json([SHORT_RUNS], RESULTS))
+    assert re.search(r"with(out)? profile-guided optimization, with(out)? link-time opt", output)
+    assert "fasta2a 2." in output
 
 
 def test_servers_are_named_in_one_order() -> None:

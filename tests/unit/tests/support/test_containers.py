@@ -15,11 +15,11 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize("asked", ["", "embedded"])
+@pytest.mark.parametrize("requested", ["", "embedded"])
 def test_servers_are_embedded_unless_something_else_is_requested(
-    no_engine: pytest.MonkeyPatch, asked: str
+    no_engine: pytest.MonkeyPatch, requested: str
 ) -> None:
-    no_engine.setenv("HEADRACE_TEST_SERVERS", asked)
+    no_engine.setenv("HEADRACE_TEST_SERVERS", requested)
     assert containers.choose(["nats"]) == "embedded"
     assert not containers.are_wanted()
 
@@ -45,7 +45,7 @@ def test_anything_else_is_refused(no_engine: pytest.MonkeyPatch) -> None:
 
 
 def test_the_header_states_what_the_tests_run_on(pytestconfig: pytest.Config) -> None:
-    said = pytest_report_header(pytestconfig)
-    assert said.startswith(
+    output = pytest_report_header(pytestconfig)
+    assert output.startswith(
         "servers: containers" if containers.are_wanted() else "servers: embedded"
     )

@@ -14,8 +14,8 @@ ASKED = question(CALL)
 
 
 def named(payload: object, status: str = "resolved", name: str = "c1") -> Json:
-    said = {"agui_interrupt_id": name, "agui_resume_status": status}
-    return {"data": payload, "metadata": said}
+    output = {"agui_interrupt_id": name, "agui_resume_status": status}
+    return {"data": payload, "metadata": output}
 
 
 def test_a_question_states_what_is_to_be_done_and_how_to_answer() -> None:
@@ -27,7 +27,7 @@ def test_a_question_states_what_is_to_be_done_and_how_to_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "decided"),
+    ("answer", "decided"),
     [
         ([named({"approved": True})], Decision(approved=True)),
         ([named({"approved": True, "editedArgs": {"a": 1}})], Decision(True, {"a": 1})),  # noqa: FBT003
@@ -40,8 +40,8 @@ def test_a_question_states_what_is_to_be_done_and_how_to_answer() -> None:
         ([{"text": "what is it?"}], Decision(approved=False, reason="what is it?")),
     ],
 )
-def test_only_a_clear_yes_approves(said: list[Json], decided: Decision) -> None:
-    assert decisions_of(said, [ASKED]) == {"c1": decided}
+def test_only_a_clear_yes_approves(answer: list[Json], decided: Decision) -> None:
+    assert decisions_of(answer, [ASKED]) == {"c1": decided}
 
 
 @pytest.mark.parametrize("payload", [{"approved": 1}, {"approved": "true"}, {}, 7, []])
@@ -63,6 +63,6 @@ def test_text_beside_answers_is_the_users_message() -> None:
 
 def test_an_answer_to_one_call_approves_no_other_under_whichever_name_it_names_it() -> None:
     other = question(CallItem("c2", "refund", {}))
-    said = {"data": {"approved": True}, "metadata": {"interrupt_id": "c1"}}
-    decided = decisions_of([said], [ASKED, other])
+    output = {"data": {"approved": True}, "metadata": {"interrupt_id": "c1"}}
+    decided = decisions_of([output], [ASKED, other])
     assert [decided[call].approved for call in ("c1", "c2")] == [True, False]

@@ -97,8 +97,8 @@ def test_what_is_declared_by_hand_wins(category: str) -> None:
 
     from headrace_worker.adapters import openai_agents_agent
 
-    said = {category: {"supported": False}}
-    made = openai_agents_agent(agents.Agent(name="a"), name="a", capabilities=said)
-    tools = CLIENTS | said.get("tools", {})
-    assert made.card.capabilities == {"tools": tools} | ({} if category == "tools" else said)
+    output = {category: {"supported": False}}
+    made = openai_agents_agent(agents.Agent(name="a"), name="a", capabilities=output)
+    tools = CLIENTS | output.get("tools", {})
+    assert made.card.capabilities == {"tools": tools} | ({} if category == "tools" else output)
     assert capabilities(made.card)["tools"] == tools

@@ -39,14 +39,14 @@ for door in {doors!r}:
 
 def test_an_adapter_names_the_extra_that_it_needs() -> None:
     every = [name for name, _ in LIBRARIES.values()]
-    told = subprocess.run(
+    received = subprocess.run(
         [sys.executable, "-c", OPENS.format(libraries=every, doors=list(LIBRARIES))],
         capture_output=True,
         text=True,
         timeout=240,
         check=True,
     )
-    assert told.stdout.splitlines() == [
+    assert received.stdout.splitlines() == [
         f"{door} {library} is not installed: pip install 'headrace[{extra}]'"
         for door, (library, extra) in LIBRARIES.items()
     ]

@@ -26,8 +26,10 @@ def listener() -> Agent:
 
     def heard(messages: list[ModelMessage]) -> str:
         parts = [part for message in messages for part in message.parts]
-        said = [p.content for p in parts if isinstance(p, TextPart | UserPromptPart)]
-        return " | ".join(one if isinstance(one, str) else "".join(map(str, one)) for one in said)
+        outputs = [p.content for p in parts if isinstance(p, TextPart | UserPromptPart)]
+        return " | ".join(
+            one if isinstance(one, str) else "".join(map(str, one)) for one in outputs
+        )
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield f"[{heard(messages)}]"
@@ -107,10 +109,10 @@ def historian() -> Agent:
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
             assert context.task_id
             assert context.context_id
-            told = context.current_task.history if context.current_task is not None else []
-            said = [get_message_text(one) for one in told if one.role == Role.ROLE_USER]
+            received = context.current_task.history if context.current_task is not None else []
+            text = [get_message_text(one) for one in received if one.role == Role.ROLE_USER]
             updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-            await updater.add_artifact([Part(text=f"[{' | '.join(said)}]")])
+            await updater.add_artifact([Part(text=f"[{' | '.join(text)}]")])
             await updater.complete()
 
         @override
@@ -137,10 +139,10 @@ async def test_an_executor_sees_the_task_as_of_the_forks_generation() -> None:
 async def test_a_graph_goes_on_from_the_checkpoint_of_the_generation() -> None:
     async with TestFleet([grocer()]) as fleet:
         task = (await fleet.send("grocer", "shop")).handle
-        asked = (await task.now()).task["metadata"]["headrace.generation"]
+        request = (await task.now()).task["metadata"]["headrace.generation"]
         second = (await task.answer("milk")).task["metadata"]["headrace.generation"]
         whole = await task.answer("bread")
-        fork = await task.fork(asked, "eggs")
+        fork = await task.fork(request, "eggs")
         question = await fork.result()
         forked = await fork.answer("butter")
         later = await (await task.fork(second, "cheese")).result()

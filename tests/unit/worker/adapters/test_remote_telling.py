@@ -14,8 +14,8 @@ class Listener:
     def __init__(self) -> None:
         self.said: list[Any] = []
 
-    async def emit(self, said: object) -> None:
-        self.said.append(said)
+    async def emit(self, output: object) -> None:
+        self.said.append(output)
 
     @property
     def text(self) -> str:

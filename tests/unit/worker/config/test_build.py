@@ -41,8 +41,8 @@ def python(target: str = "made_up_module:silent", **more: Any) -> dict[str, Any]
 
 
 def test_an_agent_in_code_has_the_properties_that_the_file_states() -> None:
-    said = python(description="Says little.", concurrency=3, max_attempts=1)
-    [quiet] = build(configured({"quiet": said}))
+    output = python(description="Says little.", concurrency=3, max_attempts=1)
+    [quiet] = build(configured({"quiet": output}))
     assert (quiet.name, quiet.card.description, quiet.concurrency) == ("quiet", "Says little.", 3)
     assert (quiet.policy.max_attempts, quiet.policy.timeout) == (1, 5)
     assert quiet.function is silent.function
@@ -87,8 +87,8 @@ def test_a_model_has_tools_in_code_and_of_servers() -> None:
 
 def test_who_may_ask_stands_in_the_card() -> None:
     schemes = {"key": {"type": "apiKey", "name": "X-Key", "in": "header"}}
-    said = python(security={"schemes": schemes, "require": ["key"]})
-    [one] = build(configured({"a": said}))
+    output = python(security={"schemes": schemes, "require": ["key"]})
+    [one] = build(configured({"a": output}))
     assert one.card.security.require == ["key"]
     assert one.card.security.schemes == {"key": SecurityScheme(type="apiKey", name="X-Key")}
 
@@ -172,7 +172,7 @@ def test_an_agent_without_a_model_has_the_only_or_the_default_one() -> None:
 
 
 def test_an_agent_describes_itself_as_the_file_does() -> None:
-    said: dict[str, Any] = {
+    output: dict[str, Any] = {
         "name": "A Painter",
         "icon_url": "https://a.example/icon.png",
         "documentation_url": "https://a.example/docs",
@@ -180,8 +180,8 @@ def test_an_agent_describes_itself_as_the_file_does() -> None:
         "skills": [{"id": "paint", "examples": ["a cat"], "output_modes": ["image/png"]}],
     }
     agents = {
-        "in-code": python(**said),
-        "elsewhere": {"type": "ag-ui", "url": "http://127.0.0.1:1", **said},
+        "in-code": python(**output),
+        "elsewhere": {"type": "ag-ui", "url": "http://127.0.0.1:1", **output},
     }
     made = list(build(configured(agents)))
     assert [one.name for one in made] == ["in-code", "elsewhere"]

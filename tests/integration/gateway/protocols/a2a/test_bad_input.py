@@ -357,8 +357,8 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
         assert "without its files" in refusal.text
     async with connect(f"{gateway.replace('http', 'ws', 1)}/stream") as socket:
         await socket.send(json.dumps({"id": 1, "send": params}))
-        told = json.loads(await asyncio.wait_for(socket.recv(), 60))
-    assert told["error"]["details"][0]["reason"] == "REQUEST_TOO_LARGE"
+        received = json.loads(await asyncio.wait_for(socket.recv(), 60))
+    assert received["error"]["details"][0]["reason"] == "REQUEST_TOO_LARGE"
 
 
 async def test_a_message_that_no_bus_message_holds(

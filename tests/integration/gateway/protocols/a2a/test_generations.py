@@ -48,9 +48,9 @@ async def test_a_poll_waits_for_a_newer_generation(talk: Talk, fleet: ScriptedFl
     agent = talk.to("patient")
     task, run = await waiting_run(agent, fleet)
     assert generation(task) == 3
-    asked = {"id": task["id"], "currentGeneration": 3}
-    polling = asyncio.create_task(agent.call("GetTask", asked))
-    later = asyncio.create_task(agent.call("GetTask", asked | {"currentGeneration": "4"}))
+    request = {"id": task["id"], "currentGeneration": 3}
+    polling = asyncio.create_task(agent.call("GetTask", request))
+    later = asyncio.create_task(agent.call("GetTask", request | {"currentGeneration": "4"}))
     done, _ = await asyncio.wait({polling, later}, timeout=0.5)
     assert not done
     await run.chunk("x")
@@ -66,14 +66,14 @@ async def test_a_poll_for_what_is_there_returns_at_once(
 ) -> None:
     agent = talk.to("patient")
     task, _ = await waiting_run(agent, fleet)
-    asked = {"id": task["id"], "currentGeneration": known}
-    assert generation(await asyncio.wait_for(agent.call("GetTask", asked), 60)) == 3
+    request = {"id": task["id"], "currentGeneration": known}
+    assert generation(await asyncio.wait_for(agent.call("GetTask", request), 60)) == 3
 
 
 async def test_a_poll_of_a_task_that_is_over_returns_at_once(talk: Talk) -> None:
     task = (await talk.call("SendMessage", message()))["task"]
-    asked = {"id": task["id"], "currentGeneration": 99, "historyLength": 0}
-    found = await asyncio.wait_for(talk.call("GetTask", asked), 60)
+    request = {"id": task["id"], "currentGeneration": 99, "historyLength": 0}
+    found = await asyncio.wait_for(talk.call("GetTask", request), 60)
     assert generation(found) == 4
     assert "history" not in found
 
@@ -82,7 +82,7 @@ async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
     settings: GatewaySettings, http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     task, _ = await waiting_run(Rest(http, "patient"), fleet)
-    asked = {"id": task["id"], "currentGeneration": 3}
+    request = {"id": task["id"], "currentGeneration": 3}
     changed = settings.model_copy(
         update={"http_port": ports.pick(), "grpc_port": 0, "long_poll": 0.3}
     )
@@ -90,13 +90,13 @@ async def test_a_poll_ends_after_its_time_and_when_the_gateway_stops(
         running(changed) as url,
         httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as other,
     ):
-        assert generation(await Rpc(other, "patient").call("GetTask", asked)) == 3
+        assert generation(await Rpc(other, "patient").call("GetTask", request)) == 3
     changed = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{changed.http_port}", timeout=60, verify=NO_TLS
     ) as other:
         async with running(changed):
-            polling = asyncio.create_task(Rest(other, "patient").call("GetTask", asked))
+            polling = asyncio.create_task(Rest(other, "patient").call("GetTask", request))
             await asyncio.wait({polling}, timeout=0.5)
             assert not polling.done()
         assert generation(await asyncio.wait_for(polling, 60)) == 3

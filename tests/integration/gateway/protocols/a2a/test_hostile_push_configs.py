@@ -295,11 +295,11 @@ async def test_ids_of_configs_may_be_anything_and_lead_nowhere_else(
     task = (await talk.call("SendMessage", message()))["task"]["id"]
     await talk.call("CreateTaskPushNotificationConfig", {"taskId": task, "id": "c", "url": URL})
     for name in IDS:
-        asked = {"taskId": task, "id": name}
+        request = {"taskId": task, "id": name}
         if isinstance(talk, Rest):
-            asked = {key: quote(value, safe="") for key, value in asked.items()}
+            request = {key: quote(value, safe="") for key, value in request.items()}
         for operation in ("GetTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"):
-            answer = said(await talk.send(operation, asked))
+            answer = said(await talk.send(operation, request))
             assert answer.status < 500, (operation, name, answer)
             assert URL not in answer.text, (operation, name)
     kept = await talk.call("ListTaskPushNotificationConfigs", {"taskId": task})

@@ -131,8 +131,8 @@ async def test_notifications_are_requested_and_called_off(
 ) -> None:
     async with connected(gateway, binding) as client:
         task = (await sent(client, asking("hi")))[0].task.id
-        asked = a2a_pb2.TaskPushNotificationConfig(task_id=task, url="https://hooks.example/a")
-        made = await client.create_task_push_notification_config(asked)
+        request = a2a_pb2.TaskPushNotificationConfig(task_id=task, url="https://hooks.example/a")
+        made = await client.create_task_push_notification_config(request)
         of_task = a2a_pb2.ListTaskPushNotificationConfigsRequest(task_id=task)
         listed = await client.list_task_push_notification_configs(of_task)
         one = a2a_pb2.DeleteTaskPushNotificationConfigRequest(task_id=task, id=made.id)

@@ -47,16 +47,16 @@ async def test_a_config_is_created_read_listed_and_deleted(
     assert config == {"id": "überall/1", "taskId": task, "url": URL, **SECRETS}
     config = await created(talk, task, id="c", **SECRETS)
     assert config == {"id": "c", "taskId": task, "url": URL, **SECRETS}
-    asked = {"taskId": task, "id": "c"}
+    request = {"taskId": task, "id": "c"}
     shown = {"id": "c", "taskId": task, "url": URL, **PUBLIC}
-    assert await talk.call("GetTaskPushNotificationConfig", asked) == shown
+    assert await talk.call("GetTaskPushNotificationConfig", request) == shown
     found = await listed(talk, task)
     assert [one["id"] for one in found.get("configs", [])] == ["überall/1", "c"]
     assert shown in found.get("configs", [])
     for _ in range(2):
         deleted = await http.delete(f"/tasks/{task}/pushNotificationConfigs/c")
         assert (deleted.status_code, deleted.json()) == (200, {})
-    refusal = await talk.refused("GetTaskPushNotificationConfig", asked)
+    refusal = await talk.refused("GetTaskPushNotificationConfig", request)
     assert refusal.reason == "TASK_NOT_FOUND"
     assert len((await listed(talk, task)).get("configs", [])) == 1
 

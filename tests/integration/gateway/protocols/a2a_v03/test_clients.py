@@ -68,11 +68,11 @@ async def test_a_question_is_answered_in_the_same_task(
     gateway: str, settings: GatewaySettings, transport: TransportProtocol
 ) -> None:
     async with old(gateway, settings, transport, "ask") as client:
-        asked = await client.send("hi")
-        assert last_state(asked) == "INPUT_REQUIRED"
-        told = await client.send("Ada", task_id=asked[0].task.id)
-    assert last_state(told) == "COMPLETED"
-    assert told[-1].status_update.status.message.parts[0].text == "Hello Ada"
+        waiting = await client.send("hi")
+        assert last_state(waiting) == "INPUT_REQUIRED"
+        received = await client.send("Ada", task_id=waiting[0].task.id)
+    assert last_state(received) == "COMPLETED"
+    assert received[-1].status_update.status.message.parts[0].text == "Hello Ada"
 
 
 async def test_a_task_at_work_is_followed_again(
@@ -119,8 +119,8 @@ async def test_errors_are_the_sdks_own(
 
 def kinded(text: str = "hi", **fields: object) -> Json:
     parts = [{"kind": "text", "text": text}]
-    said = {"kind": "message", "messageId": "m", "role": "user", "parts": parts, **fields}
-    return {"message": said}
+    message = {"kind": "message", "messageId": "m", "role": "user", "parts": parts, **fields}
+    return {"message": message}
 
 
 async def call(http: httpx.AsyncClient, method: str, params: Json, **headers: str) -> Json:
@@ -140,8 +140,8 @@ def unversioned(http: httpx.AsyncClient) -> httpx.AsyncClient:
 async def test_without_a_version_the_method_decides(unversioned: httpx.AsyncClient) -> None:
     old = await call(unversioned, "message/send", kinded())
     assert (old["result"]["kind"], old["result"]["status"]["state"]) == ("task", "completed")
-    said = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
-    new = await call(unversioned, "SendMessage", {"message": said})
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    new = await call(unversioned, "SendMessage", {"message": message})
     assert new["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -163,9 +163,9 @@ async def test_an_empty_version_is_0_3(
     assert new["error"]["code"] == -32601
     assert "A2A 0.3" in new["error"]["message"]
     # Without a kind, too.
-    said = {"messageId": "m", "role": "user", "parts": [{"text": "hi"}]}
+    message = {"messageId": "m", "role": "user", "parts": [{"text": "hi"}]}
     for target in ("/v1/message:send", "/message:send"):
-        task = (await unversioned.post(target, json={"message": said}, headers=empty)).json()
+        task = (await unversioned.post(target, json={"message": message}, headers=empty)).json()
         assert (task["kind"], task["status"]["state"]) == ("task", "completed")
     empty_query, old_query = [
         await unversioned.get("/tasks", params={"A2A-Version": version}) for version in ("", "0.3")
@@ -185,17 +185,17 @@ async def _check_grpc(settings: GatewaySettings) -> None:
         new = new_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
         old = old_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]
         unknown = mint_task_id(0)
-        asked = [
+        requests = [
             (new.GetTask, a2a_pb2.GetTaskRequest(id=unknown)),
             (old.GetTask, old_pb2.GetTaskRequest(name=f"tasks/{unknown}")),
         ]
-        told: list[str] = []
-        for method, request in asked:
+        received: list[str] = []
+        for method, request in requests:
             for metadata in ([("a2a-version", "")], []):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await method(request, metadata=metadata)
-                told.append(refused.value.code().name)
-    assert told == ["FAILED_PRECONDITION", "NOT_FOUND", "NOT_FOUND", "NOT_FOUND"]
+                received.append(refused.value.code().name)
+    assert received == ["FAILED_PRECONDITION", "NOT_FOUND", "NOT_FOUND", "NOT_FOUND"]
 
 
 @pytest.mark.parametrize("path", ["/v1/message:send", "/message:send"])
@@ -210,8 +210,8 @@ async def test_without_a_version_parts_of_a_kind_are_old(
 async def test_the_old_routes_are_under_v1_and_speak_the_old_protobufs_json(
     unversioned: httpx.AsyncClient, field: str
 ) -> None:
-    said = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]}
-    sent = (await unversioned.post("/v1/message:send", json={field: said})).json()
+    message = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]}
+    sent = (await unversioned.post("/v1/message:send", json={field: message})).json()
     assert sent["task"]["history"][0]["content"] == [{"text": "hi"}]
     found = (await unversioned.get(f"/v1/tasks/{sent['task']['id']}")).json()
     assert found == sent["task"]
@@ -323,14 +323,14 @@ async def test_over_grpc_old_clients_are_sent_to_no_agent_but_the_default(
 async def test_a_route_with_a_tenant_goes_to_the_agent_that_it_names(
     http: httpx.AsyncClient,
 ) -> None:
-    said = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+    message = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
     for path, is_asked in (
         ("/ask/message:send", True),
         ("/anybody/message:send", False),
         ("/v1/agents/ask/anybody/message:send", True),
         ("/v1/agents/ask/assistant/message:send", True),
     ):
-        task = (await http.post(path, json=said)).json()["task"]
+        task = (await http.post(path, json=message)).json()["task"]
         asks = task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         assert asks == is_asked, path
         base = path.removesuffix("/message:send")

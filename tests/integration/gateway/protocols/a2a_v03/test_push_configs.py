@@ -124,11 +124,11 @@ async def test_the_id_may_stand_beside_the_config(
     assert sent.json()["name"] == f"tasks/{task}/pushNotificationConfigs/beside"
     async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
         stub = a2a_v0_3_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
-        asked = a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest(
+        request = a2a_v0_3_pb2.CreateTaskPushNotificationConfigRequest(
             parent=f"tasks/{task}", config_id="beside-too"
         )
-        asked.config.push_notification_config.url = URL
-        made = await stub.CreateTaskPushNotificationConfig(asked)
+        request.config.push_notification_config.url = URL
+        made = await stub.CreateTaskPushNotificationConfig(request)
     assert made.name == f"tasks/{task}/pushNotificationConfigs/beside-too"
 
 
@@ -136,12 +136,12 @@ async def test_a_webhook_that_comes_with_a_message_is_notified_in_its_version(
     http: httpx.AsyncClient, bus: Bus
 ) -> None:
     del http.headers["A2A-Version"]
-    said = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+    message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     config = {"id": "inline", "url": URL}
-    params = {"message": said, "configuration": {"pushNotificationConfig": config}}
+    params = {"message": message, "configuration": {"pushNotificationConfig": config}}
     task = (await called(http, "message/send", params))["id"]
     assert (await kept(bus, task, "inline")).version == "0.3"
-    over_rest = {"message": said, "configuration": {"pushNotificationConfig": config}}
+    over_rest = {"message": message, "configuration": {"pushNotificationConfig": config}}
     sent = (await http.post("/v1/message:send", json=over_rest)).json()
     assert (await kept(bus, sent["id"], "inline")).version == "0.3"
 

@@ -26,18 +26,18 @@ async def attached(
         return await all_frames(response)
 
 
-def events(told: list[Frame]) -> list[Json]:
-    return [frame.json for frame in told]
+def events(received: list[Frame]) -> list[Json]:
+    return [frame.json for frame in received]
 
 
 async def cut_off(http: httpx.AsyncClient, body: Json) -> list[Frame]:
     """Start a run and leave when its first word is there; return what was told."""
-    told: list[Frame] = []
+    received: list[Frame] = []
     async with running(http, "patient", body) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if frame.json.get("delta") == "a":
-                return told
+                return received
     raise AssertionError("the run never spoke")
 
 
@@ -45,15 +45,15 @@ async def test_with_its_cursor_a_client_goes_on_elsewhere(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()
-    told = await cut_off(http, body)
+    received = await cut_off(http, body)
     (await run_of(fleet)).go_on.set()
-    again = await attached(elsewhere, body, told[-1].id)
+    again = await attached(elsewhere, body, received[-1].id)
     kinds = [frame.json["type"] for frame in again]
     assert kinds == [
         *["RUN_STARTED", "TEXT_MESSAGE_START"],
         *["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_FINISHED"],
     ]
-    first = Client(body["messages"], body["state"]).take_all(events(told))
+    first = Client(body["messages"], body["state"]).take_all(events(received))
     client = Client(first.messages, first.state).take_all(events(again))
     assert client.ended
     assert client.messages[-1]["content"] == "ab"
@@ -63,9 +63,9 @@ async def test_the_request_itself_sent_again_with_a_cursor_starts_no_second_run(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()
-    told = await cut_off(http, body)
+    received = await cut_off(http, body)
     (await run_of(fleet)).go_on.set()
-    headers = {"last-event-id": told[-1].id}
+    headers = {"last-event-id": received[-1].id}
     async with elsewhere.stream("POST", path("patient"), json=body, headers=headers) as response:
         again = await all_frames(response)
     assert again[-1].json["type"] == "RUN_FINISHED"
@@ -98,8 +98,8 @@ async def test_with_a_cursor_no_run_is_begun_that_is_not_kept_any_more(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     first = run_input("hello")
-    told = await run(http, "assistant", first)
-    begun, older = len(fleet.runs), {"last-event-id": told[-1].id}
+    received = await run(http, "assistant", first)
+    begun, older = len(fleet.runs), {"last-event-id": received[-1].id}
     again = {**first, "runId": str(uuid4())}
     gone = {"last-event-id": "erased11:3.0"}
     refused = await http.post(path("assistant"), json=again, headers=gone)
@@ -136,17 +136,17 @@ async def test_a_run_that_is_over_is_streamed_to_its_end(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient
 ) -> None:
     body = run_input()
-    told = await run(http, "assistant", body)
+    received = await run(http, "assistant", body)
     joined = await attached(elsewhere, body, agent="assistant")
-    assert events(joined)[-1] == events(told)[-1]
+    assert events(joined)[-1] == events(received)[-1]
     assert (
         Client().take_all(events(joined)).messages
-        == Client(body["messages"]).take_all(events(told)).messages
+        == Client(body["messages"]).take_all(events(received)).messages
     )
-    for cut in range(len(told) - 1):
-        again = await attached(elsewhere, body, told[cut].id, agent="assistant")
-        assert [frame.raw for frame in again[-len(told) + cut + 1 :]] == [
-            frame.raw for frame in told[cut + 1 :]
+    for cut in range(len(received) - 1):
+        again = await attached(elsewhere, body, received[cut].id, agent="assistant")
+        assert [frame.raw for frame in again[-len(received) + cut + 1 :]] == [
+            frame.raw for frame in received[cut + 1 :]
         ]
 
 
@@ -154,19 +154,19 @@ async def test_at_the_end_an_event_source_is_stopped_from_reconnecting(
     http: httpx.AsyncClient,
 ) -> None:
     body = run_input()
-    told = await run(http, "assistant", body)
+    received = await run(http, "assistant", body)
     where = f"{path('assistant')}/attach?threadId={body['threadId']}&runId={body['runId']}"
-    headers = {"last-event-id": told[-1].id}
+    headers = {"last-event-id": received[-1].id}
     assert (await http.get(where, headers=headers)).status_code == 204
-    again = await attached(http, body, told[-1].id, agent="assistant")
+    again = await attached(http, body, received[-1].id, agent="assistant")
     assert [frame.json["type"] for frame in again] == ["RUN_STARTED", "RUN_FINISHED"]
 
 
 async def test_a_cursor_of_another_log_is_reported_as_a_loss(http: httpx.AsyncClient) -> None:
     body = run_input()
-    told = await run(http, "assistant", body)
+    received = await run(http, "assistant", body)
     where = f"{path('assistant')}/attach"
-    beyond = f"{told[0].log}:9999.0"
+    beyond = f"{received[0].log}:9999.0"
     for cursor in ("otherlog:3.0", beyond, "nonsense"):
         headers = {"last-event-id": cursor}
         async with http.stream("POST", where, json=body, headers=headers) as response:
@@ -218,9 +218,9 @@ async def test_a_threads_past_is_kept_compact(http: httpx.AsyncClient) -> None:
     await run(http, "assistant", body)
     past = (await http.get(f"{path('assistant')}/threads/{body['threadId']}")).json()
     assert (past["threadId"], past["state"]) == (body["threadId"], {})
-    [told] = past["runs"]
-    assert (told["runId"], told["over"]) == (body["runId"], True)
-    client = Client(body["messages"], body["state"]).take_all(told["events"])
+    [received] = past["runs"]
+    assert (received["runId"], received["over"]) == (body["runId"], True)
+    client = Client(body["messages"], body["state"]).take_all(received["events"])
     assert client.messages == past["messages"]
     assert client.seen.count("TEXT_MESSAGE_CONTENT") == 1
 

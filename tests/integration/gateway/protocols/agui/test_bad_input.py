@@ -48,14 +48,14 @@ async def test_over_a_websocket_it_is_a_failed_run_and_the_socket_goes_on(
     async with connect(address) as socket:
         for changes, rule in WRONG:
             await socket.send(json.dumps(run_input(**changes)))
-            told = json.loads(await asyncio.wait_for(socket.recv(), 60))
-            assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
-            assert told["message"].startswith(rule)
+            received = json.loads(await asyncio.wait_for(socket.recv(), 60))
+            assert (received["type"], received["code"]) == ("RUN_ERROR", "invalid_input")
+            assert received["message"].startswith(rule)
         assert fleet.runs == []
         await socket.send(json.dumps(run_input()))
-        told = {"type": ""}
-        while told["type"] != "RUN_FINISHED":
-            told = json.loads(await asyncio.wait_for(socket.recv(), 60))
+        received = {"type": ""}
+        while received["type"] != "RUN_FINISHED":
+            received = json.loads(await asyncio.wait_for(socket.recv(), 60))
 
 
 async def test_an_oversized_frame_closes_the_socket_and_gives_the_reason(
@@ -113,8 +113,8 @@ async def test_small_values_beyond_what_a_log_holds_are_refused_unread(
     assert "without its files" in complaint(answer, 413, "body_too_large")
     async with connect(f"ws{gateway.removeprefix('http')}{path('assistant')}/ws") as socket:
         await socket.send(json.dumps(body))
-        told = json.loads(await asyncio.wait_for(socket.recv(), 60))
-    assert (told["type"], told["code"]) == ("RUN_ERROR", "body_too_large")
+        received = json.loads(await asyncio.wait_for(socket.recv(), 60))
+    assert (received["type"], received["code"]) == ("RUN_ERROR", "body_too_large")
 
 
 async def test_an_input_that_no_log_entry_holds_is_refused(http: httpx.AsyncClient) -> None:
@@ -138,8 +138,8 @@ async def test_another_owners_thread_id_names_a_thread_of_ones_own(
 ) -> None:
     thread = str(uuid4())
     theirs = await fleet.foreign_task("assistant", thread)
-    told = await run(http, "assistant", run_input(threadId=thread))
-    assert told[-1].json["type"] == "RUN_FINISHED"
+    received = await run(http, "assistant", run_input(threadId=thread))
+    assert received[-1].json["type"] == "RUN_FINISHED"
     page = await http.get(f"{path('assistant')}/threads/{thread}")
     assert len(page.raise_for_status().json()["runs"]) == 1
     assert theirs.task not in page.text

@@ -17,13 +17,13 @@ async def read(
     http: httpx.AsyncClient, agent: str, body: Json, begun: asyncio.Event
 ) -> list[Frame]:
     """Return all frames of a run, and say when the first word has come."""
-    told: list[Frame] = []
+    received: list[Frame] = []
     async with running(http, agent, body) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if frame.json.get("delta"):
                 begun.set()
-    return told
+    return received
 
 
 async def runs(fleet: ScriptedFleet, number: int) -> list[Run]:
@@ -121,9 +121,9 @@ async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
     for one in fleet.runs:
         one.go_on.set()
-    for told in await asyncio.gather(*reading):
-        assert [f.json["delta"] for f in told if "delta" in f.json] == ["a", "b"]
-        assert told[-1].json["type"] == "RUN_FINISHED"
+    for received in await asyncio.gather(*reading):
+        assert [f.json["delta"] for f in received if "delta" in f.json] == ["a", "b"]
+        assert received[-1].json["type"] == "RUN_FINISHED"
     begun = asyncio.Event()
     last = asyncio.create_task(read(http, "patient", run_input(threadId=thread), begun))
     await begun.wait()

@@ -31,9 +31,9 @@ async def test_an_answer_goes_on_with_the_task_that_requested_input(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body, interrupt = await interrupted(http)
-    told = await run(http, "ending", resuming(body, interrupt, payload="fail"))
-    assert told[0].json["runId"] == f"{body['runId']}-2"
-    assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "failed")
+    received = await run(http, "ending", resuming(body, interrupt, payload="fail"))
+    assert received[0].json["runId"] == f"{body['runId']}-2"
+    assert (received[-1].json["type"], received[-1].json["code"]) == ("RUN_ERROR", "failed")
     first, second = fleet.runs
     assert first.key == second.key
     assert second.message["parts"] == [
@@ -64,8 +64,8 @@ async def test_a_resume_that_does_not_match_is_refused_before_the_stream(
     body, interrupt = await interrupted(http)
     if wrong == "nothing-waits":
         body["threadId"] += "-other"
-    asked = resuming(body, interrupt if wrong == "nothing-waits" else wrong)
-    answer = await http.post(path("ending"), json=asked)
+    request = resuming(body, interrupt if wrong == "nothing-waits" else wrong)
+    answer = await http.post(path("ending"), json=request)
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "resume_mismatch"
     assert len(fleet.runs) == 1
@@ -75,9 +75,9 @@ async def test_the_user_interfaces_tools_are_answered_in_the_next_run(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input("paint it")
-    told = [frame.json for frame in await run(http, "painter", body)]
-    client = Client(body["messages"], body["state"]).take_all(told)
-    [call] = told[-1]["outcome"]["pendingToolCallIds"]
+    received = [frame.json for frame in await run(http, "painter", body)]
+    client = Client(body["messages"], body["state"]).take_all(received)
+    [call] = received[-1]["outcome"]["pendingToolCallIds"]
     assert client.messages[-1]["toolCalls"][0]["id"] == call
     result = {"id": "r", "role": "tool", "toolCallId": call, "content": "painted"}
     again = {**body, "runId": "second", "messages": [*client.messages, result]}
@@ -91,16 +91,16 @@ async def test_the_user_interfaces_tools_are_answered_in_the_next_run(
 async def test_who_stops_a_run_stops_it_for_all(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    body, told = run_input(), list[Frame]()
+    body, received = run_input(), list[Frame]()
     named = {"threadId": body["threadId"], "runId": body["runId"]}
     async with running(http, "patient", body) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if frame.json.get("delta") == "a":
                 answer = await http.post(f"{path('patient')}/stop", json=named)
                 assert answer.json() == {**named, "stopped": True}
-    assert told[-1].json["outcome"] == {"type": "cancelled"}
-    assert Client(body["messages"]).take_all([frame.json for frame in told]).ended
+    assert received[-1].json["outcome"] == {"type": "cancelled"}
+    assert Client(body["messages"]).take_all([frame.json for frame in received]).ended
     again = await http.post(f"{path('patient')}/stop", json=named)
     assert again.json() == {**named, "stopped": False}
     assert (await run_of(fleet)).key

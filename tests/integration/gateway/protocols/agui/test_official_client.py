@@ -71,9 +71,9 @@ def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
             if state is None:
                 continue  # the client can't be made to begin with it
             frames = RunFrames(1, lead)
-            told = [frame for entry in entries for frame in frames.read(entry)]
-            told += frames.broken("log_lost", "the log is gone")
-            body = sse("log00000", told).decode()
+            received = [frame for entry in entries for frame in frames.read(entry)]
+            received += frames.broken("log_lost", "the log is gone")
+            body = sse("log00000", received).decode()
             orders.append({"body": body, "messages": messages, "state": state})
             assert fold.view is not None
             expected.append({"messages": fold.view.shown(), "state": fold.view.state})

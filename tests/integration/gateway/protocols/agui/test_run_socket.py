@@ -37,16 +37,16 @@ async def socket(gateway: str) -> AsyncIterator[ClientConnection]:
 
 async def event(socket: ClientConnection) -> Json:
     """Return the next event."""
-    told: Json = json.loads(await asyncio.wait_for(socket.recv(), 60))
-    return told
+    received: Json = json.loads(await asyncio.wait_for(socket.recv(), 60))
+    return received
 
 
 async def events(socket: ClientConnection) -> list[Json]:
     """Return the events up to the one that ends a run."""
-    told = [await event(socket)]
-    while told[-1]["type"] not in _LAST:
-        told.append(await event(socket))
-    return told
+    received = [await event(socket)]
+    while received[-1]["type"] not in _LAST:
+        received.append(await event(socket))
+    return received
 
 
 async def test_one_socket_serves_one_run_after_the_other(
@@ -57,13 +57,13 @@ async def test_one_socket_serves_one_run_after_the_other(
         await socket.send(json.dumps(body))
     assert len(bodies) == 2
     for number, body in enumerate(bodies):
-        told = [await event(socket)]
-        while told[-1].get("delta") != "a":
-            told.append(await event(socket))
+        received = [await event(socket)]
+        while received[-1].get("delta") != "a":
+            received.append(await event(socket))
         fleet.runs[number].go_on.set()
-        told += await events(socket)
-        client = Client(body["messages"], body["state"]).take_all(told)
-        assert told[0]["runId"] == told[-1]["runId"] == body["runId"]
+        received += await events(socket)
+        client = Client(body["messages"], body["state"]).take_all(received)
+        assert received[0]["runId"] == received[-1]["runId"] == body["runId"]
         assert client.messages[-1]["content"] == "ab"
 
 
@@ -72,8 +72,8 @@ async def test_what_is_no_input_is_a_run_that_failed_and_the_socket_goes_on(
 ) -> None:
     for wrong in ("{", "[]", json.dumps(run_input(messages=[{"id": "m", "role": "user"}]))):
         await socket.send(wrong)
-        [told] = await events(socket)
-        assert (told["type"], told["code"]) == ("RUN_ERROR", "invalid_input")
+        [received] = await events(socket)
+        assert (received["type"], received["code"]) == ("RUN_ERROR", "invalid_input")
     await socket.send(json.dumps(run_input()))
     assert (await event(socket))["type"] == "RUN_STARTED"
     (await run_of(fleet)).go_on.set()
@@ -91,11 +91,11 @@ async def test_a_run_is_come_back_to_on_another_socket(
     async with connect(address(gateway, "patient")) as again:
         attach = {"threadId": body["threadId"], "runId": body["runId"]}
         await again.send(json.dumps({"attach": attach}))
-        told = [await event(again)]
-        while told[-1]["type"] != "TEXT_MESSAGE_START":
-            told.append(await event(again))
+        received = [await event(again)]
+        while received[-1]["type"] != "TEXT_MESSAGE_START":
+            received.append(await event(again))
         (await run_of(fleet)).go_on.set()
-        client = Client().take_all([*told, *(await events(again))])
+        client = Client().take_all([*received, *(await events(again))])
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
 
 
@@ -108,7 +108,7 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
         await left.send(json.dumps(body))
         while not seen or seen[-1]["event"].get("delta") != "a":
             seen.append(await event(left))
-    assert all(CURSOR.fullmatch(told["cursor"]) for told in seen)
+    assert all(CURSOR.fullmatch(received["cursor"]) for received in seen)
     named = {"threadId": body["threadId"], "runId": body["runId"], "after": seen[-1]["cursor"]}
     rest = list[Json]()
     async with connect(where) as again:
@@ -116,17 +116,19 @@ async def test_who_wants_cursors_goes_on_behind_its_last_one(
         (await run_of(fleet)).go_on.set()
         while not rest or rest[-1]["event"]["type"] not in _LAST:
             rest.append(await event(again))
-    first = Client(body["messages"], body["state"]).take_all([told["event"] for told in seen])
-    client = Client(first.messages, first.state).take_all([told["event"] for told in rest])
+    first = Client(body["messages"], body["state"]).take_all(
+        [received["event"] for received in seen]
+    )
+    client = Client(first.messages, first.state).take_all([received["event"] for received in rest])
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
-    assert not any("recovered" in told for told in rest)
+    assert not any("recovered" in received for received in rest)
     # They are those of the server-sent events.
     async with httpx.AsyncClient(base_url=gateway, timeout=60, verify=NO_TLS) as http:
         headers = {"Last-Event-ID": seen[0]["cursor"]}
         async with http.stream("POST", path("patient"), json=body, headers=headers) as response:
             ids = [frame.id for frame in await all_frames(response)]
     assert ids[-1] == rest[-1]["cursor"]
-    assert set(ids) >= {told["cursor"] for told in seen}
+    assert set(ids) >= {received["cursor"] for received in seen}
 
 
 @pytest.mark.parametrize("lost", ["zzzzzzzz:2.0", "none of ours"])
@@ -139,23 +141,23 @@ async def test_a_lost_past_is_reported_to_clients_with_cursors(
         assert (await event(socket))["event"]["type"] == "RUN_STARTED"
         (await run_of(fleet)).go_on.set()
     named = {"threadId": body["threadId"], "runId": body["runId"], "after": lost}
-    told = list[Json]()
+    received = list[Json]()
     async with connect(where) as again:
         await again.send(json.dumps({"attach": named}))
-        while not told or told[-1]["event"]["type"] not in _LAST:
-            told.append(await event(again))
-    assert told[0]["recovered"] is False
-    assert not any("recovered" in one for one in told[1:])
-    client = Client().take_all([one["event"] for one in told])
+        while not received or received[-1]["event"]["type"] not in _LAST:
+            received.append(await event(again))
+    assert received[0]["recovered"] is False
+    assert not any("recovered" in one for one in received[1:])
+    client = Client().take_all([one["event"] for one in received])
     assert [message["content"] for message in client.messages] == ["hi", "ab"]
 
 
 async def test_what_is_refused_has_no_cursor(gateway: str) -> None:
     async with connect(f"{address(gateway, 'patient')}?cursors") as socket:
         await socket.send("{")
-        told = await event(socket)
-    assert list(told) == ["event"]
-    assert told["event"]["code"] == "invalid_input"
+        received = await event(socket)
+    assert list(received) == ["event"]
+    assert received["event"]["code"] == "invalid_input"
 
 
 async def test_who_wants_cursors_neither_way_is_refused(gateway: str) -> None:
@@ -185,15 +187,15 @@ async def test_a_gateway_that_stops_ends_the_stream_with_its_reason(
     settings: GatewaySettings, fleet: ScriptedFleet
 ) -> None:
     settings = settings.model_copy(update={"http_port": ports.pick(), "grpc_port": 0})
-    body, told = run_input(), list[Json]()
+    body, received = run_input(), list[Json]()
     async with running(settings) as url:
         socket = await connect(address(url, "patient"))
         await socket.send(json.dumps(body))
-        while not told or told[-1].get("delta") != "a":
-            told.append(await event(socket))
+        while not received or received[-1].get("delta") != "a":
+            received.append(await event(socket))
         ending = asyncio.create_task(events(socket))
-    told += await ending
+    received += await ending
     await socket.wait_closed()
-    assert Client(body["messages"], body["state"]).take_all(told).ended
-    assert (told[-1]["code"], socket.close_code) == ("disconnected", 1012)
+    assert Client(body["messages"], body["state"]).take_all(received).ended
+    assert (received[-1]["code"], socket.close_code) == ("disconnected", 1012)
     (await run_of(fleet)).go_on.set()

@@ -26,23 +26,23 @@ async def stored(bus: Bus, key: TaskKey) -> list[Entry]:
     return [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
 
 
-def client_of(body: Json, told: list[Frame]) -> Client:
-    return Client(body["messages"], body["state"]).take_all([frame.json for frame in told])
+def client_of(body: Json, received: list[Frame]) -> Client:
+    return Client(body["messages"], body["state"]).take_all([frame.json for frame in received])
 
 
 async def test_a_run_is_streamed_as_the_client_wants_it(http: httpx.AsyncClient) -> None:
     body = run_input("two words")
     async with running(http, "assistant", body) as response:
-        told = [frame async for frame in frames(response)]
+        received = [frame async for frame in frames(response)]
     assert response.headers["cache-control"] == "no-store"
     assert response.headers["x-accel-buffering"] == "no"
-    client = client_of(body, told)
+    client = client_of(body, received)
     assert client.ended
     assert [message["role"] for message in client.messages] == [
         *["user", "reasoning", "assistant", "tool", "assistant", "activity"]
     ]
     assert client.messages[4]["content"] == "Two words."
-    first, last = told[0].json, told[-1].json
+    first, last = received[0].json, received[-1].json
     assert (first["threadId"], first["runId"]) == (body["threadId"], body["runId"])
     assert first["protocolVersion"] == "1.0"
     assert (last["type"], last["runId"]) == ("RUN_FINISHED", body["runId"])
@@ -55,8 +55,8 @@ async def test_each_stream_of_a_run_names_its_task_in_a_header(
     for body in bodies:
         attach = {key: body[key] for key in ("threadId", "runId")}
         again = [(path("assistant"), body), (f"{path('assistant')}/attach", attach)]
-        for place, asked in [(path("assistant"), body), *again]:
-            answer = await http.post(place, json=asked)
+        for place, request in [(path("assistant"), body), *again]:
+            answer = await http.post(place, json=request)
             assert '"RUN_FINISHED"' in answer.text
             named.append(answer.headers["headrace-task"])
     first, second = [run.key.task for run in fleet.runs]
@@ -65,25 +65,25 @@ async def test_each_stream_of_a_run_names_its_task_in_a_header(
 
 
 async def test_every_frame_has_a_cursor_of_its_own(http: httpx.AsyncClient) -> None:
-    told = await run(http, "assistant", run_input())
+    received = await run(http, "assistant", run_input())
     places = []
-    for frame in told:
+    for frame in received:
         found = CURSOR.fullmatch(frame.id)
         assert found is not None, frame.id
         places.append((int(found[2]), int(found[3])))
     assert places == sorted(set(places))
     assert places[0] == (1, 0)
-    assert len({frame.id.partition(":")[0] for frame in told}) == 1
+    assert len({frame.id.partition(":")[0] for frame in received}) == 1
 
 
 async def test_the_stored_log_gives_the_streams_very_bytes(
     http: httpx.AsyncClient, bus: Bus, fleet: ScriptedFleet
 ) -> None:
-    told = await run(http, "assistant", run_input())
+    received = await run(http, "assistant", run_input())
     work = await run_of(fleet)
     fold = Fold(1)
     again = [frame for entry in await stored(bus, work.key) for frame in fold.read(entry)]
-    assert sse(work.log, again) == b"".join(frame.raw + b"\n\n" for frame in told)
+    assert sse(work.log, again) == b"".join(frame.raw + b"\n\n" for frame in received)
 
 
 async def test_what_the_client_sent_is_in_generation_1(
@@ -167,13 +167,13 @@ async def test_a_client_that_leaves_does_not_end_the_run(
 async def test_a_new_attempt_takes_back_what_was_emitted(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    body, told = run_input(), list[Frame]()
+    body, received = run_input(), list[Frame]()
     async with running(http, "retried", body) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if frame.json.get("delta") == "lost":
                 (await run_of(fleet)).go_on.set()
-    client = client_of(body, told)
+    client = client_of(body, received)
     assert [message["content"] for message in client.messages] == ["hello", "found"]
     assert "CUSTOM" in client.seen
 
@@ -181,17 +181,17 @@ async def test_a_new_attempt_takes_back_what_was_emitted(
 async def test_a_log_that_is_lost_ends_the_run_with_an_error(
     http: httpx.AsyncClient, bus: Bus, fleet: ScriptedFleet
 ) -> None:
-    body, told = run_input(), list[Frame]()
+    body, received = run_input(), list[Frame]()
     async with running(http, "patient", body) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if frame.json.get("delta") == "a":
                 work = await run_of(fleet)
                 subject = bus.subjects.event(work.key)
                 await bus.js.purge_stream(bus.streams.of_shard(work.key.shard), subject=subject)
-    assert client_of(body, told).ended
-    assert told[-2].json["type"] == "TEXT_MESSAGE_END"
-    assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "log_lost")
+    assert client_of(body, received).ended
+    assert received[-2].json["type"] == "TEXT_MESSAGE_END"
+    assert (received[-1].json["type"], received[-1].json["code"]) == ("RUN_ERROR", "log_lost")
 
 
 async def test_large_images_of_earlier_turns_are_stored_as_the_newest_ones_are(

@@ -29,8 +29,8 @@ from tests.support.event_stream import Frame, all_frames, frames
 from tests.support.scripted_fleet import ScriptedFleet
 
 
-def raw(told: list[Frame]) -> list[bytes]:
-    return [frame.raw for frame in told]
+def raw(received: list[Frame]) -> list[bytes]:
+    return [frame.raw for frame in received]
 
 
 async def test_a_repeated_request_is_streamed_from_the_beginning_and_runs_once(
@@ -67,10 +67,10 @@ async def test_many_at_once_on_two_gateways_are_one_run(
             asyncio.create_task(run([http, elsewhere][n % 2], agent, body)) for n in range(10)
         ]
         (await run_of(fleet)).go_on.set()
-        told = await asyncio.gather(*sending)
-        assert told[0][-1].json["type"] == "RUN_FINISHED"
-        assert "outcome" not in told[0][-1].json
-        assert all(raw(other) == raw(told[0]) for other in told)
+        received = await asyncio.gather(*sending)
+        assert received[0][-1].json["type"] == "RUN_FINISHED"
+        assert "outcome" not in received[0][-1].json
+        assert all(raw(other) == raw(received[0]) for other in received)
         assert len(fleet.runs) == 1
 
 
@@ -133,11 +133,11 @@ async def test_an_answer_sent_again_joins_the_run_that_it_began(
 ) -> None:
     agent, again = await (_resuming(http) if answer == "resume" else _with_result(http))
     many = [run([http, elsewhere][n % 2], agent, again) for n in range(6)]
-    told = await asyncio.gather(*many)
-    assert told[0][0].json["runId"] == again["runId"]
-    assert told[0][-1].json["type"] in {"RUN_FINISHED", "RUN_ERROR"}
-    assert all(raw(other) == raw(told[0]) for other in told)
-    assert raw(await run(elsewhere, agent, again)) == raw(told[0])
+    received = await asyncio.gather(*many)
+    assert received[0][0].json["runId"] == again["runId"]
+    assert received[0][-1].json["type"] in {"RUN_FINISHED", "RUN_ERROR"}
+    assert all(raw(other) == raw(received[0]) for other in received)
+    assert raw(await run(elsewhere, agent, again)) == raw(received[0])
     assert len(fleet.runs) == 2
     assert len({one.key for one in fleet.runs}) == 1
 
@@ -151,9 +151,9 @@ async def _resuming(http: httpx.AsyncClient) -> tuple[str, Json]:
 
 async def _with_result(http: httpx.AsyncClient) -> tuple[str, Json]:
     body = run_input("paint it")
-    told = [frame.json for frame in await run(http, "painter", body)]
-    client = Client(body["messages"], body["state"]).take_all(told)
-    [call] = told[-1]["outcome"]["pendingToolCallIds"]
+    received = [frame.json for frame in await run(http, "painter", body)]
+    client = Client(body["messages"], body["state"]).take_all(received)
+    [call] = received[-1]["outcome"]["pendingToolCallIds"]
     result = {"id": "r", "role": "tool", "toolCallId": call, "content": "painted"}
     messages = [*client.messages, result]
     return "painter", {**body, "runId": f"{body['runId']}-2", "messages": messages}
@@ -163,7 +163,7 @@ async def test_over_other_transports_it_is_the_same_run(
     http: httpx.AsyncClient, elsewhere: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()
-    told = [frame.json for frame in await run(http, "assistant", body)]
+    received = [frame.json for frame in await run(http, "assistant", body)]
     accept = {"accept": "application/vnd.ag-ui.event+proto"}
     binary = [
         await client.post(path("assistant"), json=body, headers=accept)
@@ -175,16 +175,16 @@ async def test_over_other_transports_it_is_the_same_run(
     async with connect(where) as socket:
         for _ in range(2):
             await socket.send(orjson.dumps(body).decode())
-            assert [orjson.loads(await socket.recv()) for _ in told] == told
+            assert [orjson.loads(await socket.recv()) for _ in received] == received
     copilotkit = await elsewhere.post("/copilotkit/agent/assistant/run", json=body)
-    assert copilotkit.text.count("data: ") == len(told)
+    assert copilotkit.text.count("data: ") == len(received)
     assert len(fleet.runs) == 1
 
 
 async def _claimed(bus: Bus, body: Json, **more: Any) -> IdempotencyRecord:  # noqa: ANN401 - a record's fields
     """Leave what a gateway leaves that is killed between its record and the log."""
-    asked = RunInput.read(orjson.dumps(body))
-    request = KeyedRequest(Caller(), "assistant", asked.key, asked.fingerprint())
+    requests = RunInput.read(orjson.dumps(body))
+    request = KeyedRequest(Caller(), "assistant", requests.key, requests.fingerprint())
     sent = IdempotencyRecord(fingerprint=request.fingerprint, context=body["threadId"], **more)
     assert (await IdempotencyRecords(bus, 60).claim(request.name, sent)).record == sent
     return sent
@@ -195,8 +195,8 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_run_to_the_next(
 ) -> None:
     body = run_input()
     sent = await _claimed(bus, body, task=mint_task_id(3), run=1)
-    told = [await run(client, "assistant", body) for client in (http, elsewhere)]
-    assert raw(told[0]) == raw(told[1])
+    received = [await run(client, "assistant", body) for client in (http, elsewhere)]
+    assert raw(received[0]) == raw(received[1])
     assert [one.key.task for one in fleet.runs] == [sent.task]
 
 
@@ -250,15 +250,15 @@ async def test_over_a_websocket_a_reused_id_is_refused_and_the_socket_goes_on(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     body = run_input()
-    told = await run(http, "assistant", body)
+    received = await run(http, "assistant", body)
     where = str(http.base_url).replace("http", "ws", 1) + path("assistant") + "/ws"
     async with connect(where) as socket:
         await socket.send(orjson.dumps({**body, "state": {"n": 2}}).decode())
         refused = orjson.loads(await socket.recv())
         assert (refused["type"], refused["code"]) == ("RUN_ERROR", "run_id_reused")
         await socket.send(orjson.dumps(body).decode())
-        kinds = [orjson.loads(await socket.recv())["type"] for _ in told]
-    assert kinds == [frame.json["type"] for frame in told]
+        kinds = [orjson.loads(await socket.recv())["type"] for _ in received]
+    assert kinds == [frame.json["type"] for frame in received]
     assert len(fleet.runs) == 1
 
 

@@ -22,7 +22,7 @@ async def test_a_run_states_that_its_stream_ended_early(settings: GatewaySetting
     bus = Bus(settings)
     await bus.connect("fleet")
     fleet = await ScriptedFleet(bus, AGENTS).start()
-    body, told, stopping = run_input(), list[Frame](), asyncio.Event()
+    body, received, stopping = run_input(), list[Frame](), asyncio.Event()
 
     async def watch(url: str) -> None:
         async with (
@@ -30,7 +30,7 @@ async def test_a_run_states_that_its_stream_ended_early(settings: GatewaySetting
             streaming(http, "patient", body) as response,
         ):
             async for frame in frames(response):
-                told.append(frame)
+                received.append(frame)
                 if frame.json.get("delta") == "a":
                     stopping.set()
 
@@ -42,5 +42,5 @@ async def test_a_run_states_that_its_stream_ended_early(settings: GatewaySetting
     await fleet.stop()
     await bus.close()
 
-    assert Client(body["messages"]).take_all([frame.json for frame in told]).ended
-    assert (told[-1].json["type"], told[-1].json["code"]) == ("RUN_ERROR", "disconnected")
+    assert Client(body["messages"]).take_all([frame.json for frame in received]).ended
+    assert (received[-1].json["type"], received[-1].json["code"]) == ("RUN_ERROR", "disconnected")

@@ -29,8 +29,8 @@ async def test_a_run_may_request_a_lower_priority_and_an_earlier_start(
     for props in (wishes, {}):
         runs = await bus.connection.subscribe(f"{bus.subjects.prefix}.run.>")
         await bus.connection.flush()
-        told = await run(http, "assistant", run_input(forwardedProps=props))
-        assert told[-1].json["type"] == "RUN_FINISHED"
+        received = await run(http, "assistant", run_input(forwardedProps=props))
+        assert received[-1].json["type"] == "RUN_FINISHED"
         subjects.append((await runs.next_msg(timeout=60)).subject)
         await runs.unsubscribe()
     assert [subject.endswith(".low") for subject in subjects] == [True, False]

@@ -28,19 +28,19 @@ async def test_info_lists_every_agent_and_no_others(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     assert fleet.working
-    told = (await http.get("/copilotkit/info")).json()
-    assert {"assistant", "painter", "default"} <= told["agents"].keys()
-    assert told["agents"]["assistant"]["capabilities"]["transport"]["websocket"] is True
-    assert (told["mode"], told["audioFileTranscriptionEnabled"]) == ("sse", False)
-    assert told["version"]
+    received = (await http.get("/copilotkit/info")).json()
+    assert {"assistant", "painter", "default"} <= received["agents"].keys()
+    assert received["agents"]["assistant"]["capabilities"]["transport"]["websocket"] is True
+    assert (received["mode"], received["audioFileTranscriptionEnabled"]) == ("sse", False)
+    assert received["version"]
 
 
 async def test_a_run_is_the_agents_ag_ui_run(http: httpx.AsyncClient, fleet: ScriptedFleet) -> None:
     body = run_input()
     async with http.stream("POST", RUN, json=body) as response:
-        told = [frame.json for frame in await all_frames(response)]
-    assert (told[0]["type"], told[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
-    assert told[0]["runId"] == body["runId"]
+        frames = [frame.json for frame in await all_frames(response)]
+    assert (frames[0]["type"], frames[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
+    assert frames[0]["runId"] == body["runId"]
     assert len(fleet.runs) == 1
 
 
@@ -58,8 +58,8 @@ async def test_a_run_under_way_is_stopped_by_thread_and_run(
         }
         stopped = await http.post(stop, json={"runId": body["runId"]})
         assert stopped.json() == {"stopped": True}
-        told = [frame.json for frame in await all_frames(response)]
-    assert told[-1]["outcome"] == {"type": "cancelled"}
+        frames = [frame.json for frame in await all_frames(response)]
+    assert frames[-1]["outcome"] == {"type": "cancelled"}
     assert (await http.post(stop)).json()["stopped"] is False
 
 
@@ -91,9 +91,9 @@ async def test_what_is_wrong_is_reported_before_a_stream_begins(
     code: str,
 ) -> None:
     answer = await http.post(path, json=body)
-    said: Json = answer.json()
-    assert (answer.status_code, said["error"]["code"]) == (status, code)
-    assert said["message"] == said["error"]["message"]
+    output: Json = answer.json()
+    assert (answer.status_code, output["error"]["code"]) == (status, code)
+    assert output["message"] == output["error"]["message"]
 
 
 async def test_what_is_no_json_is_refused(http: httpx.AsyncClient) -> None:
@@ -104,8 +104,8 @@ async def test_what_is_no_json_is_refused(http: httpx.AsyncClient) -> None:
 
 
 async def test_capabilities_are_the_agents_own_over_the_fleets(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/v1/agents/assistant/ag-ui/capabilities")).json()
-    assert told["identity"]["name"] == "assistant"
-    assert told["multimodal"]["input"]["image"] is True
-    assert (await http.get("/api/agent/capabilities")).json() == told
+    received = (await http.get("/v1/agents/assistant/ag-ui/capabilities")).json()
+    assert received["identity"]["name"] == "assistant"
+    assert received["multimodal"]["input"]["image"] is True
+    assert (await http.get("/api/agent/capabilities")).json() == received
     assert (await http.get("/v1/agents/nobody/ag-ui/capabilities")).status_code == 404

@@ -24,27 +24,27 @@ DRAIN = "/v1/workers/scripted:drain"
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def asked(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
+async def drained(bus: Bus, fleet: ScriptedFleet) -> AsyncIterator[list[str]]:
     """The subjects of the requests to drain; two runs are active."""
     assert fleet.working
-    asked = list[str]()
+    requests = list[str]()
 
     async def answer(msg: Msg) -> None:
-        asked.append(msg.subject)
+        requests.append(msg.subject)
         await bus.publish(msg.reply, Draining(runs=2).encode())
 
     subscription = await bus.subscribe(bus.subjects.drain("*", "scripted"), answer)
     await bus.connection.flush()  # The gateway asks over another connection.
-    yield asked
+    yield requests
     await subscription.unsubscribe()
 
 
-async def test_a_worker_is_drained_on_request(http: httpx.AsyncClient, asked: list[str]) -> None:
+async def test_a_worker_is_drained_on_request(http: httpx.AsyncClient, drained: list[str]) -> None:
     answer = await http.post(DRAIN)
-    agent = asked[0].split(".")[-2]
+    agent = drained[0].split(".")[-2]
     expected = {"worker": "scripted", "agent": agent, "runs": 2}
     assert answer.raise_for_status().json() == expected
-    assert len(asked) == 1
+    assert len(drained) == 1
 
 
 @pytest.mark.usefixtures("fleet")
@@ -85,15 +85,15 @@ async def test_a_worker_that_takes_no_runs_any_more_is_unknown(http: httpx.Async
     ],
 )
 async def test_only_workers_that_are_named_are_queried(
-    http: httpx.AsyncClient, asked: list[str], asked_for: str
+    http: httpx.AsyncClient, drained: list[str], asked_for: str
 ) -> None:
     answer = await http.post(f"/v1/workers/{asked_for}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "worker_unknown")
-    assert asked == []
+    assert drained == []
 
 
 async def test_only_who_may_route_all_agents_drains_workers_and_it_is_audited(
-    open_role_gateway: OpenRoleGateway, asked: list[str], caplog: pytest.LogCaptureFixture
+    open_role_gateway: OpenRoleGateway, drained: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_role_gateway(ONCALL, OPERATOR, RELEASER, DEPLOYER) as gateway:
         people = (ANN, ONCALL, OPERATOR, RELEASER)
@@ -101,9 +101,9 @@ async def test_only_who_may_route_all_agents_drains_workers_and_it_is_audited(
             (await gateway.http.post(DRAIN, headers=headers)).status_code
             for headers in ({}, *(person.bearer for person in people))
         ]
-        assert (refused, asked) == ([401, *[403] * len(people)], [])
+        assert (refused, drained) == ([401, *[403] * len(people)], [])
         with caplog.at_level("INFO", "headrace.audit"):
             assert (await gateway.http.post(DRAIN, headers=DEPLOYER.bearer)).status_code == 200
-    said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
+    logged = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     who = "tenant=acme owner=deployer role=operator operation"
-    assert f"{who}=DrainWorker agent=* task=- outcome=permitted process=scripted" in said
+    assert f"{who}=DrainWorker agent=* task=- outcome=permitted process=scripted" in logged

@@ -164,7 +164,7 @@ async def test_others_see_the_agents_that_they_may_use(
             for person in (ANN, FAQ, ONCALL, OPERATOR):
                 answer = await gateway.http.get(PATH, headers=person.bearer)
                 found[person.owner] = answer.raise_for_status().json()
-    names = {who: [one["name"] for one in said["agents"]] for who, said in found.items()}
+    names = {who: [one["name"] for one in output["agents"]] for who, output in found.items()}
     assert names["faq"] == ["assistant"]
     assert set(names[ANN.owner]) == set(names["operator"]) > {"assistant"}
     assert found[ANN.owner].keys() == found["on-call"].keys() == {"at", "agents"}

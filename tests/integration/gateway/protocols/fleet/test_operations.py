@@ -195,7 +195,7 @@ async def test_a_letter_that_no_stream_would_take_back_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "said"),
+    ("method", "path", "body", "problem"),
     [
         ("GET", f"{LETTERS}?kind=x", None, "kind: must be one of run, "),
         ("GET", f"{LETTERS}?limit=0", None, "limit: must be a whole number from 1 to 1000"),
@@ -210,13 +210,13 @@ async def test_a_refusal_names_the_field_and_its_rule(  # noqa: PLR0917 - the ca
     method: str,
     path: str,
     body: Json | None,
-    said: str,
+    problem: str,
 ) -> None:
     assert fleet.working
     answer = await http.request(method, path, json=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "invalid_input")
-    assert error["message"].startswith(said)
+    assert error["message"].startswith(problem)
 
 
 async def test_only_operators_of_all_tenants_route_agents(
@@ -269,7 +269,7 @@ async def test_only_operators_may_and_what_they_do_is_audited(
         assert await statuses(ONCALL.bearer) == [403] * 5
         with caplog.at_level("INFO", "headrace.audit"):
             assert await statuses(OPERATOR.bearer) == [200, 200, 200, 404, 200]
-    said = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
+    logged = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     who = "tenant=acme owner=operator role=operator operation"
-    assert f"{who}=DropDeadLetter agent=ask task={key.task} outcome=permitted" in said
-    assert f"{who}=FailTask agent=ask task={key.task} outcome=permitted" in said
+    assert f"{who}=DropDeadLetter agent=ask task={key.task} outcome=permitted" in logged
+    assert f"{who}=FailTask agent=ask task={key.task} outcome=permitted" in logged

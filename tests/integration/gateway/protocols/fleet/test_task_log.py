@@ -142,7 +142,7 @@ async def test_a_log_that_lost_its_beginning_begins_later(
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "problem"),
     [
         ("limit=0", "limit: must be a whole number from 1 to 1000"),
         ("limit=9999", "limit: must be a whole number from 1 to 1000"),
@@ -150,11 +150,11 @@ async def test_a_log_that_lost_its_beginning_begins_later(
     ],
 )
 async def test_a_refusal_names_the_parameter_and_its_rule(
-    http: httpx.AsyncClient, fleet: ScriptedFleet, query: str, said: str
+    http: httpx.AsyncClient, fleet: ScriptedFleet, query: str, problem: str
 ) -> None:
     assert fleet.working
     answer = await http.get(f"{log_of('assistant', await ended(http))}?{query}")
-    error = {"code": "invalid_input", "message": said}
+    error = {"code": "invalid_input", "message": problem}
     assert (answer.status_code, answer.json()["error"]) == (400, error)
 
 

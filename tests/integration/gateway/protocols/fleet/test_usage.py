@@ -105,8 +105,8 @@ async def test_a_task_beyond_a_quota_is_refused_in_the_protocols_own_terms(
         path = "/v1/agents/assistant"
         a2a = await http.post(f"{path}/message:send", json={"message": message("hello")})
         run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
-        asked = {**run, "forwardedProps": {}, "messages": [USER_MESSAGE]}
-        agui = await http.post(f"{path}/ag-ui", json=asked)
+        request = {**run, "forwardedProps": {}, "messages": [USER_MESSAGE]}
+        agui = await http.post(f"{path}/ag-ui", json=request)
     assert (a2a.status_code, agui.status_code) == (429, 429)
     [info, *_] = a2a.json()["error"]["details"]
     assert info["reason"] == "QUOTA_EXCEEDED"

@@ -27,8 +27,8 @@ async def hooked(bus: Bus, tenant: str = "default", agent: str = "ask", **progre
     await webhooks.put(key, webhook)
     kept = await webhooks.get(key, "my_20hook")
     assert kept is not None
-    told = WebhookProgress.model_validate({"generation": 4, **progress})
-    await webhooks.store_progress(key, "my_20hook", kept, told)
+    received = WebhookProgress.model_validate({"generation": 4, **progress})
+    await webhooks.store_progress(key, "my_20hook", kept, received)
     return key.task
 
 

@@ -58,8 +58,8 @@ class Line:
     """What has to be added to the address."""
 
 
-def is_task(said: str) -> bool:
-    return bool(task_of(json.loads(said))["artifacts"][0]["parts"] == [{"text": "Hello"}])
+def is_task(output: str) -> bool:
+    return bool(task_of(json.loads(output))["artifacts"][0]["parts"] == [{"text": "Hello"}])
 
 
 def task_of(answer: Json) -> Json:
@@ -68,60 +68,60 @@ def task_of(answer: Json) -> Json:
     return task
 
 
-def is_response(said: str) -> bool:
-    answer = json.loads(said)
+def is_response(output: str) -> bool:
+    answer = json.loads(output)
     answer = answer.get("result", answer)
     return bool(answer["response"]["content"] == [{"text": "Hello"}] and answer["task_id"])
 
 
-def is_a2a_stream(said: str) -> bool:
-    assert "event:" not in said
-    events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: ")]
+def is_a2a_stream(output: str) -> bool:
+    assert "event:" not in output
+    events = [json.loads(line[6:]) for line in output.splitlines() if line.startswith("data: ")]
     states = [one["statusUpdate"]["status"]["state"] for one in events if "statusUpdate" in one]
     return "task" in events[0] and states[-1] == "TASK_STATE_COMPLETED"
 
 
-def is_hector_stream(said: str) -> bool:
-    *events, done = said.strip().split("\n\n")
+def is_hector_stream(output: str) -> bool:
+    *events, done = output.strip().split("\n\n")
     assert done == "event: done\ndata: {}"
     assert all("\nevent: message\n" in one for one in events)
-    told = [json.loads(one.rpartition("\ndata: ")[2]) for one in events]
-    by_parts = [part["text"] for one in told for part in one["message"]["parts"]]
-    by_content = [one["response"]["content"][0]["text"] for one in told]
+    received = [json.loads(one.rpartition("\ndata: ")[2]) for one in events]
+    by_parts = [part["text"] for one in received for part in one["message"]["parts"]]
+    by_content = [one["response"]["content"][0]["text"] for one in received]
     return "".join(by_parts) == "".join(by_content) == "Hello"
 
 
-def is_marked_stream(said: str) -> bool:
-    lines = [line for line in said.splitlines() if line.startswith("data: ")]
+def is_marked_stream(output: str) -> bool:
+    lines = [line for line in output.splitlines() if line.startswith("data: ")]
     assert lines[-1] == "data: [DONE]"
-    told = [json.loads(line[6:])["response"]["content"][0]["text"] for line in lines[:-1]]
-    return "".join(told) == "Hello"
+    received = [json.loads(line[6:])["response"]["content"][0]["text"] for line in lines[:-1]]
+    return "".join(received) == "Hello"
 
 
-def is_agui_stream(said: str) -> bool:
-    names = re.findall(r"^event: (.*)$", said, re.MULTILINE)
+def is_agui_stream(output: str) -> bool:
+    names = re.findall(r"^event: (.*)$", output, re.MULTILINE)
     assert names[:2] == ["task_start", "message_start"]
     assert names[-3:] == ["message_stop", "task_complete", "done"]
     return {"content_block_start", "content_block_delta", "content_block_stop"} < {*names}
 
 
-def asks_for_a_message(said: str) -> bool:
-    error = json.loads(said)["error"]
+def asks_for_a_message(output: str) -> bool:
+    error = json.loads(output)["error"]
     return bool(error["code"] == 400 and "message" in error["message"])
 
 
-def lists_agents(said: str) -> bool:
-    agents = json.loads(said)["agents"]
+def lists_agents(output: str) -> bool:
+    agents = json.loads(output)["agents"]
     wanted = {"id": "assistant", "name": "assistant", "url": "/v1/agents/assistant"}
     return wanted in agents
 
 
-def is_unknown_task(said: str) -> bool:
-    return bool(json.loads(said)["error"]["code"] == 404)
+def is_unknown_task(output: str) -> bool:
+    return bool(json.loads(output)["error"]["code"] == 404)
 
 
-def offers_agui(said: str) -> bool:
-    card = json.loads(said)
+def offers_agui(output: str) -> bool:
+    card = json.loads(output)
     uris = [one["uri"] for one in card["capabilities"]["extensions"]]
     modes = {"text/plain", "application/x-agui-events"}
     return "https://ag-ui.org/protocol/v1" in uris and modes <= {*card["defaultOutputModes"]}
@@ -153,12 +153,12 @@ LINES = [
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 async def test_a_line_is_answered_as_the_page_states(gateway: str, line: Line) -> None:
     command = shlex.split(_HOST.sub(gateway, line.command.partition(" | jq")[0]))
-    asked = [one + line.query if one.startswith(gateway) else one for one in command[1:]]
+    requests = [one + line.query if one.startswith(gateway) else one for one in command[1:]]
     curl = await asyncio.create_subprocess_exec(
-        program("curl"), "--silent", "--globoff", *asked, stdout=asyncio.subprocess.PIPE
+        program("curl"), "--silent", "--globoff", *requests, stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await asyncio.wait_for(curl.communicate(), 60)
-    assert line.expected(said.decode()), said.decode()
+    output, _ = await asyncio.wait_for(curl.communicate(), 60)
+    assert line.expected(output.decode()), output.decode()
 
 
 def test_the_page_lists_each_line() -> None:

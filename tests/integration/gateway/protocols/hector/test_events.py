@@ -30,8 +30,8 @@ def message(text: str = "Hello") -> Json:
     return {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
 
 
-def names(told: list[Frame]) -> list[str]:
-    return [dict(frame.fields)["event"] for frame in told]
+def names(received: list[Frame]) -> list[str]:
+    return [dict(frame.fields)["event"] for frame in received]
 
 
 async def streamed(
@@ -50,15 +50,17 @@ async def streamed(
 async def test_a_message_is_streamed_in_it(
     http: httpx.AsyncClient, headers: dict[str, str], query: str
 ) -> None:
-    told = await streamed(http, "assistant", headers, query)
-    said = names(told)
-    assert said[:3] == ["task_start", "message_start", "task_update"]
-    assert said[-3:] == ["message_stop", "task_complete", "done"]
-    assert {"thinking_start", "tool_call_start", "tool_call_stop", "content_block_delta"} < {*said}
-    text = [f.json["contentBlockDelta"] for f in told if "contentBlockDelta" in f.json]
+    received = await streamed(http, "assistant", headers, query)
+    output = names(received)
+    assert output[:3] == ["task_start", "message_start", "task_update"]
+    assert output[-3:] == ["message_stop", "task_complete", "done"]
+    assert {"thinking_start", "tool_call_start", "tool_call_stop", "content_block_delta"} < {
+        *output
+    }
+    text = [f.json["contentBlockDelta"] for f in received if "contentBlockDelta" in f.json]
     assert "".join(one["delta"] for one in text[:2]) == "Two words."
-    assert told[-1].json == {}
-    assert len({frame.json["eventId"] for frame in told[:-1]}) == len(told) - 1
+    assert received[-1].json == {}
+    assert len({frame.json["eventId"] for frame in received[:-1]}) == len(received) - 1
 
 
 async def test_json_rpc_streams_it_too(http: httpx.AsyncClient) -> None:
@@ -69,8 +71,8 @@ async def test_json_rpc_streams_it_too(http: httpx.AsyncClient) -> None:
         "params": {"message": message()},
     }
     async with http.stream("POST", "/v1/agents/assistant", json=call, headers=ASKED) as response:
-        told = await all_frames(response)
-    assert (names(told)[0], names(told)[-1]) == ("task_start", "done")
+        received = await all_frames(response)
+    assert (names(received)[0], names(received)[-1]) == ("task_start", "done")
 
 
 SHORT: Json = {"parts": [{"text": "Hello"}]}
@@ -93,8 +95,8 @@ async def test_the_documents_own_requests_are_served(
 ) -> None:
     where = f"/v1/agents/assistant/{path}{query}"
     async with http.stream("POST", where, json=body, headers=headers) as response:
-        told = await all_frames(response)
-    assert (names(told)[0], names(told)[-1]) == ("task_start", "done")
+        received = await all_frames(response)
+    assert (names(received)[0], names(received)[-1]) == ("task_start", "done")
 
 
 async def test_stream_speaks_a2a_unless_another_response_is_requested(
@@ -123,29 +125,29 @@ async def test_a_websocket_speaks_it_too(
         await socket.send({"id": 2, "subscribe": {"task": run.key.task}})
         assert await socket.next(2) == {**first, "id": 2}
         run.go_on.set()
-        told = await socket.events(1)
+        events = await socket.events(1)
         rest = await socket.events(2)
-        assert rest == told
-        cut = len(told) // 2
-        again = {"task": run.key.task, "after": told[cut][0]}
+        assert rest == events
+        cut = len(events) // 2
+        again = {"task": run.key.task, "after": events[cut][0]}
         await socket.send({"id": 3, "subscribe": again})
-        assert await socket.events(3) == told[cut + 1 :]
+        assert await socket.events(3) == events[cut + 1 :]
         await socket.send({"id": 4, "cancel": {"task": "nobody"}})
         assert "error" in await socket.next(4)
     where = f"/v1/agents/patient/tasks/{run.key.task}:subscribe?format=agui"
     cursor = {"last-event-id": first["cursor"]}
     async with http.stream("GET", where, headers=cursor) as response:
         rest_by_sse = await all_frames(response)
-    assert [(frame.id, frame.json) for frame in rest_by_sse[:-1]] == told
+    assert [(frame.id, frame.json) for frame in rest_by_sse[:-1]] == events
 
 
 async def test_a_subscriber_gets_all_events_and_resumes_after_any(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
-    where, told = "/v1/agents/patient/message:stream", list[Frame]()
+    where, messages = "/v1/agents/patient/message:stream", list[Frame]()
     async with http.stream("POST", where, json={"message": message()}, headers=ASKED) as response:
         async for frame in frames(response):
-            told.append(frame)
+            messages.append(frame)
             if "contentBlockDelta" in frame.json:
                 break
     run = await run_of(fleet)
@@ -155,7 +157,7 @@ async def test_a_subscriber_gets_all_events_and_resumes_after_any(
         async for frame in frames(response):
             whole.append(frame)
             run.go_on.set()
-    assert [frame.raw for frame in whole[: len(told)]] == [frame.raw for frame in told]
+    assert [frame.raw for frame in whole[: len(messages)]] == [frame.raw for frame in messages]
     assert names(whole)[-1] == "done"
     over = await http.get(subscribe, headers={"last-event-id": whole[-2].id})
     assert over.status_code == 204  # anything else has an EventSource ask again, for ever

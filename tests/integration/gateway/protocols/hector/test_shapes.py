@@ -39,12 +39,12 @@ async def streamed(plain: httpx.AsyncClient, method: str, url: str, **sent: Any)
         return await all_frames(response)
 
 
-def called(told: list[Frame]) -> list[str]:
-    return [dict(frame.fields).get("event", "") for frame in told]
+def called(received: list[Frame]) -> list[str]:
+    return [dict(frame.fields).get("event", "") for frame in received]
 
 
-def text_of(told: list[Frame]) -> str:
-    return "".join(frame.json["response"]["content"][0]["text"] for frame in told)
+def text_of(received: list[Frame]) -> str:
+    return "".join(frame.json["response"]["content"][0]["text"] for frame in received)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ async def test_older_requests_are_read_and_answered_as_a2a_does(
 ) -> None:
     task = (await plain.post(f"{BASE}/message:send", json=body)).json()["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    [said] = task["history"]
-    assert (said["role"], said["parts"]) == ("ROLE_USER", [{"text": "Hello"}])
-    assert said["messageId"]
+    [output] = task["history"]
+    assert (output["role"], output["parts"]) == ("ROLE_USER", [{"text": "Hello"}])
+    assert output["messageId"]
     [first, *_] = await streamed(plain, "POST", f"{BASE}/message:stream", json=body)
     assert first.json["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
 
@@ -136,14 +136,14 @@ async def test_a_task_at_work_is_running_and_then_cancelled(plain: httpx.AsyncCl
 
 async def test_a_stream_is_messages_and_then_done(plain: httpx.AsyncClient) -> None:
     url = f"{BASE}/message:stream?format=hector"
-    *told, done = await streamed(plain, "POST", url, json={"message": HELLO})
-    assert set(called(told)) == {"message"}
+    *messages, done = await streamed(plain, "POST", url, json={"message": HELLO})
+    assert set(called(messages)) == {"message"}
     assert (called([done]), done.json) == (["done"], {})
-    assert text_of(told) == "Hello"
-    assert all(frame.json["task_id"] == told[0].json["task_id"] for frame in told)
-    said = [part for frame in told for part in frame.json["message"]["parts"]]
-    assert [part["text"] for part in said] == ["Hello"]
-    states = [frame.json["task"]["status"] for frame in told if "task" in frame.json]
+    assert text_of(messages) == "Hello"
+    assert all(frame.json["task_id"] == messages[0].json["task_id"] for frame in messages)
+    outputs = [part for frame in messages for part in frame.json["message"]["parts"]]
+    assert [part["text"] for part in outputs] == ["Hello"]
+    states = [frame.json["task"]["status"] for frame in messages if "task" in frame.json]
     assert (states[0], states[-1]) == ("pending", "completed")
 
 
@@ -162,19 +162,19 @@ async def test_an_event_source_goes_on_with_its_task_instead_of_asking_again(
     plain: httpx.AsyncClient, fleet: ScriptedFleet, form: str
 ) -> None:
     url = f"/v1/agents/patient/message:stream?message=Hello{form}"
-    told = list[Frame]()
+    received = list[Frame]()
     async with plain.stream("GET", url) as response:
         async for frame in frames(response):
-            told.append(frame)
+            received.append(frame)
             if '"a"' in frame.raw.decode():
                 break
     [run] = fleet.runs
-    assert {frame.id.partition("/")[0] for frame in told} == {run.key.task}
+    assert {frame.id.partition("/")[0] for frame in received} == {run.key.task}
     run.go_on.set()
-    rest = await streamed(plain, "GET", url, headers={"Last-Event-ID": told[-1].id})
+    rest = await streamed(plain, "GET", url, headers={"Last-Event-ID": received[-1].id})
     assert len(fleet.runs) == 1
-    whole = [*told, *rest]
-    assert len(told) > 1
+    whole = [*received, *rest]
+    assert len(received) > 1
     for cut in range(len(whole) - (2 if form else 1)):
         again = await streamed(plain, "GET", url, headers={"Last-Event-ID": whole[cut].id})
         assert [frame.raw for frame in again] == [frame.raw for frame in whole[cut + 1 :]]
@@ -220,12 +220,12 @@ async def test_a_message_in_the_query_is_text_or_json(
     plain: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
     url = f"{BASE}/message:stream"
-    for said in ("Hello", '{"content":[{"text":"Hello"}]}', '{"parts":[{"text":"Hello"}]}'):
-        told = await streamed(plain, "GET", url, params={"message": said, "contextId": "c-1"})
-        assert told[-1].state == "COMPLETED"
+    for text in ("Hello", '{"content":[{"text":"Hello"}]}', '{"parts":[{"text":"Hello"}]}'):
+        messages = await streamed(plain, "GET", url, params={"message": text, "contextId": "c-1"})
+        assert messages[-1].state == "COMPLETED"
         assert fleet.runs[-1].message["parts"] == [{"text": "Hello"}]
-    for said in ("", "{", '{"parts":[]}'):
-        refused = await plain.get(url, params={"message": said})
+    for text in ("", "{", '{"parts":[]}'):
+        refused = await plain.get(url, params={"message": text})
         assert (refused.status_code, "error" in refused.json()) == (400, True)
 
 
@@ -255,10 +255,10 @@ async def test_one_endpoint_reaches_every_agent_by_name(plain: httpx.AsyncClient
     assert by_page == {"agent": agent}
     call = {"jsonrpc": "2.0", "id": 1, "method": "message/stream"}
     call |= {"params": {"name": "assistant", "message": HELLO}}
-    told = await streamed(plain, "POST", "/rpc", json=call)
-    assert "task" in told[0].json["result"]
-    *told, done = await streamed(plain, "POST", "/rpc?format=hector", json=call)
-    assert (told[0].json["result"]["task"]["status"], called([done])) == ("pending", ["done"])
+    received = await streamed(plain, "POST", "/rpc", json=call)
+    assert "task" in received[0].json["result"]
+    *received, done = await streamed(plain, "POST", "/rpc?format=hector", json=call)
+    assert (received[0].json["result"]["task"]["status"], called([done])) == ("pending", ["done"])
 
 
 async def test_rest_and_json_rpc_may_have_ports_of_their_own(
@@ -341,9 +341,9 @@ ws.onopen = () => ws.send(JSON.stringify({message: {content: [{text: "Hello"}]}}
 async def test_a_bare_message_is_answered_in_its_own_form(gateway: str, ask: str) -> None:
     async with socket_to(gateway, "/v1/agents/assistant/stream") as socket:
         await socket.send({"id": 1, ask: HELLO})
-        told = await socket.rest(1)
-        said = "".join(one["response"]["content"][0]["text"] for one in told)
-        assert (said, told[-1]["end"], "event" in told[0]) == ("Hello", True, False)
+        received = await socket.rest(1)
+        text = "".join(one["response"]["content"][0]["text"] for one in received)
+        assert (text, received[-1]["end"], "event" in received[0]) == ("Hello", True, False)
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
         await socket.send({"id": 2, "send": {"message": message}})
         assert "event" in (await socket.rest(2))[0]
@@ -353,17 +353,17 @@ async def test_a_websocket_reads_as_its_document_does(gateway: str) -> None:
     where = "/v1/agents/assistant/stream?format=hector"
     async with socket_to(gateway, where) as socket:
         await socket.send({"id": 1, "message": HELLO})
-        told = await socket.rest(1)
-        said = "".join(one["response"]["content"][0]["text"] for one in told)
-        assert (said, told[-1]["end"]) == ("Hello", True)
-        assert told[-2]["task"]["status"] == "completed"
+        received = await socket.rest(1)
+        text = "".join(one["response"]["content"][0]["text"] for one in received)
+        assert (text, received[-1]["end"]) == ("Hello", True)
+        assert received[-2]["task"]["status"] == "completed"
         await socket.send({"id": 2, "subscribe": {"task": "nobody"}})
         refused = await socket.next(2)
         assert (refused["error"]["code"], "response" in refused) == ("NOT_FOUND", True)
-        again = {"task": told[0]["task_id"], "after": told[0]["cursor"]}
+        again = {"task": received[0]["task_id"], "after": received[0]["cursor"]}
         await socket.send({"id": 3, "subscribe": again})
         assert [one["cursor"] for one in (await socket.rest(3))[:-1]] == [
-            one["cursor"] for one in told[1:-1]
+            one["cursor"] for one in received[1:-1]
         ]
 
 
@@ -381,17 +381,17 @@ async def test_node_runs_the_documents_websocket_lines(gateway: str) -> None:
 
 async def test_grpc_takes_the_documents_request(gateway: str, settings: GatewaySettings) -> None:
     assert gateway
-    said = '{"request":{"role":"ROLE_USER","content":[{"text":"Hello"}]}}'
+    text = '{"request":{"role":"ROLE_USER","content":[{"text":"Hello"}]}}'
     metadata = (("agent-name", "assistant"),)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
-        request = Parse(said, a2a_v0_3_pb2.SendMessageRequest())
+        request = Parse(text, a2a_v0_3_pb2.SendMessageRequest())
         stub = a2a_v0_3_pb2_grpc.A2AServiceStub(channel)  # type: ignore[no-untyped-call] # generated
         task = (await stub.SendMessage(request, metadata=metadata)).task
         assert task.status.state == a2a_v0_3_pb2.TASK_STATE_COMPLETED
         assert task.artifacts[0].parts[0].text == "Hello"
         request.request.ClearField("role")
-        told = [one async for one in stub.SendStreamingMessage(request, metadata=metadata)]
-        assert told[-1].status_update.final
+        received = [one async for one in stub.SendStreamingMessage(request, metadata=metadata)]
+        assert received[-1].status_update.final
         nobody = (("agent-name", "nobody"),)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.SendMessage(request, metadata=nobody)

@@ -238,9 +238,9 @@ async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
             assert refused.status_code == 429
             assert 1 <= int(refused.headers["retry-after"]) <= 120
             assert refused.json()["error"]["details"][0]["reason"] == "RATE_LIMITED"
-            told = await http.post(agui("assistant"), json=run_input())
-            assert (told.status_code, told.json()["error"]["code"]) == (429, "rate_limited")
-            assert json.loads(told.text)["error"]["message"] == (
+            received = await http.post(agui("assistant"), json=run_input())
+            assert (received.status_code, received.json()["error"]["code"]) == (429, "rate_limited")
+            assert json.loads(received.text)["error"]["message"] == (
                 "you may send 2 requests per minute; try again later"
             )
             # Cards and probes are not counted.

@@ -75,10 +75,10 @@ async def card_of(http: httpx.AsyncClient, agent: str) -> Json:
     required = [{name: roles.get("list", []) for name, roles in one.items()} for one in needs(card)]
     assert card.get("security", []) == required
     path = f"/.well-known/a2a/agents/{agent}?format=hector"
-    said = (await http.get(path)).json()["agent"].get("security", {})
-    assert set(said.get("require", [])) == {name for one in required for name in one}
+    output = (await http.get(path)).json()["agent"].get("security", {})
+    assert set(output.get("require", [])) == {name for one in required for name in one}
     for name, scheme in card.get("securitySchemes", {}).items():
-        assert said["schemes"][name] == shape_of(scheme)
+        assert output["schemes"][name] == shape_of(scheme)
     return card
 
 
@@ -160,13 +160,13 @@ async def first_of(http: httpx.AsyncClient, path: str, frame: Json) -> str:
     try:
         async with connect(f"{url}{path}", additional_headers=kept) as socket:
             await socket.send(json.dumps(frame))
-            said = json.loads(await asyncio.wait_for(socket.recv(), 60))
+            output = json.loads(await asyncio.wait_for(socket.recv(), 60))
     except ConnectionClosed as closed:
         is_refused = closed.rcvd is not None and closed.rcvd.code == CloseCode.POLICY_VIOLATION
         return "UNAUTHENTICATED" if is_refused else f"{closed.rcvd}"
-    if "error" in said or said.get("type") == "RUN_ERROR":
-        is_denied = "PERMISSION_DENIED" in json.dumps(said).upper()
-        return "PERMISSION_DENIED" if is_denied else json.dumps(said)
+    if "error" in output or output.get("type") == "RUN_ERROR":
+        is_denied = "PERMISSION_DENIED" in json.dumps(output).upper()
+        return "PERMISSION_DENIED" if is_denied else json.dumps(output)
     return "passes"
 
 
@@ -182,7 +182,7 @@ async def test_each_declared_scheme_passes_where_it_is_accepted_and_nowhere_else
     people = () if kind == "tokens" else (ANN,)
     head = {"optional": "required = false", "tokens": JWT}.get(kind, "")
     file = None if kind == "none" else write(tmp_path / "c.toml", *people, head=head)
-    asked = 0
+    count = 0
     async with guarded(settings, file) as (http, channel):
         for agent in AGENTS:
             card = await card_of(http, agent)
@@ -195,8 +195,8 @@ async def test_each_declared_scheme_passes_where_it_is_accepted_and_nowhere_else
                 found = await outcomes(http, channel, agent, satisfying(scheme, token))
                 passes = kind != "none" if name in accepted else not accepted
                 assert found == ({"passes"} if passes else {"UNAUTHENTICATED"}), (agent, name)
-                asked += 1
-    assert asked == {"none": 6, "keys": 8, "optional": 8, "tokens": 4}[kind]
+                count += 1
+    assert count == {"none": 6, "keys": 8, "optional": 8, "tokens": 4}[kind]
 
 
 async def test_callers_that_satisfy_a_scheme_get_the_extended_card_and_the_tasks_files(
@@ -205,7 +205,7 @@ async def test_callers_that_satisfy_a_scheme_get_the_extended_card_and_the_tasks
     assert fleet.working
     base, content = "/v1/agents/ask", b"\x89PNG"
     file = write(tmp_path / "c.toml", ANN)
-    asked = 0
+    count = 0
     async with guarded(settings, file) as (http, _):
         card = await card_of(http, "ask")
         schemes = {name: card["securitySchemes"][name] for one in needs(card) for name in one}
@@ -229,8 +229,8 @@ async def test_callers_that_satisfy_a_scheme_get_the_extended_card_and_the_tasks
             ]
             assert extended.json()["description"] == EXTENDED["description"]
             assert (download.status_code, download.content) == (200, content)
-            asked += 1
-    assert asked == 2
+            count += 1
+    assert count == 2
 
 
 async def test_a_header_that_a_card_does_not_name_is_no_key(

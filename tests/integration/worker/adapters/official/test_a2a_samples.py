@@ -49,8 +49,10 @@ class Greeter(AgentExecutor):
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         working, done = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
         await updater.update_status(working, message=new_text_message("On it."))
-        said = get_message_text(context.message)
-        await updater.add_artifact([new_text_part(text=f"Hello, {said}", media_type="text/plain")])
+        messages = get_message_text(context.message)
+        await updater.add_artifact(
+            [new_text_part(text=f"Hello, {messages}", media_type="text/plain")]
+        )
         await updater.update_status(done, message=new_text_message("That was it."))
 
     @override
@@ -66,13 +68,13 @@ class Exchange:
 
     async def stream(self, query: str, context: str) -> AsyncIterator[dict[str, Any]]:
         """Yield progress, then a question or the answer."""
-        said = self.known.setdefault(context, [])
-        said.append(query)
+        text = self.known.setdefault(context, [])
+        text.append(query)
         yield {"is_task_complete": False, "require_user_input": False, "content": "Looking up."}
-        if len(said) < 2:
+        if len(text) < 2:
             yield {"is_task_complete": False, "require_user_input": True, "content": "To which?"}
         else:
-            answer = f"{said[0]} is 9 {said[1]}"
+            answer = f"{text[0]} is 9 {text[1]}"
             yield {"is_task_complete": True, "require_user_input": False, "content": answer}
 
 
@@ -151,10 +153,10 @@ async def test_a_greeting(http: httpx.AsyncClient, working: Working) -> None:
         working(executor_agent(Greeter(), name="greeter")),
         a2a_user(http, "greeter") as user,
     ):
-        told = await user.says("Ada")
-        [first] = [each.task for each in told if each.HasField("task")]
+        received = await user.says("Ada")
+        [first] = [each.task for each in received if each.HasField("task")]
         task = await user.task(first.id)
-    assert words(told) == ["On it.", "Hello, Ada", "That was it."]
+    assert words(received) == ["On it.", "Hello, Ada", "That was it."]
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert [get_message_text(message) for message in task.history] == ["Ada", "On it."]
     [artifact] = task.artifacts
@@ -168,17 +170,17 @@ async def test_a_conversion_requests_what_is_missing(
         working(executor_agent(Currency(), name="currency")),
         a2a_user(http, "currency") as user,
     ):
-        asked = await user.says("1 USD")
-        told = await user.says("SEK")
-        [first] = [each.task for each in told if each.HasField("task")]
+        waiting = await user.says("1 USD")
+        received = await user.says("SEK")
+        [first] = [each.task for each in received if each.HasField("task")]
         task = await user.task(first.id)
-    assert state(asked) == TaskState.TASK_STATE_INPUT_REQUIRED
-    assert words(asked) == ["Looking up.", "To which?"]
-    assert words(told)[-2:] == ["Looking up.", "1 USD is 9 SEK"]
+    assert state(waiting) == TaskState.TASK_STATE_INPUT_REQUIRED
+    assert words(waiting) == ["Looking up.", "To which?"]
+    assert words(received)[-2:] == ["Looking up.", "1 USD is 9 SEK"]
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert [artifact.name for artifact in task.artifacts] == ["conversion_result"]
-    said = ["1 USD", "Looking up.", "To which?", "SEK", "Looking up."]
-    assert [get_message_text(message) for message in task.history] == said
+    outputs = ["1 USD", "Looking up.", "To which?", "SEK", "Looking up."]
+    assert [get_message_text(message) for message in task.history] == outputs
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["to the end", "canceled"])
@@ -201,8 +203,8 @@ async def test_artifacts_of_several_kinds(
             canceled = await user.client.cancel_task(CancelTaskRequest(id=name))
             assert canceled.status.state == TaskState.TASK_STATE_CANCELED
         else:
-            told = await user.says("roll it")
-            name = next(each.task.id for each in told if each.HasField("task"))
+            received = await user.says("roll it")
+            name = next(each.task.id for each in received if each.HasField("task"))
         task = await user.task(name)
     text, data, file = task.artifacts
     assert "".join(part.text for part in text.parts) == ("roll then wait " if waits else "roll it ")

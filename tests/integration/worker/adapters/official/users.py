@@ -43,13 +43,13 @@ class A2AUser:
         message = new_text_message(text, role=Role.ROLE_USER)
         if self.waits is not None:
             message.task_id, message.context_id = self.waits.id, self.waits.context_id
-        told = [
+        received = [
             each async for each in self.client.send_message(SendMessageRequest(message=message))
         ]
-        tasks = [each.task for each in told if each.HasField("task")]
+        tasks = [each.task for each in received if each.HasField("task")]
         over = {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED}
-        self.waits = None if state(told) in over else tasks[0] if tasks else self.waits
-        return told
+        self.waits = None if state(received) in over else tasks[0] if tasks else self.waits
+        return received
 
     async def task(self, name: str) -> Task:
         """Return a task as it is."""
@@ -66,19 +66,19 @@ async def a2a_user(http: httpx.AsyncClient, agent: str) -> AsyncIterator[A2AUser
         yield A2AUser(client)
 
 
-def state(told: list[StreamResponse]) -> int:
+def state(received: list[StreamResponse]) -> int:
     """Return the last state of what came."""
     states = [
         (each.task if each.HasField("task") else each.status_update).status.state
-        for each in told
+        for each in received
         if each.HasField("task") or each.HasField("status_update")
     ]
     return states[-1]
 
 
-def words(told: list[StreamResponse]) -> list[str]:
+def words(received: list[StreamResponse]) -> list[str]:
     """Return the texts of what came, in order."""
-    return [text for each in told if (text := get_stream_response_text(each))]
+    return [text for each in received if (text := get_stream_response_text(each))]
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class AgUiUser:
 
     async def returns(self, call: str, result: str) -> Json:
         """Send what a tool of the user's has answered, and return how the run ends."""
-        said = {"id": str(uuid4()), "role": "tool", "toolCallId": call, "content": result}
-        self.messages.append(said)
+        output = {"id": str(uuid4()), "role": "tool", "toolCallId": call, "content": result}
+        self.messages.append(output)
         return await self._run()
 
     async def resumes(self, payloads: dict[str, Any]) -> Json:

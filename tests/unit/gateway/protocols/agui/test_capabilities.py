@@ -60,13 +60,13 @@ def test_input_modes_state_what_is_accepted() -> None:
     assert taken == {"image": True, "audio": False, "video": False, "pdf": True, "file": False}
 
 
-@pytest.mark.parametrize("said", [{"state": {"snapshots": "often"}}, {"state": 3}])
+@pytest.mark.parametrize("declared", [{"state": {"snapshots": "often"}}, {"state": 3}])
 def test_a_category_that_is_not_as_it_should_be_is_left_out(
-    said: dict[str, object], caplog: pytest.LogCaptureFixture
+    declared: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        declared = capabilities(AgentCard(name="a", capabilities=said))
-    assert "state" not in declared
+        shown = capabilities(AgentCard(name="a", capabilities=declared))
+    assert "state" not in shown
     assert "skipping state" in caplog.text
 
 

@@ -51,9 +51,9 @@ def test_completed_is_success() -> None:
 
 @pytest.mark.parametrize(("state", "code"), [(FAILED, "failed"), (REJECTED, "rejected")])
 def test_failure_and_rejection_are_errors(state: str, code: str) -> None:
-    said = parts.notice_part("because", parts.ERROR)
+    output = parts.notice_part("because", parts.ERROR)
     error = {"type": "RUN_ERROR", "message": "because", "code": code}
-    assert last(AguiLog.started().end(state, said)) == error
+    assert last(AguiLog.started().end(state, output)) == error
     assert last(AguiLog.started().end(state))["message"] != ""
 
 

@@ -21,9 +21,9 @@ def read(**changes: Any) -> RunInput:  # noqa: ANN401
 
 
 def test_the_last_user_message_is_the_agents_input() -> None:
-    asked = read(messages=[{**USER, "id": "u-0", "content": "before"}, ASSISTANT, USER])
-    assert asked.thread == "t-1"
-    assert asked.message == {
+    run_input = read(messages=[{**USER, "id": "u-0", "content": "before"}, ASSISTANT, USER])
+    assert run_input.thread == "t-1"
+    assert run_input.message == {
         "messageId": "u-1",
         "role": "ROLE_USER",
         "parts": [{"text": "hello"}],
@@ -41,8 +41,8 @@ def test_what_else_the_client_sent_is_kept_beside_it() -> None:
         "resume": [{"interruptId": "i-1", "status": "resolved", "payload": 1}],
     }
     kept = read(**sent).metadata[AGUI]
-    said = {"id": "u-1", "role": "user", "content": "hello"}
-    assert kept == sent | {"runId": "r-1", "messages": [said]}
+    message = {"id": "u-1", "role": "user", "content": "hello"}
+    assert kept == sent | {"runId": "r-1", "messages": [message]}
 
 
 def test_answers_to_interrupts_are_the_message() -> None:
@@ -51,17 +51,17 @@ def test_answers_to_interrupts_are_the_message() -> None:
         {"interruptId": "b", "status": "resolved", "payload": [1]},
         {"interruptId": "c", "status": "cancelled"},
     ]
-    asked = read(resume=resume)
-    assert asked.resumes == {"a", "b", "c"}
-    assert [part.get("text", part.get("data")) for part in asked.message["parts"]] == [
+    run_input = read(resume=resume)
+    assert run_input.resumes == {"a", "b", "c"}
+    assert [part.get("text", part.get("data")) for part in run_input.message["parts"]] == [
         *["yes", [1], ""]
     ]
-    assert asked.message["parts"][2]["metadata"]["agui_resume_status"] == "cancelled"
+    assert run_input.message["parts"][2]["metadata"]["agui_resume_status"] == "cancelled"
 
 
 def test_fields_without_a_value_are_as_if_they_were_not_there() -> None:
-    asked = read(state=None, tools=None, parentRunId=None, messages=[{**USER, "name": None}])
-    assert asked.metadata[AGUI] == {
+    run_input = read(state=None, tools=None, parentRunId=None, messages=[{**USER, "name": None}])
+    assert run_input.metadata[AGUI] == {
         "runId": "r-1",
         "messages": [{"id": "u-1", "role": "user"}],
     }
@@ -81,9 +81,9 @@ def test_tool_results_that_end_the_conversation_are_the_input() -> None:
 
 
 def test_an_agent_may_speak_first() -> None:
-    asked = read(messages=[])
-    assert asked.message["parts"] == [{"text": ""}]
-    assert asked.metadata[AGUI]["messages"] == []
+    run_input = read(messages=[])
+    assert run_input.message["parts"] == [{"text": ""}]
+    assert run_input.metadata[AGUI]["messages"] == []
 
 
 def test_all_seven_roles_are_taken() -> None:
@@ -102,8 +102,13 @@ def test_all_seven_roles_are_taken() -> None:
 
 def test_metadata_of_messages_is_kept() -> None:
     messages = [{**ASSISTANT, "metadata": {"model": "m"}}, {**USER, "metadata": {"page": [1]}}]
-    asked = read(messages=messages)
-    task = {"id": "0-1", "contextId": "t-1", "history": [asked.message], "metadata": asked.metadata}
+    run_input = read(messages=messages)
+    task = {
+        "id": "0-1",
+        "contextId": "t-1",
+        "history": [run_input.message],
+        "metadata": run_input.metadata,
+    }
     assert AguiRun.of_input({"task": task}, 1).messages == messages
 
 
@@ -114,9 +119,9 @@ def test_unknown_roles_and_parts_are_left_out(caplog: pytest.LogCaptureFixture) 
         {"type": "text", "text": "hello"},
     ]
     wizard = {"id": "w", "role": "wizard", "content": "abracadabra"}
-    asked = read(messages=[wizard, {**USER, "content": content}])
-    assert [part["text"] for part in asked.message["parts"]] == ["hello"]
-    assert [m["id"] for m in asked.metadata[AGUI]["messages"]] == ["u-1"]
+    run_input = read(messages=[wizard, {**USER, "content": content}])
+    assert [part["text"] for part in run_input.message["parts"]] == ["hello"]
+    assert [m["id"] for m in run_input.metadata[AGUI]["messages"]] == ["u-1"]
     assert "messages.0 (role wizard)" in caplog.text
     assert "messages.1.content.0 (part hologram)" in caplog.text
 
@@ -263,8 +268,8 @@ CONTENT = st.one_of(st.text(), st.lists(PARTS, min_size=1, max_size=3))
 @settings(deadline=None)
 @given(CONTENT)
 def test_the_users_message_can_be_returned_unchanged(content: object) -> None:
-    asked = read(messages=[{**USER, "content": content}])
-    task = {"id": "0-1", "contextId": "t-1", "history": [asked.message]}
-    run = AguiRun.of_input({"task": {**task, "metadata": asked.metadata}}, 1)
+    run_input = read(messages=[{**USER, "content": content}])
+    task = {"id": "0-1", "contextId": "t-1", "history": [run_input.message]}
+    run = AguiRun.of_input({"task": {**task, "metadata": run_input.metadata}}, 1)
     assert run.messages == [{**USER, "content": content}]
     assert (run.thread, run.id) == ("t-1", "r-1")

@@ -20,9 +20,9 @@ from tests.support.agui.client_rules import Client
 from tests.support.agui.logs import GIVEN, AguiLog, hinted
 
 
-def child(log: AguiLog, *said: Json, task: str = "c-1", name: str = "m", **fields: Any) -> None:  # noqa: ANN401
+def child(log: AguiLog, *output: Json, task: str = "c-1", name: str = "m", **fields: Any) -> None:  # noqa: ANN401
     """Append what a parent's log says of a child."""
-    message = {"messageId": name, "role": "ROLE_AGENT", "parts": list(said)} if said else None
+    message = {"messageId": name, "role": "ROLE_AGENT", "parts": list(output)} if output else None
     marker: Json = {"task": task, "generation": 2, **fields}
     log.append([log.status(WORKING, message, {CHILD: marker})], state=WORKING)
 
@@ -108,9 +108,9 @@ def test_a_parents_new_attempt_takes_back_its_own_words_and_no_childs() -> None:
     child(log, state=COMPLETED)
     log.end()
     client = Client([{"id": "s"}, {"id": "u"}], {}).take_all(log.agui_events())
-    said = {m["id"]: m.get("content") for m in client.messages}
-    assert said["b"] == "one two"
-    assert "own" not in said
+    messages = {m["id"]: m.get("content") for m in client.messages}
+    assert messages["b"] == "one two"
+    assert "own" not in messages
     assert client.seen.count("SUBAGENT_STARTED") == 1
 
 

@@ -85,8 +85,8 @@ def test_a_last_word_is_a_message() -> None:
 
 def test_a_bare_message_is_the_whole_answer() -> None:
     log = AguiLog.started()
-    said = {"messageId": "bare", "role": "ROLE_AGENT", "parts": [{"text": "Hello"}]}
-    log.append([bare_message(log.context, said)], state=ANSWERED)
+    message = {"messageId": "bare", "role": "ROLE_AGENT", "parts": [{"text": "Hello"}]}
+    log.append([bare_message(log.context, message)], state=ANSWERED)
     assert agui_events(log) == [start("bare"), content("bare", "Hello"), end("bare")]
 
 

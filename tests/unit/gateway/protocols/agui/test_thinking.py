@@ -53,21 +53,21 @@ def test_a_client_that_returns_within_a_thought_learns_that_it_is_open() -> None
 
 def blocks(agui_events: list[Json]) -> list[tuple[str, str]]:
     """Return who thought what, block by block; a block that opens inside another fails."""
-    said = list[tuple[str, str]]()
+    output = list[tuple[str, str]]()
     is_open = False
     for event in agui_events:
         kind, who = event["type"], event.get("subagentRunId", "")
         if kind == "THINKING_START":
             assert not is_open, f"{who} begins a block inside another one"
             is_open = True
-            said.append((who, ""))
+            output.append((who, ""))
         elif kind.startswith("THINKING"):
             assert is_open, f"{kind} outside a block"
-            assert said[-1][0] == who, f"{kind} of {who} in a block of {said[-1][0]}"
-            said[-1] = who, said[-1][1] + event.get("delta", "")
+            assert output[-1][0] == who, f"{kind} of {who} in a block of {output[-1][0]}"
+            output[-1] = who, output[-1][1] + event.get("delta", "")
             is_open = kind != "THINKING_END"
         assert not (is_open and kind in {"RUN_FINISHED", "RUN_ERROR"}), kind
-    return said
+    return output
 
 
 def test_two_children_and_their_parent_think_in_turns() -> None:
@@ -100,9 +100,9 @@ def test_a_block_left_open_by_a_child_that_ended_is_ended_once() -> None:
     assert blocks(log.end().agui_events()) == [("c-1", "a"), ("", "b")]
 
 
-def by_speaker(said: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def by_speaker(output: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Join what one speaker says in a row."""
-    turns = itertools.groupby(said, key=lambda piece: piece[0])
+    turns = itertools.groupby(output, key=lambda piece: piece[0])
     return [(who, "".join(text for _, text in turn)) for who, turn in turns]
 
 
@@ -139,8 +139,8 @@ def test_whatever_is_emitted_they_are_in_order_with_the_content_of_reasoning(log
 )
 def test_the_query_may_ask_too(query: dict[str, str], wanted: set[str]) -> None:
     extras = in_query(query)
-    asked = RunInput.read(json.dumps(INPUT).encode(), extras)
-    props = asked.metadata["headrace.agui"].get("forwardedProps", {})
+    run_input = RunInput.read(json.dumps(INPUT).encode(), extras)
+    props = run_input.metadata["headrace.agui"].get("forwardedProps", {})
     assert extras == wanted
     assert props.get("headrace", {}) == dict.fromkeys(wanted, True)
 

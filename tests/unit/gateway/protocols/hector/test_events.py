@@ -17,18 +17,18 @@ from tests.support.hector_log import HectorLog
 _GOLDEN = Path(__file__).parent / "golden"
 
 
-def golden(name: str, told: list[HectorEvent]) -> None:
-    frames = sse("log00000", told).decode().split("\n\n")
+def golden(name: str, received: list[HectorEvent]) -> None:
+    frames = sse("log00000", received).decode().split("\n\n")
     plain = "\n\n".join(frame.partition("\n")[2] for frame in frames)
     assert plain == (_GOLDEN / f"{name}.sse").read_text()
 
 
-def names(told: list[HectorEvent]) -> list[str]:
-    return [one.name for one in told]
+def names(received: list[HectorEvent]) -> list[str]:
+    return [one.name for one in received]
 
 
-def payloads(told: list[HectorEvent]) -> list[Json]:
-    return [{key: value for key, value in one.payload.items() if value} for one in told]
+def payloads(received: list[HectorEvent]) -> list[Json]:
+    return [{key: value for key, value in one.payload.items() if value} for one in received]
 
 
 def test_a_stream_is_as_documented() -> None:
@@ -126,16 +126,16 @@ def test_thinking_streams_and_is_signed() -> None:
     log = HectorLog().status(WORKING, parts.thinking_part("a", "t"))
     end = parts.thinking_part("b", "t", end=True)
     end["metadata"]["agui_signature"] = "sealed"
-    told = log.status(WORKING, end).events(after=2)
-    assert names(told) == ["thinking_start", *["thinking_delta"] * 2, "thinking_stop"]
-    assert told[-1].payload["signature"] == "sealed"
+    events = log.status(WORKING, end).events(after=2)
+    assert names(events) == ["thinking_start", *["thinking_delta"] * 2, "thinking_stop"]
+    assert events[-1].payload["signature"] == "sealed"
 
 
 def test_arguments_stream_and_a_failed_result_reports_it() -> None:
     log = HectorLog().status(WORKING, parts.tool_arguments_part('{"a":', "c", "tool"))
     log.status(WORKING, parts.tool_arguments_part("1}", "c", end=True))
-    told = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).events(after=2)
-    assert payloads(told) == [
+    events = log.status(WORKING, parts.tool_result_part("c", {"n": 1}, "boom")).events(after=2)
+    assert payloads(events) == [
         {"toolCallId": "c", "toolName": "tool"},
         {"toolCallId": "c", "partialInput": '{"a":'},
         {"toolCallId": "c", "partialInput": "1}"},
@@ -152,9 +152,9 @@ def test_arguments_stream_and_a_failed_result_reports_it() -> None:
 @pytest.mark.parametrize(("state", "code"), [(FAILED, "failed"), (REJECTED, "rejected")])
 def test_a_failure_closes_everything_before(state: str, code: str) -> None:
     log = HectorLog().chunk(parts.text_part("Hel", "b"))
-    told = log.status(state, parts.notice_part("because", parts.ERROR)).events(after=3)
-    assert names(told) == ["content_block_stop", "message_stop", "task_error"]
-    assert payloads(told)[-1] == {
+    events = log.status(state, parts.notice_part("because", parts.ERROR)).events(after=3)
+    assert names(events) == ["content_block_stop", "message_stop", "task_error"]
+    assert payloads(events)[-1] == {
         "taskId": "task-123",
         "error": "because",
         "errorMessage": "because",
@@ -163,9 +163,9 @@ def test_a_failure_closes_everything_before(state: str, code: str) -> None:
 
 
 def test_a_question_and_a_cancellation_are_updates_behind_the_message() -> None:
-    asked = HectorLog().status(INPUT_REQUIRED, {"text": "Which?"}).events(after=2)
-    assert names(asked)[-2:] == ["message_stop", "task_update"]
-    assert asked[1].payload["delta"] == "Which?"
+    request = HectorLog().status(INPUT_REQUIRED, {"text": "Which?"}).events(after=2)
+    assert names(request)[-2:] == ["message_stop", "task_update"]
+    assert request[1].payload["delta"] == "Which?"
     assert names(HectorLog().status(CANCELED).events(after=2)) == ["message_stop", "task_update"]
 
 
@@ -185,17 +185,17 @@ def test_a_new_attempt_begins_its_message_anew() -> None:
     log = HectorLog().chunk(parts.text_part("lost", "b"))
     log.status(WORKING, metadata={ATTEMPT: 2, DISCARDED_AFTER: 1})
     log.event({"artifactUpdate": {"metadata": {RETRACTED: True}}})
-    told = log.events(after=3)
-    assert names(told) == ["content_block_stop", "message_stop", "task_update", "message_start"]
-    assert told[2].payload["metadata"] == {"attempt": 2}
+    events = log.events(after=3)
+    assert names(events) == ["content_block_stop", "message_stop", "task_update", "message_start"]
+    assert events[2].payload["metadata"] == {"attempt": 2}
 
 
 def test_files_keep_their_name_and_type_and_can_be_shown_as_they_are() -> None:
     log = HectorLog().chunk(parts.file_part(b"abc", "a.png", "image/png"), "f")
     log.chunk(parts.link_part("https://files.example/a.pdf", "a.pdf", "application/pdf"), "g")
-    told = log.chunk(parts.data_part({"n": 1}), "d").events(after=2)
+    events = log.chunk(parts.data_part({"n": 1}), "d").events(after=2)
     assert (
-        names(told)
+        names(events)
         == [
             "content_block_start",
             "content_block_delta",
@@ -203,7 +203,7 @@ def test_files_keep_their_name_and_type_and_can_be_shown_as_they_are() -> None:
         ]
         * 3
     )
-    assert [one.payload for one in told if one.name == "content_block_start"] == [
+    assert [one.payload for one in events if one.name == "content_block_start"] == [
         {
             "blockId": "f",
             "blockType": "image",
@@ -220,7 +220,7 @@ def test_files_keep_their_name_and_type_and_can_be_shown_as_they_are() -> None:
         },
         {"blockId": "d", "blockType": "data", "filename": None, "mediaType": None, "index": 2},
     ]
-    assert [one.payload["delta"] for one in told if one.name == "content_block_delta"] == [
+    assert [one.payload["delta"] for one in events if one.name == "content_block_delta"] == [
         "data:image/png;base64,YWJj",
         "https://files.example/a.pdf",
         '{"n":1}',
@@ -267,31 +267,31 @@ SIGNALS: list[tuple[Json, Json]] = [
 def test_signals_are_metadata_of_the_tasks_updates_and_no_content(
     part: Json, metadata: Json
 ) -> None:
-    [told] = HectorLog().status(WORKING, part).events(after=2)
-    assert (told.name, told.payload) == (
+    [events] = HectorLog().status(WORKING, part).events(after=2)
+    assert (events.name, events.payload) == (
         "task_update",
         {"taskId": "task-123", "status": WORKING, "metadata": metadata},
     )
     [by_artifact] = HectorLog().chunk(part).events(after=2)
-    assert by_artifact.payload == told.payload
+    assert by_artifact.payload == events.payload
 
 
 def test_text_that_is_a_messages_own_is_a_message_delta() -> None:
-    said = {"text": "Hi", "metadata": {"agui_event_type": "message"}}
-    assert names(HectorLog().status(WORKING, said).events(after=2)) == ["message_delta"]
+    text = {"text": "Hi", "metadata": {"agui_event_type": "message"}}
+    assert names(HectorLog().status(WORKING, text).events(after=2)) == ["message_delta"]
 
 
 def test_a_bare_message_is_a_message_and_nothing_else() -> None:
     log = HectorLog()
     log.entries.clear()
     message = {"messageId": "msg-123", "contextId": "ctx-456", "parts": [{"text": "Hello"}]}
-    told = log.event({"message": message}).events()
-    assert names(told) == [
+    events = log.event({"message": message}).events()
+    assert names(events) == [
         "message_start",
         *["content_block_start", "content_block_delta", "content_block_stop"],
         "message_stop",
     ]
-    assert told[0].payload["messageId"] == told[-1].payload["messageId"] == "msg-123"
+    assert events[0].payload["messageId"] == events[-1].payload["messageId"] == "msg-123"
 
 
 def test_an_event_of_another_shape_becomes_an_error() -> None:
@@ -299,7 +299,7 @@ def test_an_event_of_another_shape_becomes_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accept", "query", "asked"),
+    ("accept", "query", "requested"),
     [
         ("application/x-agui-events", "", True),
         ("text/event-stream, application/agui+json;q=0.5", "", True),
@@ -308,10 +308,10 @@ def test_an_event_of_another_shape_becomes_an_error() -> None:
         ("application/json", "", False),
     ],
 )
-def test_it_is_requested(accept: str, query: str, *, asked: bool) -> None:
+def test_it_is_requested(accept: str, query: str, *, requested: bool) -> None:
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "headers": headers, "query_string": query.encode()}
-    assert HECTOR.wants_events(Request(scope)) is asked
+    assert HECTOR.wants_events(Request(scope)) is requested
 
 
 def test_a_cursor_names_its_event() -> None:

@@ -28,9 +28,9 @@ CODES = {
 """As Hector's documents pair them."""
 
 
-def said(*said: Json, state: str = WORKING, metadata: Json | None = None) -> Json:
-    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": list(said)}
-    status = {"state": state, **({"message": message} if said else {})}
+def said(*output: Json, state: str = WORKING, metadata: Json | None = None) -> Json:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": list(output)}
+    status = {"state": state, **({"message": message} if output else {})}
     return {"statusUpdate": {**IDS, "status": status, "metadata": metadata or {}}}
 
 
@@ -138,8 +138,8 @@ def test_why_a_task_failed_is_no_part_of_its_answer(state: str, code: str) -> No
 
 
 def test_texts_of_different_sources_do_not_run_into_each_other() -> None:
-    asked = task(INPUT_REQUIRED, {"text": "Which?"}, artifacts=made("One.", "Two."))
-    content = shapes.answered("SendMessage", asked)["response"]["content"]
+    request = task(INPUT_REQUIRED, {"text": "Which?"}, artifacts=made("One.", "Two."))
+    content = shapes.answered("SendMessage", request)["response"]["content"]
     assert content == [{"text": "One.\nTwo.\nWhich?"}]
     pieces = [{"artifactId": "a", "parts": [{"text": "Hel"}, {"text": "lo"}]}]
     content = shapes.answered("SendMessage", task(COMPLETED, artifacts=pieces))["response"]
@@ -218,8 +218,8 @@ def test_a_new_attempt_begins_its_arguments_anew() -> None:
 
 @pytest.mark.parametrize(("code", "status"), CODES.items())
 def test_each_code_has_its_http_status(code: str, status: int) -> None:
-    told, body = shapes.refused(code, "why", {"reason": "R"})
-    assert told == status
+    received, body = shapes.refused(code, "why", {"reason": "R"})
+    assert received == status
     assert body == {"error": {"code": code, "message": "why", "details": {"reason": "R"}}}
 
 

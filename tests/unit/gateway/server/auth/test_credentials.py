@@ -151,7 +151,7 @@ def trusting(tmp_path: Path, issuer: Issuer) -> Callers:
 
 
 def claims(**changed: object) -> dict[str, object]:
-    said = {
+    output = {
         "iss": ISSUER,
         "aud": AUDIENCE,
         "exp": time.time() + 60,
@@ -159,7 +159,7 @@ def claims(**changed: object) -> dict[str, object]:
         "org": "acme",
         "class": "low",
     } | changed
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in output.items() if value is not None}
 
 
 def test_a_web_token_of_the_issuer_names_its_owner(trusting: Callers, issuer: Issuer) -> None:
@@ -204,10 +204,10 @@ def test_forged_web_tokens_are_refused(trusting: Callers, issuer: Issuer, tmp_pa
             trusting.of({"authorization": f"Bearer {token}"})
 
 
-def _hmac_token(said: dict[str, object], secret: bytes, kid: str) -> str:
+def _hmac_token(output: dict[str, object], secret: bytes, kid: str) -> str:
     """Return a token signed with a public key as if it were a shared secret."""
     header = {"alg": "HS256", "typ": "JWT", "kid": kid}
-    signed = b".".join(base64url_encode(json.dumps(part).encode()) for part in (header, said))
+    signed = b".".join(base64url_encode(json.dumps(part).encode()) for part in (header, output))
     signature = base64url_encode(hmac.digest(secret, signed, "sha256"))
     return b".".join([signed, signature]).decode()
 

@@ -65,15 +65,15 @@ def stub_of(channel: grpc.aio.Channel) -> Any:  # noqa: ANN401 - generated witho
 
 def asking(text: str = "hi", tenant: str = "") -> a2a_pb2.SendMessageRequest:
     parts = [a2a_pb2.Part(text=text)]
-    said = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
-    return a2a_pb2.SendMessageRequest(message=said, tenant=tenant)
+    output = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=parts)
+    return a2a_pb2.SendMessageRequest(message=output, tenant=tenant)
 
 
 def details(error: grpc.aio.AioRpcError) -> status_pb2.Status:
     trailing = dict(error.trailing_metadata() or ())
-    told = trailing["grpc-status-details-bin"]
-    assert isinstance(told, bytes)
-    return status_pb2.Status.FromString(told)
+    received = trailing["grpc-status-details-bin"]
+    assert isinstance(received, bytes)
+    return status_pb2.Status.FromString(received)
 
 
 def reason(error: grpc.aio.AioRpcError) -> str:
@@ -114,9 +114,9 @@ async def test_large_requests_to_what_anybody_may_call_are_not_held(
 ) -> None:
     health = health_pb2_grpc.HealthStub(channel)
     watched = health.Watch(health_pb2.HealthCheckRequest(service="x" * 9_000_000))
-    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="x" * 9_000_000)
+    request = reflection_pb2.ServerReflectionRequest(file_containing_symbol="x" * 9_000_000)
     reflected = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
-        iter([asked])
+        iter([request])
     )
     for call in (watched, reflected):
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -259,8 +259,8 @@ async def test_each_event_carries_its_cursor_and_a_stream_goes_on_behind_it(
     bodies = [getattr(event, event.WhichOneof("payload")) for event in events]
     cursors = [body.metadata["headrace.cursor"] for body in bodies]
     assert [cursor.partition(":")[2] for cursor in cursors] == ["1", "2", "3", "4"]
-    asked = a2a_pb2.SubscribeToTaskRequest(id=events[0].task.id)
-    call = stub.SubscribeToTask(asked, metadata=(("last-event-id", cursors[1]),))
+    request = a2a_pb2.SubscribeToTaskRequest(id=events[0].task.id)
+    call = stub.SubscribeToTask(request, metadata=(("last-event-id", cursors[1]),))
     assert [event async for event in call] == events[2:]
     assert await call.code() == grpc.StatusCode.OK
 
@@ -270,8 +270,8 @@ async def test_a_lost_past_is_reported_in_metadata_before_the_task(
 ) -> None:
     stub = stub_of(channel)
     task = (await stub.SendMessage(asking())).task.id
-    asked = a2a_pb2.SubscribeToTaskRequest(id=task)
-    call = stub.SubscribeToTask(asked, metadata=(("last-event-id", "zzzzzzzz:2"),))
+    request = a2a_pb2.SubscribeToTaskRequest(id=task)
+    call = stub.SubscribeToTask(request, metadata=(("last-event-id", "zzzzzzzz:2"),))
     initial = dict(await call.initial_metadata())
     event = await call.read()
     assert initial["headrace-recovered"] == "false"
@@ -279,11 +279,11 @@ async def test_a_lost_past_is_reported_in_metadata_before_the_task(
 
 
 async def test_extensions_that_are_activated_are_echoed(channel: grpc.aio.Channel) -> None:
-    asked = (("a2a-extensions", "urn:headrace:cursor:v1, urn:unknown"),)
+    request = (("a2a-extensions", "urn:headrace:cursor:v1, urn:unknown"),)
     stub = stub_of(channel)
-    unary = stub.SendMessage(asking(), metadata=asked)
+    unary = stub.SendMessage(asking(), metadata=request)
     await unary
-    streamed = stub.SendStreamingMessage(asking(), metadata=asked)
+    streamed = stub.SendStreamingMessage(asking(), metadata=request)
     await streamed.read()
     for call in (unary, streamed):
         initial = dict(await call.initial_metadata())
@@ -403,7 +403,7 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
             await eventually(
                 lambda: asyncio.sleep(0, len(fleet.runs) == 2), "the agent works on both"
             )
-            asked = time.monotonic()
+            request = time.monotonic()
             gateway.process.terminate()
             assert await read_out(stream) == grpc.StatusCode.UNAVAILABLE
             assert "restarting" in (await stream.details() or "")
@@ -411,7 +411,7 @@ async def test_streams_and_waiting_calls_end_with_a_reason_when_it_stops(
                 await blocked
             assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
             assert await asyncio.to_thread(gateway.ends) == 0
-        assert time.monotonic() - asked < WITHIN
+        assert time.monotonic() - request < WITHIN
     assert "Traceback" not in gateway.log()
 
 
@@ -421,10 +421,10 @@ async def test_many_readers_of_one_task_see_the_same_events(
     talk = Grpc(http, "patient", channel)
     async with talk.stream("SendStreamingMessage", message()) as stream:
         cursor, event = await anext(stream.frames())
-    asked = a2a_pb2.SubscribeToTaskRequest(id=event["task"]["id"])
+    waiting = a2a_pb2.SubscribeToTaskRequest(id=event["task"]["id"])
     stub = stub_of(channel)
     metadata = (("agent-name", "patient"), ("last-event-id", cursor))
-    calls = [stub.SubscribeToTask(asked, metadata=metadata) for _ in range(20)]
+    calls = [stub.SubscribeToTask(waiting, metadata=metadata) for _ in range(20)]
     await eventually(lambda: asyncio.sleep(0, bool(fleet.runs)), "the agent works")
     fleet.runs[0].go_on.set()
 
@@ -444,15 +444,15 @@ async def test_more_runs_than_may_wait_are_refused_before_a_task_exists(
     async with other(settings, **{bound: 0}) as (http, channel):
         stub = stub_of(channel)
         tasks = (await Rest(http).call("ListTasks", {}))["totalSize"]
-        for asked in (stub.SendMessage(asking()), stub.SendStreamingMessage(asking()).read()):
+        for request in (stub.SendMessage(asking()), stub.SendStreamingMessage(asking()).read()):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await asked
+                await request
             assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             assert reason(refused.value) == "TOO_MANY_WAITING"
-            told = error_details_pb2.RetryInfo()
-            assert details(refused.value).details[-1].Unpack(told)
+            received = error_details_pb2.RetryInfo()
+            assert details(refused.value).details[-1].Unpack(received)
             seconds = dict(refused.value.trailing_metadata() or ())["retry-after"]
-            assert 1 <= told.retry_delay.seconds == int(seconds) <= 30
+            assert 1 <= received.retry_delay.seconds == int(seconds) <= 30
         assert (await Rest(http).call("ListTasks", {}))["totalSize"] == tasks
 
 

@@ -110,8 +110,8 @@ async def test_many_tasks_share_a_socket_and_none_waits_for_another(
         for number in range(50):
             await socket.send({"id": number, "send": message(str(number))})
         for number in range(50):
-            said = (await socket.next(number))["event"]["task"]["history"][0]["parts"]
-            assert said == [{"text": str(number)}]
+            waiting = (await socket.next(number))["event"]["task"]["history"][0]["parts"]
+            assert waiting == [{"text": str(number)}]
         await runs(fleet, 50)
         for run in reversed(fleet.runs):
             run.go_on.set()
