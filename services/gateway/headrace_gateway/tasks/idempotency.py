@@ -165,15 +165,8 @@ class Idempotency:
         self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
     ) -> AcceptedInput:
         async with self._one_at_a_time(request):
-            caller = request.caller
-            key, context = await self._submissions.place(caller, request.agent, context)
-            record = IdempotencyRecord(
-                fingerprint=request.fingerprint, task=key.task, context=context, run=1
-            )
-            kept = await self._records.claim(request.name, record)
-            _check_same(kept, request)
-            is_mine, record = kept.record.task == key.task, kept.record
-            key = TaskKey(key.tenant, key.agent, record.task)
+            key, kept, is_mine = await self._claim_start(request, context)
+            record = kept.record
             for _ in range(ROUNDS):
                 if not is_mine and (accepted := await self._accepted(request, record)) is not None:
                     return accepted
@@ -183,7 +176,7 @@ class Idempotency:
                     raise _gone(key)
                 try:
                     return await self._submissions.begin(
-                        caller, key, record.context, message, metadata
+                        request.caller, key, record.context, message, metadata
                     )
                 except Fenced:
                     is_mine = False
@@ -207,20 +200,30 @@ class Idempotency:
         self, request: KeyedRequest, begin: Callable[[TaskKey, str], Awaitable[None]]
     ) -> tuple[TaskKey, str]:
         async with self._one_at_a_time(request):
-            key, context = await self._submissions.place(request.caller, request.agent, None)
-            record = IdempotencyRecord(
-                fingerprint=request.fingerprint, task=key.task, context=context, run=1
-            )
-            kept = await self._records.claim(request.name, record)
-            _check_same(kept, request)
-            is_mine, record = kept.record.task == key.task, kept.record
-            key = TaskKey(key.tenant, key.agent, record.task)
+            key, kept, is_mine = await self._claim_start(request, None)
             is_old = not is_mine and kept.age > self._begins
             # Also reports that the task is past its retention.
             if not is_mine and await self._entry_after(key, 0) is None and is_old:
                 raise _gone(key)
-            await begin(key, record.context)
-            return key, record.context
+            await begin(key, kept.record.context)
+            return key, kept.record.context
+
+    async def _claim_start(
+        self, request: KeyedRequest, context: str | None
+    ) -> tuple[TaskKey, StoredRecord, bool]:
+        """Return the key and the record of the task to create, and whether this call made them.
+
+        Raises:
+            KeyReused: as `start`.
+        """
+        key, context = await self._submissions.place(request.caller, request.agent, context)
+        record = IdempotencyRecord(
+            fingerprint=request.fingerprint, task=key.task, context=context, run=1
+        )
+        kept = await self._records.claim(request.name, record)
+        _check_same(kept, request)
+        is_mine = kept.record.task == key.task
+        return TaskKey(key.tenant, key.agent, kept.record.task), kept, is_mine
 
     async def again(self, request: KeyedRequest) -> AcceptedInput | None:
         """Return the result of the same earlier request, or None if it was never accepted.
