@@ -33,6 +33,14 @@ from headrace.model.errors import (
 from headrace.model.events import Draft
 from headrace.model.task import TaskKey
 
+_log = logging.getLogger(__name__)
+
+HEADER_ROOM = 16 * 1024
+"""Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
+
+_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
+"""Seconds before each repetition of an append; the last one is repeated."""
+
 _STORED = APPENDS.labels("stored")
 _FAILED = {
     Fenced.code: APPENDS.labels("fenced"),
@@ -56,14 +64,6 @@ async def counted(storing: Awaitable[int]) -> int:
         raise
     _STORED.inc()
     return sequence
-
-
-_log = logging.getLogger(__name__)
-
-HEADER_ROOM = 16 * 1024
-"""Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
-
-_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
 class AppendResult(NamedTuple):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from nats.aio.msg import Msg
@@ -41,7 +42,7 @@ class ReorderBuffer:
     def __init__(self, limit: int = LIMIT) -> None:
         """Create an empty buffer of about `limit` bytes at most."""
         self._limit = limit
-        self._kept: list[LogMessage] = []
+        self._kept = deque[LogMessage]()
         self._size = 0
 
     @property
@@ -70,7 +71,7 @@ class ReorderBuffer:
             yield live
 
     def _take(self) -> LogMessage:
-        live = self._kept.pop(0)
+        live = self._kept.popleft()
         self._size -= _size(live)
         return live
 
