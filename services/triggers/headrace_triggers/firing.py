@@ -7,7 +7,6 @@ So a firing that is delivered again, by any replica and however often, begins no
 import secrets
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace import tracing
 from headrace.directory import Directory
@@ -21,7 +20,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
 from headrace.tasks.admission import RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
-from headrace.tasks.begin import first_input
+from headrace.tasks.begin import Input, first_input
 from headrace.webhooks import Webhooks, answers_webhook
 
 TRIGGER = "headrace.trigger"
@@ -110,28 +109,10 @@ class Firings:
             BusUnavailable: the log has not stored it, or not for certain.
         """
         key = firing.task_key
-        if (why := why_no_message({"parts": firing.parts})) is not None:
-            raise Unfit(f"{firing.source}: {why}")
-        if any(is_too_deep(part.get("data")) for part in firing.parts):
-            raise Unfit(f"{firing.source}: data {RULE}")
+        _check_parts(firing)
         if await self._directory.find_card(firing.agent) is None:
             raise AgentMissing(f"{firing.source}: agent {firing.agent!r} does not exist")
-        # Derived, too, so that a repeated beginning is the same.
-        context = firing.context or str(uuid.uuid5(uuid.NAMESPACE_URL, key.task))
-        message: dict[str, Any] = {
-            "messageId": f"{key.task}-1",
-            "role": "ROLE_USER",
-            "parts": firing.parts,
-        }
-        first = first_input(
-            self._bus,
-            key,
-            context,
-            message,
-            self._metadata(firing, context),
-            owner=firing.owner,
-            writer=f"trigger-{secrets.token_hex(6)}",
-        )
+        first = self._first_input(firing)
         try:
             with await self._limits.admit(key, firing.owner) as admitted:
                 if firing.answers is not None:
@@ -146,6 +127,21 @@ class Firings:
         request = first.run_request(appended)
         self._runs.publish_soon(key, 1, request, first.priority, admitted.settle)
         return Fired(key, is_new=True)
+
+    def _first_input(self, firing: Firing) -> Input:
+        key = firing.task_key
+        # Derived, too, so that a repeated beginning is the same.
+        context = firing.context or str(uuid.uuid5(uuid.NAMESPACE_URL, key.task))
+        message = {"messageId": f"{key.task}-1", "role": "ROLE_USER", "parts": firing.parts}
+        return first_input(
+            self._bus,
+            key,
+            context,
+            message,
+            self._metadata(firing, context),
+            owner=firing.owner,
+            writer=f"trigger-{secrets.token_hex(6)}",
+        )
 
     def _metadata(self, firing: Firing, context: str) -> Json:
         at = {} if firing.at is None else {"at": firing.at}
@@ -164,3 +160,15 @@ class Firings:
         if version := route.version_for(firing.agent, firing.tenant, context):
             metadata[VERSION] = version
         return metadata
+
+
+def _check_parts(firing: Firing) -> None:
+    """Check that the firing's parts make a message.
+
+    Raises:
+        Unfit: they do not.
+    """
+    if (why := why_no_message({"parts": firing.parts})) is not None:
+        raise Unfit(f"{firing.source}: {why}")
+    if any(is_too_deep(part.get("data")) for part in firing.parts):
+        raise Unfit(f"{firing.source}: data {RULE}")

@@ -94,12 +94,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path, control: Path) -> P
         **_no_credentials("HEADRACE_REDIS_", valkey is not None),
         "HEADRACE_NATS_URL": nats_url,
         "HEADRACE_REDIS_URL": redis_url,
-        "HEADRACE_DATA_DIR": str(folder),
-        "HEADRACE_PUSH_ALLOW": settings.push_allow,
-        "HEADRACE_CORS_ORIGINS": settings.cors_origins,
-        # All services can't share one port; the gateways serve their metrics at /metrics.
-        "HEADRACE_METRICS_PORT": "0",
-        "PYTHONUNBUFFERED": "1",
+        **_of_all_services(settings, folder),
     }
     of_gateways = {"HEADRACE_DEV_CONTROL": str(control), **_default_agent(settings)}
     addresses = [f"{_reachable(settings.http_host)}:{port}" for port in http_ports]
@@ -123,6 +118,18 @@ def draw(settings: DevSettings, folder: Path, storage: Path, control: Path) -> P
         metrics=metrics,
         prometheus=_prometheus(settings, local, folder, storage),
     )
+
+
+def _of_all_services(settings: DevSettings, folder: Path) -> dict[str, str]:
+    """Return the variables that do not depend on the servers."""
+    return {
+        "HEADRACE_DATA_DIR": str(folder),
+        "HEADRACE_PUSH_ALLOW": settings.push_allow,
+        "HEADRACE_CORS_ORIGINS": settings.cors_origins,
+        # All services can't share one port; the gateways serve their metrics at /metrics.
+        "HEADRACE_METRICS_PORT": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def _embedded(

@@ -14,7 +14,7 @@ from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, WAITING, Json
-from headrace.model.fork import ForkOf
+from headrace.model.fork import ForkOf, ForkPoint
 from headrace.model.messages import GetTask, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
@@ -135,35 +135,51 @@ class TaskForker:
             history_length=0,
         )
         found = await self._state.get(query)
-        most = (
-            begun.requested
-            if begun is not None
-            else found.generation
-            if fork_request.generation is None
-            else fork_request.generation
-        )
-        if not 0 < most <= found.generation:
-            rule = f"must be from 1 to {found.generation}, the task's generation"
-            raise Malformed([Violation("generation", rule)])
+        requested = fork_request.generation if begun is None else begun.requested
+        most = _checked_generation(requested, found.generation)
         try:
-            point, metadata, source_context = await fork_point(
-                self._bus, fork_request.source, found.sequence, most
-            )
-            of = ForkOf(
-                fork_request.source.task,
-                source_context,
-                point.generation,
-                point.at,
-                most,
-                point.state,
-                goes_on=fork_request.message is not None or not (point.rests or point.is_input),
-                before=ForkOf.of(metadata),
-            )
+            of, point = await self._source(fork_request, found.sequence, most)
             fork = Fork(fork_request.source, key, caller.owner, context, of, point)
             beginning = _Beginning(self._bus, self._feeds, self._inputs, fork, found.sequence)
             await beginning.go_on(fork_request)
         except LogLost as loss:
             raise TaskUnknown(f"the beginning of task {fork_request.source.task} is gone") from loss
+
+    async def _source(
+        self, fork_request: ForkRequest, head: int, most: int
+    ) -> tuple[ForkOf, ForkPoint]:
+        """Return what is forked, and the last point up to generation `most` where a run can begin.
+
+        `head` is the stream sequence of the source's last entry.
+
+        Raises:
+            LogLost: the source's beginning is gone.
+        """
+        point, metadata, context = await fork_point(self._bus, fork_request.source, head, most)
+        of = ForkOf(
+            fork_request.source.task,
+            context,
+            point.generation,
+            point.at,
+            most,
+            point.state,
+            goes_on=fork_request.message is not None or not (point.rests or point.is_input),
+            before=ForkOf.of(metadata),
+        )
+        return of, point
+
+
+def _checked_generation(requested: int | None, last: int) -> int:
+    """Return the generation to fork at; None: the task's last one.
+
+    Raises:
+        Malformed: the task has no such generation.
+    """
+    most = last if requested is None else requested
+    if not 0 < most <= last:
+        rule = f"must be from 1 to {last}, the task's generation"
+        raise Malformed([Violation("generation", rule)])
+    return most
 
 
 def _is_beginning(fork: ForkOf, last: Entry) -> bool:
