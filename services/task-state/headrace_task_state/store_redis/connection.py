@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -23,7 +26,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from headrace.model.errors import StateUnavailable
 from headrace.tls import tls_context
 from headrace_task_state.store import Memory
-from headrace_task_state.store_redis.scripts import script
+from headrace_task_state.store_redis.encoding import LETTERS, MOST_BYTES, MOST_ITEMS, USUAL
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
 ANSWER_TIMEOUT = 3.0
@@ -276,3 +279,43 @@ def unavailable(error: Exception) -> StateUnavailable:
     if isinstance(error, ResponseError):
         _log.error("Redis reported an error: %s", error)
     return StateUnavailable(f"Redis: {error or type(error).__name__}")
+
+
+_SHARED = {
+    "apply": ("packed", "members", "usage", "listings"),
+    "complete": ("packed", "members", "usage", "listings"),
+    "fields": ("packed",),
+    "page": ("packed", "members", "history"),
+    "task": ("packed", "history"),
+}
+"""The scripts with functions that a script needs, by its name."""
+
+
+def _encoding() -> str:
+    """Return the constants of `encoding` that ``lua/packed.lua`` and the scripts after it use."""
+    letters = ", ".join(f"{state} = '{letter.decode()}'" for state, letter in LETTERS.items())
+    usual = ", ".join(f"'{name}'" for name in USUAL)
+    return (
+        f"local USUAL = {{ {usual} }}\n"
+        f"local LETTERS = {{ {letters} }}\n"
+        f"local MOST_BYTES, MOST_ITEMS = {MOST_BYTES}, {MOST_ITEMS}\n"
+    )
+
+
+class Script:
+    """One script and the digest under which Redis has it."""
+
+    def __init__(self, name: str) -> None:
+        """Read ``lua/<name>.lua``, with the scripts that it needs before it."""
+        folder = files(__package__) / "lua"
+        shared = _SHARED.get(name, ())
+        texts = [(folder / f"{one}.lua").read_text() for one in (*shared, name)]
+        self.name = name
+        self.text = "".join([_encoding(), *texts] if "packed" in shared else texts)
+        self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script of that name."""
+    return Script(name)

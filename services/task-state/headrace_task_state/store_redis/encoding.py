@@ -27,7 +27,7 @@ USUAL = (
     *("generation", "sequence", "run", "submitted", "priority", "start_by"),
 )
 """The fields whose values a text begins with, in this order. The scripts get this and the following
-constants from here (``scripts.py``)."""
+constants from here (``connection.py``)."""
 
 _IS_USUAL = frozenset(USUAL)
 

@@ -4,7 +4,7 @@
 -- instead, its text (`store_redis/encoding.py`): it takes half the memory, and usually nothing is
 -- appended to it. What is appended nonetheless is appended to a hash and lists again (`unpack_task`).
 --
--- `store_redis/scripts.py` defines USUAL, LETTERS, MOST_BYTES and MOST_ITEMS before it.
+-- `store_redis/connection.py` defines USUAL, LETTERS, MOST_BYTES and MOST_ITEMS before it.
 
 -- Returns the text of a task; nil: it is too long for one.
 local function text_of(fields, history, artifacts)
