@@ -139,7 +139,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int, default=12, metavar="N", help="samples each (12)")
     parser.add_argument("--tiny", action="store_true", help="only show that it works")
-    asked = parser.parse_args(sys.argv[1:] if words is None else words)
+    request = parser.parse_args(sys.argv[1:] if words is None else words)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-bench-") as name,
         collector_process() as spans,
@@ -147,8 +147,8 @@ def main(words: Sequence[str] | None = None) -> None:
         switch = Switch(Path(name) / "switch")
         environment = switch.environment(spans.url) | _FULL_BATCHES
         with contestants.headrace(Path(name), environment=environment) as server:
-            sizes = TINY if asked.tiny else replace(SMALL, paced_tokens=FULL.paced_tokens)
-            measured = uvloop.run(lines(server, switch, sizes, asked.rounds))
+            sizes = TINY if request.tiny else replace(SMALL, paced_tokens=FULL.paced_tokens)
+            measured = uvloop.run(lines(server, switch, sizes, request.rounds))
         measured.append(f"{spans.end()} spans, load {os.getloadavg()[0]:.1f}")
     sys.stdout.write("\n".join([*measured, ""]))
 

@@ -28,8 +28,8 @@ async def checked_by_process(url: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 240)
-    return process.returncode or 0, said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(), 240)
+    return process.returncode or 0, output.decode()
 
 
 @pytest.mark.parametrize("options", [(), ("--old",)])
@@ -37,11 +37,11 @@ async def test_every_demo_agent_keeps_every_rule(fleet: Fleet, options: tuple[st
     urls = [f"{fleet.gateways[0]}/v1/agents/{agent.name}/ag-ui" for agent in agents]
     assert len(urls) > 10
     for url in urls:
-        code, said = await checked(url, *options)
-        assert code == 0, f"{url}\n{said}"
-        assert "0 doubtful, 0 broken" in said
+        code, output = await checked(url, *options)
+        assert code == 0, f"{url}\n{output}"
+        assert "0 doubtful, 0 broken" in output
 
 
 async def test_an_agent_that_is_not_there_fails_the_check(fleet: Fleet) -> None:
-    code, said = await checked_by_process(f"{fleet.gateways[0]}/v1/agents/nobody/ag-ui")
-    assert (code, "BROKEN http.status" in said) == (1, True)
+    code, output = await checked_by_process(f"{fleet.gateways[0]}/v1/agents/nobody/ag-ui")
+    assert (code, "BROKEN http.status" in output) == (1, True)

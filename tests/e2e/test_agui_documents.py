@@ -45,14 +45,14 @@ TESTS = {
         "test_tools_are_called"
     ),
     r"const openaiMessages": "test_messages_become_openais",
-    r"const EventSchemas": "test_schemas_parse_what_is_said",
+    r"const EventSchemas": "test_schemas_parse_what_is_sent",
     r"concepts/messages .*(\{|Conversation)|concepts/tools .*\{result": "test_messages_are_taken",
     r"concepts/tools .*\{EventType": "test_a_streamed_call_has_these_fields",
     r"concepts/state json": "test_state_and_patches_are_applied",
     r"(?<!architecture) typescript (interface|type|enum) |architecture .*interface BaseEvent": (
-        "test_what_is_said_and_taken_is_of_these_types"
+        "test_what_is_sent_and_received_is_of_these_types"
     ),
-    r"sdk/python/core/\w+ python (?!from)": "test_python_reads_what_is_said_and_taken",
+    r"sdk/python/core/\w+ python (?!from)": "test_python_reads_what_is_sent_and_received",
     r"sdk/python/encoder/overview (python|text)": "test_pythons_encoder_writes_our_frames",
 }
 """Which test runs a block, by a pattern that its page and name have."""
@@ -240,8 +240,8 @@ async def test_the_official_client_is_answered(url: str, in_node: InNode) -> Non
     [shown] = ran[1]["logged"][0]
     assert shown[0]["content"] == GREETING
     assert "msg_123" in [message["id"] for message in ran[1]["inputs"][-1]["messages"]]
-    said = "".join(line[1] for line in ran[2]["logged"] if line[0] == "Content:")
-    assert said == "You said 7 words: Hello, how can you help me today?"
+    output = "".join(line[1] for line in ran[2]["logged"] if line[0] == "Content:")
+    assert output == "You said 7 words: Hello, how can you help me today?"
     assert ran[2]["logged"][-1] == ["Run complete"]
     assert ran[2]["inputs"][0]["runId"] == "run_123"
     client, sent = ran[3]["clients"][0], ran[3]["inputs"][0]
@@ -278,9 +278,9 @@ async def test_state_is_read_as_it_changes(url: str, in_node: InNode) -> None:
 async def test_tools_are_called(url: str, in_node: InNode) -> None:
     *running, confirm, fetch, navigate, generate = run_by("test_tools_are_called")
     tools = await valued(in_node, [confirm, fetch, navigate, generate])
-    asked = [order(one, url, "caller", given={}) for one in running]
+    requests = [order(one, url, "caller", given={}) for one in running]
     given = {"code": f"agent.runAgent({{ tools: {json.dumps(tools)} }})", "given": {}}
-    ran = await in_node(*asked, {**given, "url": f"{url}/caller/ag-ui"})
+    ran = await in_node(*requests, {**given, "url": f"{url}/caller/ag-ui"})
     called = [
         [(one["toolCallName"]) for one in each["told"] if one["type"] == "TOOL_CALL_START"]
         for each in ran
@@ -395,8 +395,8 @@ class Recorded:
     @property
     def messages(self) -> list[Json]:
         """The messages that were sent, and those that were told."""
-        told = [message for one in self.of("MESSAGES_SNAPSHOT") for message in one["messages"]]
-        return [*told, *(message for one in self.inputs for message in known(one["messages"]))]
+        messages = [message for one in self.of("MESSAGES_SNAPSHOT") for message in one["messages"]]
+        return [*messages, *(message for one in self.inputs for message in known(one["messages"]))]
 
     @property
     def calls(self) -> list[Json]:
@@ -473,15 +473,15 @@ async def said(url: str, text: str = "", thread: str = "") -> list[Json]:
 
 def samples(name: str, code: str, recorded: Recorded) -> list[Any]:
     """Return all of what was recorded that is of the type that `code` declares."""
-    told, inputs = recorded.events, recorded.inputs
+    events, inputs = recorded.events, recorded.inputs
     if name.endswith("Event") and (kind := re.search(r"EventType\.(\w+)", code)):
         return recorded.of(kind[1])
     if name.endswith("Message") and (role := re.search(r'role: (?:Literal\[)?"(\w+)"', code)):
         return [one for one in recorded.messages if one["role"] == role[1]]
     found: dict[str, list[Any]] = {
-        "BaseEvent": [one for one in told if one["type"] in EVENTS],
+        "BaseEvent": [one for one in events if one["type"] in EVENTS],
         "Event": [one for kind in EVENTS for one in recorded.of(kind)],
-        "EventType": sorted({one["type"] for one in told} & {*EVENTS}),
+        "EventType": sorted({one["type"] for one in events} & {*EVENTS}),
         "BaseMessage": recorded.messages,
         "Message": recorded.messages,
         "Role": sorted({one["role"] for one in recorded.messages}),
@@ -543,7 +543,7 @@ def module(block: Block, values: list[Any]) -> str:
     name = declared(block)
     others = [
         one.lines
-        for one in run_by("test_what_is_said_and_taken_is_of_these_types")
+        for one in run_by("test_what_is_sent_and_received_is_of_these_types")
         if one.page.startswith("sdk/js") and declared(one) != name
     ]
     operation = named("typescript interface JsonPatchOperation").lines
@@ -553,8 +553,8 @@ def module(block: Block, values: list[Any]) -> str:
 
 
 @needed
-async def test_what_is_said_and_taken_is_of_these_types(recorded: Recorded) -> None:
-    found = run_by("test_what_is_said_and_taken_is_of_these_types")
+async def test_what_is_sent_and_received_is_of_these_types(recorded: Recorded) -> None:
+    found = run_by("test_what_is_sent_and_received_is_of_these_types")
     values = [samples(declared(one), one.code, recorded) for one in found]
     assert [one.name for one, each in zip(found, values, strict=True) if not each] == []
     assert len(values[[declared(one) for one in found].index("EventType")]) == len(EVENTS)
@@ -564,7 +564,7 @@ async def test_what_is_said_and_taken_is_of_these_types(recorded: Recorded) -> N
     }
     complaints = await asyncio.to_thread(javascript.run, "typecheck.mjs", modules)
     assert len(complaints) == len(found) > 40
-    assert {name: said for name, said in complaints.items() if said} == {}
+    assert {name: output for name, output in complaints.items() if output} == {}
 
 
 @needed
@@ -576,7 +576,7 @@ async def test_a_value_that_is_not_of_its_type_is_seen() -> None:
         "right.ts": module(block, [{"type": "TOOL_CALL_END", "toolCallId": "3", "more": 1}]),
     }
     complaints = await asyncio.to_thread(javascript.run, "typecheck.mjs", modules)
-    assert [name for name, said in complaints.items() if said] == ["missing.ts", "another.ts"]
+    assert [name for name, output in complaints.items() if output] == ["missing.ts", "another.ts"]
 
 
 @needed
@@ -602,8 +602,8 @@ async def test_a_streamed_call_has_these_fields(recorded: Recorded, in_node: InN
 
 
 @needed
-async def test_schemas_parse_what_is_said(recorded: Recorded, in_node: InNode) -> None:
-    [block] = run_by("test_schemas_parse_what_is_said")
+async def test_schemas_parse_what_is_sent(recorded: Recorded, in_node: InNode) -> None:
+    [block] = run_by("test_schemas_parse_what_is_sent")
     events = [one for one in recorded.events if one["type"] in EVENTS]
     code = f"{block.lines}\nconst parsed = events.map((event) => EventSchemas.parse(event).type);"
     [ran] = await in_node({"code": code, "wanted": ["parsed"], "values": {"events": events}})
@@ -612,8 +612,8 @@ async def test_schemas_parse_what_is_said(recorded: Recorded, in_node: InNode) -
 
 
 @needed
-async def test_python_reads_what_is_said_and_taken(recorded: Recorded) -> None:
-    found = run_by("test_python_reads_what_is_said_and_taken")
+async def test_python_reads_what_is_sent_and_received(recorded: Recorded) -> None:
+    found = run_by("test_python_reads_what_is_sent_and_received")
     read = list[str]()
     for page in dict.fromkeys(one.page for one in found):
         types = python_types([one for one in found if one.page == page])

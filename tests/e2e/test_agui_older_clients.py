@@ -70,7 +70,7 @@ async def test_0_0_59_resumes_interrupts(fleet: Fleet, drive: Drive) -> None:
 
 @pytest.mark.parametrize("by_query", [True, False])
 @pytest.mark.parametrize("client", [NO_RESUME, "0.0.59"])
-async def test_it_gets_thinking_and_raw_events_if_it_asks(
+async def test_it_gets_thinking_and_raw_events_on_request(
     fleet: Fleet, drive: Drive, client: str, *, by_query: bool
 ) -> None:
     props = {"forwardedProps": {"headrace": {"thinking": True, "raw": True}}}

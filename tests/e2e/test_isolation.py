@@ -369,7 +369,7 @@ async def test_who_reaches_anothers_task_by_which_operation(
         client_of(guarded, CALLERS[caller]) as http,
         binding(name, http) as request,
     ):
-        ann = Ann(anns, letters, tmp_path, declares=not FLEET.keys().isdisjoint(asked.operations))
+        ann = Ann(anns, letters, tmp_path, declares=not FLEET.keys().isdisjoint(request.operations))
         things = await ann.things()
         before = await ann.seen(things)
         assert request.operations

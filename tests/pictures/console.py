@@ -42,8 +42,8 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.open(f"{gateway}/console/#/chat/shop")
     await page.type("textarea[name=message]", "nails")
     await page.press("Enter", _ENTER, "\r")
-    asked = "document.querySelector('.interrupt') && document.querySelector('.tool')"
-    await page.until(asked, "the agent's question")
+    interrupt = "document.querySelector('.interrupt') && document.querySelector('.tool')"
+    await page.until(interrupt, "the agent's question")
     return {
         "console-task": task,
         "console-chat": await page.picture(),

@@ -45,6 +45,21 @@ from headrace_worker.run_limits import (
 )
 from headrace_worker.spans import AttemptSpan
 
+_log = logging.getLogger(__name__)
+
+ANSWER = 0.5
+"""Timeout in seconds for a holder's answer; a holder that misses it is replaced."""
+
+_ROUNDS = 5
+"""Attempts to claim a run whose log changes meanwhile."""
+
+_TIMEOUT = 10.0
+"""Timeout in seconds for an append."""
+
+_WHO = Control(ask="who")
+
+_attempts = itertools.count(1)
+
 _PART = 0.05
 """Pause before the next check, as a fraction of the time that the run has waited."""
 
@@ -107,14 +122,6 @@ async def give_up(
     metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
     request = assignment.request
     await request_clean_up(bus, key, last, request.context, request.owner or "")
-
-
-_log = logging.getLogger(__name__)
-
-ANSWER = 0.5
-"""Timeout in seconds for a holder's answer; a holder that misses it is replaced."""
-
-_WHO = Control(ask="who")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +227,6 @@ async def who_holds(bus: Bus, key: TaskKey) -> HolderReply | None:
     return await ask_holder(bus, key, _WHO, ANSWER)
 
 
-_attempts = itertools.count(1)
-
-_ROUNDS = 5
-
-_TIMEOUT = 10.0
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
     """A run that this worker holds."""
@@ -267,13 +267,8 @@ async def _begin(
     bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
 ) -> ClaimedRun | Held | Void | Behind | Asleep:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
-    if free.attempt == 1 and is_too_late(recovered):
-        if not await reject_unstarted(bus, assignment.key, assignment.run, TOO_LATE):
-            raise Fenced(f"task {assignment.key.task} has been started")
-        _log.warning("task %s is rejected: no worker started the task in time", assignment.key.task)
-        return Void(TOO_LATE)
-    if free.attempt == 1 and (task := await whose_turn_it_is(bus, assignment.key, recovered)):
-        return Behind(task)
+    if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
+        return left
     deadline = deadline_of(policy, recovered)
     if recovered.asleep_until is not None:
         wakes = earliest(recovered.asleep_until, deadline)
@@ -302,6 +297,24 @@ async def _begin(
     if free.attempt > 1 and recovered.asleep_until is None:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
     return ClaimedRun(recovered, authorship, writer, span, deadline)
+
+
+async def _left_unstarted(
+    bus: Bus, assignment: Assignment, recovered: RecoveredRun
+) -> Void | Behind | None:
+    """Return why a run that has had no attempt does not begin now; None: it begins.
+
+    Raises:
+        Fenced: another worker has begun it.
+    """
+    key = assignment.key
+    if is_too_late(recovered):
+        if not await reject_unstarted(bus, key, assignment.run, TOO_LATE):
+            raise Fenced(f"task {key.task} has been started")
+        _log.warning("task %s is rejected: no worker started the task in time", key.task)
+        return Void(TOO_LATE)
+    task = await whose_turn_it_is(bus, key, recovered)
+    return Behind(task) if task else None
 
 
 def _working(

@@ -218,7 +218,7 @@ async def test_a_retried_dead_letter_that_was_often_delivered_has_all_its_attemp
     await hooked.hook(receiver.url("/hook"))
     hooked.log.submit("hello")
     await hooked.store()
-    await until_told(hooked)
+    await until_received(hooked)
     await replica.stop()
     [letter] = await letters(fleet)
     await retry(fleet.bus, letter)

@@ -60,7 +60,9 @@ javascript.install(pathlib.Path({str(folder)!r}))
     assert (folder / "node_modules/.package-lock.json").read_text() == lock(a="1", b="2")
 
 
-def test_a_script_answers_one_order_after_the_other_and_tells_why_it_ended(tmp_path: Path) -> None:
+def test_a_script_answers_one_order_after_the_other_and_reports_why_it_ended(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "counts.mjs").write_text("""
 import { createInterface } from "node:readline";
 let count = 0;

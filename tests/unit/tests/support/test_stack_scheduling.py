@@ -100,7 +100,7 @@ def test_a_process_with_the_stack_runs_what_needs_it_before_anything_else() -> N
         ("tests/unit/tests/support/test_stack_scheduling.py", False),
     ],
 )
-def test_a_files_fixtures_tell_whether_it_needs_the_stack(file: str, is_shared: bool) -> None:  # noqa: FBT001
+def test_a_files_fixtures_show_whether_it_needs_the_stack(file: str, is_shared: bool) -> None:  # noqa: FBT001
     assert shares_stack(file) is is_shared
 
 

@@ -62,7 +62,7 @@ async def test_edit_the_state(
     assert user.last["content"] == "The cat sat down."
 
 
-async def test_validate_what_a_person_says(
+async def test_validate_what_a_person_enters(
     http: httpx.AsyncClient, working: Working, how_tos: ModuleType
 ) -> None:
     async with working(how_tos.validating()), a2a_user(http, "validating") as user:
@@ -77,7 +77,7 @@ async def test_validate_what_a_person_says(
     assert words(done)[-1] == "You are 42."
 
 
-async def test_wait_for_what_a_person_says(
+async def test_wait_for_what_a_person_enters(
     http: httpx.AsyncClient, working: Working, how_tos: ModuleType
 ) -> None:
     async with working(how_tos.waiting()), a2a_user(http, "waiting") as user:

@@ -75,7 +75,7 @@ async def test_agentic_chat(serve: Serve, examples: ModuleType) -> None:
         assert pending == {"type": "success", "pendingToolCallIds": ["p1"]}
         await user.returns("p1", "done")
         assert user.last["content"] == "Red it is."
-    assert [told.line for told in model.heard[3]] == [
+    assert [received.line for received in model.heard[3]] == [
         "user: What time is it?",
         "assistant: current_time(CET)",
         "tool: 12:00 CET",
@@ -130,9 +130,9 @@ async def test_human_in_the_loop_by_a_tool_of_the_users(serve: Serve, examples: 
 async def test_tool_approval(serve: Serve, examples: ModuleType) -> None:
     script = [calls(("d1", "delete_file", {"path": "a.txt"})), says("So be it.")]
     async with serve(script, examples.careful) as (user, model):
-        asked = await user.says("Delete it.")
-        [interrupt] = asked["interrupts"]
-        assert (asked["type"], interrupt["toolCallId"]) == ("interrupt", "d1")
+        request = await user.says("Delete it.")
+        [interrupt] = request["interrupts"]
+        assert (request["type"], interrupt["toolCallId"]) == ("interrupt", "d1")
         again = await user.resumes({interrupt["id"]: {"approved": "perhaps"}})
         assert again["interrupts"] == [interrupt]
         edited = {"approved": True, "editedArgs": {"path": "b.txt"}}
