@@ -40,7 +40,7 @@ def read(bodies: list[bytes]) -> list[Json]:
     return held
 
 
-def test_it_holds_what_the_fold_says_and_complains_of_nothing() -> None:
+def test_it_holds_what_the_fold_states_and_complains_of_nothing() -> None:
     streams = [folded(log) for log in [*HARD_LOGS, *drawn_logs(sized(60, 150))]]
     held = read([sse("log00000", frames) for frames, _ in streams])
     for (_, fold), client in zip(streams, held, strict=True):
