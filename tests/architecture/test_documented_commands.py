@@ -3,11 +3,17 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
+from unittest.mock import MagicMock
 
 import click
 import pytest
+from starlette.routing import Route
 
 from headrace_cli.main import main
+from headrace_gateway.protocols.fleet.routes import routes
+from headrace_gateway.services import Services
+from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
 from tests.support.document import blocks
 
@@ -46,6 +52,31 @@ def test_commands_and_options_that_documents_show_exist() -> None:
     assert len(shown) > 150
     found = {one: wrong for one in sorted(shown) if (wrong := unknown(one[1].split()))}
     assert found == {}
+
+
+def on_the_bus(command: click.Command, words: tuple[str, ...] = ("headrace",)) -> Iterator[str]:
+    """Yield the commands that work on NATS instead of asking a gateway."""
+    if any("--nats-url" in parameter.opts for parameter in command.params):
+        yield " ".join(words)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (one := command.get_command(context, name)) is not None:
+                yield from on_the_bus(one, (*words, name))
+
+
+def test_each_command_on_the_bus_is_compared_with_the_fleet_api() -> None:
+    page = (ROOT / "docs" / "fleet-api.md").read_text()
+    rows = dict(re.findall(r"^\| `(headrace [^`]+)` \| (.+) \|$", page, re.MULTILINE))
+    assert sorted(rows) == sorted(on_the_bus(main))
+    endpoints = {row.strip("`") for row in rows.values() if not row.startswith("none: ")}
+    served = {
+        f"{method} {re.sub(r'{number}', '{id}', route.path)}"
+        for route in routes(cast("Services", MagicMock(settings=GatewaySettings())))
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+    assert (len(endpoints), endpoints - served) == (9, set())
 
 
 def test_a_wrong_command_or_option_is_seen(tmp_path: Path) -> None:
