@@ -38,6 +38,8 @@ class Start(TypedDict):
     folder: str | None
     files: list[str]
     """What it reads as stdin, and what it adds its stdout and its stderr to."""
+    imports: list[str]
+    """More modules that it is to find imported; its successors find them, too."""
 
 
 class Request(TypedDict):
@@ -53,7 +55,8 @@ def serve(requests: socket.socket) -> Start | None:
         for line in lines:
             request: Request = json.loads(line)
             if start := request["start"]:
-                importlib.import_module(MODULES[start["command"][1]])
+                for module in (MODULES[start["command"][1]], *start["imports"]):
+                    importlib.import_module(module)
                 gc.freeze()
                 answer = os.fork()
                 if answer == 0:

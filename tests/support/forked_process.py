@@ -26,6 +26,8 @@ from tests.support.starting import start_process
 HEADRACE = Path(sys.executable).with_name("headrace")
 """The console script that the tests' environment has installed."""
 
+_ROOT = Path(__file__).resolve().parents[2]
+
 _TAKEN = ("PYTHONPATH", "PYTHONUNBUFFERED")
 """Variables that a fork heeds, too."""
 
@@ -43,11 +45,13 @@ class ForkServer:
         self._log = Path(f"/proc/self/fd/{os.memfd_create('fork server')}")
         with theirs:
             self._process = start_process(
-                [sys.executable, fork_server.__file__],
+                # Not its folder first in the path, where libraries would find our modules.
+                [sys.executable, "-P", fork_server.__file__],
                 self._log,
                 stdin=theirs.fileno(),
                 environment={
                     "PATH": os.environ["PATH"],
+                    "PYTHONPATH": str(_ROOT),
                     "PYTHONUNBUFFERED": "1",
                     # Services set it before they import anything.
                     "PYDANTIC_DISABLE_PLUGINS": "true",
@@ -139,13 +143,23 @@ def start_service(
     *,
     folder: Path | None = None,
     environment: Mapping[str, str],
+    imports: Sequence[str] = (),
 ) -> subprocess.Popen[bytes] | ForkedProcess:
-    """Start `command` as `start_process` does, as a fork if it can be one."""
+    """Start `command` as `start_process` does, as a fork if it can be one.
+
+    `imports` are modules that it needs besides those of the command.
+    """
     if not can_fork(command, environment):
         return start_process(command, log, folder=folder, environment=environment)
     log.touch()  # Who reads it now finds a file.
-    files = (os.devnull, str(log), str(log))
-    return _forked(command, files, environment, None if folder is None else str(folder))
+    start = Start(
+        command=list(command),
+        environment=dict(environment),
+        folder=None if folder is None else str(folder),
+        files=[os.devnull, str(log), str(log)],
+        imports=list(imports),
+    )
+    return ForkedProcess(_server(), start)
 
 
 def run_forked(
@@ -161,8 +175,14 @@ def run_forked(
         )
         stdin.write(typed)
         stdin.flush()
-        paths = (f"/proc/{os.getpid()}/fd/{each.fileno()}" for each in (stdin, stdout, stderr))
-        process = _forked(command, tuple(paths), environment, None)
+        start = Start(
+            command=list(command),
+            environment=dict(environment),
+            folder=None,
+            files=[f"/proc/{os.getpid()}/fd/{each.fileno()}" for each in (stdin, stdout, stderr)],
+            imports=[],
+        )
+        process = ForkedProcess(_server(), start)
         try:
             code = process.wait(timeout)
         finally:
@@ -170,18 +190,6 @@ def run_forked(
         for each in (stdout, stderr):
             each.seek(0)
         return code, stdout.read(), stderr.read()
-
-
-def _forked(
-    command: Sequence[str],
-    files: tuple[str, ...],
-    environment: Mapping[str, str],
-    folder: str | None,
-) -> ForkedProcess:
-    start = Start(
-        command=list(command), environment=dict(environment), folder=folder, files=list(files)
-    )
-    return ForkedProcess(_server(), start)
 
 
 def _server() -> ForkServer:

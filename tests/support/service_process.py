@@ -29,6 +29,8 @@ class ServiceProcess(ServerProcess):
         self._arguments, self._is_ready = list(arguments), is_ready
         self.anew = False
         """Whether it imports everything itself, as where its start or memory is measured."""
+        self.imports: Sequence[str] = ()
+        """Modules that it is to find imported, besides its service's."""
         self.environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **environment}
 
     def command(self) -> list[str]:
@@ -41,5 +43,9 @@ class ServiceProcess(ServerProcess):
         if self.anew or self.environment is None:
             return super()._launched()
         return start_service(
-            self.command(), self.log, folder=self.folder, environment=self.environment
+            self.command(),
+            self.log,
+            folder=self.folder,
+            environment=self.environment,
+            imports=self.imports,
         )

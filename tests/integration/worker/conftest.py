@@ -1,7 +1,7 @@
 """`TaskSubmitter`, and workers in this process or in others, on streams of each test's own."""
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -66,9 +66,12 @@ def spawn(nats_server: NatsProcess, names: dict[str, str], tmp_path: Path) -> It
     numbers = itertools.count()
     with ExitStack() as stack:
 
-        def start(target: str | list[str], **settings: object) -> WorkerProcess:
+        def start(
+            target: str | list[str], *, imports: Sequence[str] = (), **settings: object
+        ) -> WorkerProcess:
             folder = tmp_path / f"worker-{next(numbers)}"
             process = WorkerProcess(folder, target, nats_server.url, names, **settings)
+            process.imports = imports
             return stack.enter_context(process)
 
         yield start

@@ -70,6 +70,8 @@ class Behaviour:
     """A model server of `Script`s: a context manager that yields a `Model`."""
     calls_tools: ClassVar[bool] = True
     """Whether the worker does; a backend that does asks its model before the worker is told."""
+    imports: ClassVar[tuple[str, ...]] = ()
+    """Modules that `build` imports: they take seconds, and a worker process finds them imported."""
 
     @property
     def build(self) -> Callable[..., Agent]:
@@ -104,7 +106,9 @@ class Behaviour:
         def start(model: Model) -> WorkerProcess:
             target = "tests.integration.worker.adapters.serving:agents"
             module = type(self).__module__
-            return spawn(target, adapter=module, model=model.url, office=office.folder)
+            imports = (module, *self.imports)
+            given = {"adapter": module, "model": model.url, "office": office.folder}
+            return spawn(target, imports=imports, **given)
 
         return start
 

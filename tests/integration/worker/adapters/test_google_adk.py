@@ -52,4 +52,5 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestGoogleAdk(AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState):
     """Its behaviour."""
 
+    imports = ("headrace_worker.adapters.adk_runner", "google.adk.models")
     model = staticmethod(gemini_model)

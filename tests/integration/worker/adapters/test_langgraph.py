@@ -37,5 +37,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestLangGraph(StreamsArguments, AsksItsModel, Images, ApprovalsInTime):
     """Its behaviour."""
 
+    imports = ("headrace_worker.adapters.graph_agent", "langchain.agents", "langchain_openai")
     within = "answer_within"
     hears_words_beside = False

@@ -37,6 +37,8 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedState):
     """Its behaviour."""
 
+    imports = ("headrace_worker.adapters.openai_chat",)
+
     async def test_output_of_children_is_in_no_later_turn_of_their_parents(
         self, submitter: TaskSubmitter, working: Working
     ) -> None:

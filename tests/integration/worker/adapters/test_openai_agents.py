@@ -46,3 +46,5 @@ class TestOpenAIAgents(
     StreamsArguments, AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState
 ):
     """Its behaviour."""
+
+    imports = ("headrace_worker.adapters.agents_sdk",)

@@ -60,3 +60,5 @@ class TestPydanticAI(
     StreamsArguments, AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState
 ):
     """Its behaviour."""
+
+    imports = ("headrace_worker.adapters.pydantic_agent", "pydantic_ai.models.openai")
