@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
@@ -323,7 +324,7 @@ class FeedReader:
         feed, last = self._feed, self._feed.last
         if last is None:
             raise LogLost(f"task {feed.key.task} has no log")
-        async with feed.reading:
+        async with feed.resources.reading:
             blocks = await self._read_on(await self._find_sequence(last), last)
         if not blocks or blocks[0].entry.generation > self.after + 1:
             raise LogLost(f"the log of {feed.key.task} is gone after generation {self.after}")
@@ -333,7 +334,7 @@ class FeedReader:
         feed, blocks = self._feed, list[FeedBlock]()
         while not blocks and sequence < last.sequence:
             batch = await read_on(
-                feed.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
+                feed.resources.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
             )
             blocks = [feed.block(stored.entry) for stored in batch if stored.entry is not None]
             sequence = batch[-1].sequence if batch else last.sequence
@@ -343,7 +344,20 @@ class FeedReader:
         """Return the stream sequence after which the next event is stored."""
         if self._sequence is not None or not self.after:
             return self._sequence or 0
-        return await find_generation(self._feed.bus, self._feed.key, self.after + 1, last)
+        return await find_generation(self._feed.resources.bus, self._feed.key, self.after + 1, last)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedResources:
+    """What all feeds of a gateway share."""
+
+    bus: Bus
+    rule: TailRule
+    links: Links | None
+    """Converts the addresses of files for clients; None leaves them as in the log."""
+    notifier: FeedNotifier
+    reading: asyncio.Semaphore
+    """Held while a log is read; limits concurrent reads of all feeds."""
 
 
 class Feed:
@@ -353,25 +367,10 @@ class Feed:
     pace.
     """
 
-    def __init__(  # noqa: PLR0913  # what all feeds of a gateway share
-        self,
-        bus: Bus,
-        rule: TailRule,
-        key: TaskKey,
-        ring: Ring,
-        reading: asyncio.Semaphore,
-        *,
-        notifier: FeedNotifier,
-        links: Links | None = None,
-    ) -> None:
-        """Create a feed that follows nothing until `open`; `reading` limits concurrent log reads.
-
-        `links` converts the addresses of files for clients; None leaves them as in the log.
-        """
-        self._notifier, self._has_changed = notifier, False
-        self.bus = bus
-        self.reading = reading
-        """Held while the log is read; limits concurrent reads of all feeds."""
+    def __init__(self, resources: FeedResources, key: TaskKey, ring: Ring) -> None:
+        """Create a feed of the log of `key` that follows nothing until `open`."""
+        self.resources = resources
+        self._has_changed = False
         self.key = key
         self.ring = ring
         self.last: Entry | None = None
@@ -380,8 +379,7 @@ class Feed:
         """Generation of the newest event."""
         self.loss: LogLost | LogTooNew | None = None
         self.users = 0
-        self._links = links
-        self._follower = Follower(bus, rule, key, self._deliver, self._lose)
+        self._follower = Follower(resources.bus, resources.rule, key, self._deliver, self._lose)
         self._waiting: set[FeedReader] = set()
 
     @property
@@ -422,7 +420,7 @@ class Feed:
             BusUnavailable: the leader does not answer.
         """
         await self._follower.subscribe()
-        last = await last_entry(self.bus, self.key)
+        last = await last_entry(self.resources.bus, self.key)
         if last is None:
             raise TaskUnknown
         self._take(last)
@@ -451,7 +449,8 @@ class Feed:
 
     def block(self, entry: Entry) -> FeedBlock:
         """Return the entry in a block, with file addresses for clients."""
-        return FeedBlock(entry if self._links is None else self._links.entry(entry))
+        links = self.resources.links
+        return FeedBlock(entry if links is None else links.entry(entry))
 
     def wake_on_change(self, reader: FeedReader) -> None:
         """Call the reader's `changed` at each change from now on."""
@@ -488,7 +487,7 @@ class Feed:
     def _wake(self) -> None:
         if self._waiting and not self._has_changed:
             self._has_changed = True
-            self._notifier.add(self)
+            self.resources.notifier.add(self)
 
 
 _LAST_BYTES = 4096
@@ -529,9 +528,8 @@ class Feeds:
         self._background = background
         self.links = links
         """Converts links of files into addresses for clients."""
-        self._bus, self._rule, self._ring_bytes = bus, rule, ring_bytes
-        self._reading = asyncio.Semaphore(_READS)
-        self._notifier = FeedNotifier()
+        self._ring_bytes = ring_bytes
+        self._resources = FeedResources(bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS))
         self._memory = FeedMemory(total_bytes)
         self._feeds: dict[TaskKey, Feed] = {}
         self._opening: dict[Feed, asyncio.Task[None]] = {}
@@ -599,15 +597,7 @@ class Feeds:
             self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = Feed(
-            self._bus,
-            self._rule,
-            key,
-            Ring(self._ring_bytes, self._memory),
-            self._reading,
-            notifier=self._notifier,
-            links=self.links,
-        )
+        feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
         self._feeds[key] = feed
         return feed
 
