@@ -204,10 +204,9 @@ class TaskState:
             self._bus,
             writer,
             self._times,
-            notifier.has_unsent,
-            notifier.forget,
+            notifier,
             completion.complete,
-            self._clock,
+            clock=self._clock,
         )
         follower = RangeFollower(
             self._bus,

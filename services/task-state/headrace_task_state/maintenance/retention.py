@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace import metrics
 from headrace.jetstream.connection import Bus
@@ -36,14 +37,18 @@ _SOON = 0.1
 _AGAIN = 60_000
 """Milliseconds until a task that the view has not followed yet is due again."""
 
-type Forget = Callable[[TaskKey], Awaitable[None]]
-"""Deletes a task's data elsewhere; raises BusUnavailable if the outcome is unknown."""
-
-type HasUnsent = Callable[[TaskKey], Awaitable[bool]]
-"""Returns whether webhooks of an ended task wait for its events."""
-
 type Complete = Callable[[TaskKey, Fields], Awaitable[object]]
 """Reads the rest of a task that has only a summary."""
+
+
+class TaskWebhooks(Protocol):
+    """The webhooks of tasks. Both calls raise BusUnavailable if the outcome is unknown."""
+
+    async def has_unsent(self, key: TaskKey) -> bool:
+        """Return whether webhooks of an ended task wait for its events."""
+
+    async def forget(self, key: TaskKey) -> None:
+        """Delete the webhooks of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +66,24 @@ class Times:
 class Retention:
     """Deletes the tasks of one range, under its lease."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what becomes of a task is said by several
+    def __init__(
         self,
         bus: Bus,
         writer: Writer,
         times: Times,
-        has_unsent: HasUnsent,
-        forget: Forget,
+        webhooks: TaskWebhooks,
         complete: Complete,
+        *,
         clock: Clock,
     ) -> None:
-        """Keep tasks for their `times` by `clock`, then delete their data with `forget`.
+        """Keep tasks for their `times` by `clock`, then delete them and their `webhooks`.
 
-        One that `has_unsent` events is kept until they are delivered or given up.
+        A task is kept until its webhooks have been sent all its events, or are given up.
 
         For a summary, `complete` finds out whose child the task is.
         """
-        self._complete, self._has_unsent = complete, has_unsent
-        self._bus, self._times, self._forget = bus, times, forget
+        self._complete, self._webhooks = complete, webhooks
+        self._bus, self._times = bus, times
         self._awake, self._clock = asyncio.Event(), clock
         self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
         self._ended = DueTasks(bus, writer, DueList.ENDED, self._drop)
@@ -138,7 +143,7 @@ class Retention:
         is_child = "parent" in task
         is_wanted = is_child and not await is_unused(self._bus, key.tenant, task)
         # A later attempt of the parent requests it again, or a receiver waits for its end.
-        if is_wanted or await self._has_unsent(key):
+        if is_wanted or await self._webhooks.has_unsent(key):
             return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:
@@ -148,7 +153,7 @@ class Retention:
         return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
     async def _clear(self, key: TaskKey, task: Fields) -> None:  # noqa: ARG002 - it has left
-        await self._forget(key)
+        await self._webhooks.forget(key)
         await clear_away(self._bus, key)
         metrics.TASKS_PURGED.inc()
 
