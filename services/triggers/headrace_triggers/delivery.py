@@ -1,8 +1,8 @@
 """How a delivered message that fires is settled: acknowledged once its task has begun.
 
-A message that no task can be made of goes to the dead letters, whole, and is acknowledged then. Any
-other trouble has it delivered again, later and later, so nothing is dropped. An error that nobody
-foresaw is no reason to deliver it for ever: after some deliveries it is a dead letter, too.
+A message that can't become a task is acknowledged once it is stored as a dead letter, whole. After
+any other error it is delivered again, at growing intervals, so nothing is dropped. If its handling
+fails with an error that is a defect, it becomes a dead letter after some deliveries.
 """
 
 import logging
@@ -70,10 +70,12 @@ class Deliveries:
     ) -> Fired | None:
         """Begin the task of the firing that `firing_of` returns, and acknowledge the message.
 
-        Return the firing, if it has a task.
+        `firing_of` returns None for a message that fires nothing, which is acknowledged. It raises
+        Unfit for a message that can't become a task, and other errors if it should be delivered
+        again.
 
-        None is a message that fires nothing: it is acknowledged. `firing_of` raises Unfit for a
-        message of which no task can be made, and other errors if it should be delivered again.
+        Returns:
+            The firing, if it has a task.
         """
         fired = None
         try:

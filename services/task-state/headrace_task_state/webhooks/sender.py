@@ -139,7 +139,7 @@ class WebhookSender:
         return None
 
     def _may_settle(self) -> bool:
-        """Return whether an answer is still published again at once, since the trouble began."""
+        """Return whether an answer is still published again at once, since the outage began."""
         now = time.monotonic()
         self._settled_until = self._settled_until or now + self._resources.timing.answer_in_doubt
         return now <= self._settled_until
