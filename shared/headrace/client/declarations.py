@@ -62,8 +62,8 @@ class ClientDeclarations:
         """
         query: dict[str, str | int] = {}
         while True:
-            asked = Request("GET", self._path_of(name, "/dead-letters"), query=query)
-            page = await self._gateways.json(asked)
+            request = Request("GET", self._path_of(name, "/dead-letters"), query=query)
+            page = await self._gateways.json(request)
             for one in page["letters"]:
                 yield one
             if page["next"] is None:
