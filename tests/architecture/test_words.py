@@ -99,6 +99,16 @@ REPLACED_IN_TESTS = {
 }
 """The same in tests, where agents' names and texts count as well."""
 
+REPLACED_IN_TEST_NAMES = {
+    "asked": "requested, queried",
+    "heard": "received",
+    "said": "emitted, sent, reported",
+    "says": "states, reports",
+    "told": "sent, reported",
+    "trouble": "error",
+}
+"""The same in names of tests."""
+
 
 def parts_of(path: str, source: str) -> Iterator[str]:
     """Yield each part of each name in a module's path and in its code, in lower case."""
@@ -147,6 +157,14 @@ def test_words_that_are_gone_from_tests_stay_gone() -> None:
     assert len(paths) > 100
     found = {str(path): gone_from_tests(path.read_text()) for path in paths if path != own}
     assert {path: words for path, words in found.items() if words} == {}
+
+
+def test_words_that_are_gone_from_test_names_stay_gone() -> None:
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
+    names = [name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())]
+    assert len(names) > 1000
+    gone = REPLACED_IN_TEST_NAMES.keys()
+    assert [name for name in names if gone & set(name.split("_"))] == []
 
 
 @pytest.mark.parametrize("source", ['start("moody")', "class Moody: ...", "def is_moody(): ..."])
