@@ -406,7 +406,7 @@ ANALYSIS: dict[str, tuple[str, ...]] = {
 
 ANALYSIS_NOT_MET = {
     "P5.2 Update frontend TypeScript types": "Files of another project. The official client has "
-    "its own types, and what is said is held to them.",
+    "its own types, and what is sent is checked against them.",
 }
 """Lines that are not this project's, with the reason."""
 
