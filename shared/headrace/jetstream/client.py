@@ -605,6 +605,14 @@ class NatsClient(Client):
         self._abort()
         await super()._attempt_reconnect()
 
+    async def _select_next_server(self) -> None:
+        # nats-py chooses at random, perhaps the server that it leaves. If that is frozen, the
+        # attempt takes its whole timeout.
+        pool = self._server_pool
+        if pool and pool[0] is self._current_server:
+            pool.append(pool.pop(0))
+        await super()._select_next_server()
+
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()

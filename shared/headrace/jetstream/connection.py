@@ -339,6 +339,12 @@ class Bus:
             raise NobodyListens(f"{subject}: {reason(nats.errors.NoRespondersError())}")
         return msg
 
+    async def leave_server(self) -> None:
+        """Connect to another server, unless none is known: the present one is silent."""
+        if len(self.connection.servers) > 1:
+            _log.warning("connecting to another NATS server")
+            await self.connection.force_reconnect()
+
     async def close(self) -> None:
         """Send buffered data and close the connection, in bounded time even if NATS is frozen."""
         self._closing = True

@@ -18,15 +18,24 @@ _TIMEOUT = 2.0
 _log = logging.getLogger(__name__)
 
 
+_FROZEN = 2
+"""Messages, one after the other, that do not come back until another server is used. One alone
+may only have been late: this process may have been too busy to read it."""
+
+
 class HealthProbe:
     """Sends itself messages through the server that a bus is connected to.
 
-    A frozen server stays connected for half a minute. `Bus.answers` reports it sooner.
+    A frozen server stays connected for half a minute. `Bus.answers` reports it sooner, and if
+    another server is known, the bus connects to that.
     """
 
-    def __init__(self, bus: Bus) -> None:
-        """Send nothing until `start`."""
-        self._bus = bus
+    def __init__(self, bus: Bus, every: float = _EVERY, timeout: float = _TIMEOUT) -> None:
+        """Send nothing until `start`, then a message `every` so many seconds.
+
+        One that has not come back after `timeout` seconds is lost.
+        """
+        self._bus, self._every, self._timeout = bus, every, timeout
         self._came = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -61,6 +70,7 @@ class HealthProbe:
         self._came.set()
 
     async def _run(self, inbox: str) -> None:
+        missed = 0
         while True:
             beats = await self._beat(inbox)
             if self._bus.answers and not beats:
@@ -68,12 +78,16 @@ class HealthProbe:
             if self._bus.is_silent and beats:
                 self._bus.back_since = asyncio.get_running_loop().time()
             self._bus.is_silent = not beats
-            await asyncio.sleep(_EVERY)
+            missed = 0 if beats else missed + 1
+            if missed >= _FROZEN:
+                await self._bus.leave_server()
+                missed = 0
+            await asyncio.sleep(self._every)
 
     async def _beat(self, inbox: str) -> bool:
         self._came.clear()
         with suppress(BusUnavailable, TimeoutError):
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(self._timeout):
                 await self._bus.publish(inbox, b"")
                 await self._came.wait()
         return self._came.is_set()
