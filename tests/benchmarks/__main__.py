@@ -47,28 +47,30 @@ def _share_cores(count: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-def _servers(requests: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
+def _servers(arguments: Options, folder: Path) -> list[AbstractContextManager[Contestant]]:
     starts = {
         OFFICIAL: lambda: contestants.official(folder),
         PLAIN: lambda: contestants.plain(folder),
         FASTA2A: lambda: contestants.fasta2a(folder),
         HEADRACE: lambda: contestants.headrace(
             folder,
-            gateways=requests.gateways,
-            workers=requests.workers,
-            task_states=requests.task_states,
+            gateways=arguments.gateways,
+            workers=arguments.workers,
+            task_states=arguments.task_states,
         ),
     }
-    return [starts[name]() for name in starts if name in requests.servers]
+    return [starts[name]() for name in starts if name in arguments.servers]
 
 
-async def _measure(request: Options, servers: Sequence[Contestant]) -> dict[str, dict[str, Result]]:
-    measures = [measure for measure in MEASURES if measure.name in request.only]
+async def _measure(
+    arguments: Options, servers: Sequence[Contestant]
+) -> dict[str, dict[str, Result]]:
+    measures = [measure for measure in MEASURES if measure.name in arguments.only]
     samples = sum(
-        request.rounds
+        arguments.rounds
         for measure in measures
         for server in servers
-        if rounds.can_take(server, measure, BINDINGS[request.binding])
+        if rounds.can_take(server, measure, BINDINGS[arguments.binding])
     )
     numbers = itertools.count(1)
     with progress("Samples", samples) as done:
@@ -77,8 +79,8 @@ async def _measure(request: Options, servers: Sequence[Contestant]) -> dict[str,
             sys.stderr.write(f"{line}\n")
             done(next(numbers))
 
-        sizes = TINY if request.tiny else FULL
-        plan = rounds.Plan(BINDINGS[request.binding], sizes, request.rounds, say)
+        sizes = TINY if arguments.tiny else FULL
+        plan = rounds.Plan(BINDINGS[arguments.binding], sizes, arguments.rounds, say)
         return {measure.name: await rounds.run(measure, servers, plan) for measure in measures}
 
 
