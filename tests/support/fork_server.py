@@ -22,6 +22,7 @@ MODULES = {
     "task-state": "headrace_task_state.main",
     "triggers": "headrace_triggers.main",
     "dead": "headrace_cli.dead.command",
+    "dev": "headrace_cli.dev.command",
 }
 """What each command imports first, and all that it needs with it."""
 

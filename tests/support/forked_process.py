@@ -144,19 +144,24 @@ def start_service(
     folder: Path | None = None,
     environment: Mapping[str, str],
     imports: Sequence[str] = (),
+    stdout: Path | None = None,
 ) -> subprocess.Popen[bytes] | ForkedProcess:
     """Start `command` as `start_process` does, as a fork if it can be one.
 
-    `imports` are modules that it needs besides those of the command.
+    `imports` are modules that it needs besides those of the command. Its stdout is added to `log`,
+    too, unless a file is given.
     """
+    output = log if stdout is None else stdout
+    for file in (log, output):
+        file.touch()  # Who reads it now finds a file.
     if not can_fork(command, environment):
-        return start_process(command, log, folder=folder, environment=environment)
-    log.touch()  # Who reads it now finds a file.
+        with output.open("ab") as lines:
+            return start_process(command, log, stdout=lines, folder=folder, environment=environment)
     start = Start(
         command=list(command),
         environment=dict(environment),
         folder=None if folder is None else str(folder),
-        files=[os.devnull, str(log), str(log)],
+        files=[os.devnull, str(output), str(log)],
         imports=list(imports),
     )
     return ForkedProcess(_server(), start)

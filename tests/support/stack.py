@@ -1,11 +1,9 @@
 """`headrace dev` as a user runs it: a separate process with its own data folder."""
 
 import os
-import queue
+import secrets
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +11,8 @@ from typing import Self
 
 from headrace_cli.dev import dev_file
 from headrace_cli.dev.dev_file import DevFile, Process, Role
+from tests.support.forked_process import HEADRACE, ForkedProcess, start_service
 from tests.support.pids import freeze
-from tests.support.starting import start_process
 from tests.support.waiting import until
 
 BASIC_AGENTS = "headrace_worker.demo:agents"
@@ -39,7 +37,7 @@ class Stack:
         agents: str | None = None,
         arguments: Sequence[str] = ("--ephemeral", "--port", "0"),
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str | Path] = (sys.executable, "-m", "headrace_cli"),
+        program: Sequence[str | Path] = (HEADRACE,),
     ) -> None:
         """Make the stack that is to be, with `folder` as its current folder and its data's."""
         flags = {
@@ -60,11 +58,8 @@ class Stack:
         self.folder = folder
         self.data_dir = folder / self.environment["HEADRACE_DATA_DIR"]
         self.url = ""
-        self.said = list[str]()
-        """The lines that it wrote to stdout."""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lines: queue.Queue[str] = queue.Queue()
-        self._listener: threading.Thread | None = None
+        self._output = folder
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def start(self, timeout: float = 200.0) -> Self:
         """Start it and return when it says that it is ready.
@@ -83,16 +78,21 @@ class Stack:
         """Start it and return at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.url = ""
-        self._process = start_process(
+        self._output = self.folder / f"dev-{secrets.token_hex(4)}.out"
+        self._process = start_service(
             self._command,
             self._log,
-            stdout=subprocess.PIPE,
+            stdout=self._output,
             folder=self.folder,
             environment=self.environment,
         )
-        self._listener = threading.Thread(target=self._listen, args=[self._process], daemon=True)
-        self._listener.start()
         return self
+
+    @property
+    def said(self) -> list[str]:
+        """The lines that it wrote to stdout since it was launched."""
+        whole, _, _ = self._output.read_text(errors="replace").rpartition("\n")
+        return [line.rstrip() for line in whole.splitlines()]
 
     @property
     def is_launched(self) -> bool:
@@ -153,7 +153,7 @@ class Stack:
         except AssertionError as late:
             late.add_note(self.log())
             raise
-        return self._running().returncode
+        return self._running().wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send it a signal and return how it ended."""
@@ -169,8 +169,6 @@ class Stack:
         process = self._running()
         process.kill()
         process.wait(_STOP_TIMEOUT)
-        if self._listener is not None:
-            self._listener.join(_STOP_TIMEOUT)
 
     def __enter__(self) -> Self:
         return self if self._process else self.start()
@@ -187,20 +185,12 @@ class Stack:
     def _log(self) -> Path:
         return self.folder / "dev.log"
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | ForkedProcess:
         assert self._process is not None, "the stack was not started"
         return self._process
 
     def _is_ready(self) -> bool:
-        while not self._lines.empty():
-            line = self._lines.get()
+        for line in self.said:
             if line.startswith(_READY):
                 self.url = line.removeprefix(_READY)
         return bool(self.url)
-
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                self.said.append(line.decode().rstrip())
-                self._lines.put(self.said[-1])
