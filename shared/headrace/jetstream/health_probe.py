@@ -15,12 +15,11 @@ _EVERY = 1.0
 _TIMEOUT = 2.0
 """In seconds. A frozen server is detected after at most `_EVERY` and this together."""
 
-_log = logging.getLogger(__name__)
-
-
 _FROZEN = 2
-"""Messages, one after the other, that do not come back until another server is used. One alone
-may only have been late: this process may have been too busy to read it."""
+"""Probes lost in a row after which the bus connects to another server. One alone may only be late:
+this process may have been too busy to read it."""
+
+_log = logging.getLogger(__name__)
 
 
 class HealthProbe:

@@ -59,12 +59,15 @@ def test_a_fork_finds_what_a_new_process_finds(tmp_path: Path) -> None:
 
 
 def test_forks_know_nothing_of_each_other(tmp_path: Path) -> None:
-    for number in "12":
-        folder = tmp_path / number
-        folder.mkdir()
-        (folder / "mine.py").write_text(f"import os\nprint({number}, os.environ.pop('MINE'))\n")
-        assert start(folder, "worker", "mine:agents", MINE=number).wait(60) != 0
-        assert f"{number} {number}\n" in (folder / "log").read_text()
+    found = [printed_by_a_module_named_mine(tmp_path / number, number) for number in "12"]
+    assert found == ["1 1", "2 2"]
+
+
+def printed_by_a_module_named_mine(folder: Path, number: str) -> str:
+    folder.mkdir()
+    (folder / "mine.py").write_text(f"import os\nprint({number}, os.environ.pop('MINE'))\n")
+    assert start(folder, "worker", "mine:agents", MINE=number).wait(60) != 0
+    return (folder / "log").read_text().partition("\n")[0]
 
 
 def test_a_fork_is_killed_frozen_and_waited_for(tmp_path: Path) -> None:
