@@ -135,9 +135,12 @@ async def test_a_start_that_fails_is_no_stop(monkeypatch: pytest.MonkeyPatch) ->
             raise StreamsDiffer("the streams differ")
         yield
 
-    async def ends_last(_: GrpcServer) -> None:
+    ends = GrpcServer.stop
+
+    async def ends_last(server: GrpcServer) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 0.5)
+        await ends(server)
 
     monkeypatch.setattr(main, "composed", refused)
     monkeypatch.setattr(GrpcServer, "stop", ends_last)
