@@ -38,6 +38,7 @@ from headrace.model.schedule import (
 )
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
+from headrace.number_limit import NumberLimit
 
 MOST_PER_OWNER = 500
 """Maximum number of schedules per owner."""
@@ -114,27 +115,33 @@ class Schedules:
         """
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
-            if found is None:
-                await self._check_number(key, self._most_per_owner - 1)
-                await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
-            elif not found.schedule.ended and found.schedule.is_defined_as(schedule):
-                return found
             now = {"event_streams": self._bus.settings.event_streams, "defined": time.time()}
-            stored = schedule.model_copy(update=now)
-            if found is not None:
-                # Of one that had ended, too: its dead letters since then go with it.
-                kept: Json = {"created": found.schedule.created}
-                if not found.schedule.ended:
-                    kept["paused"] = found.schedule.paused
-                stored = stored.model_copy(update=kept)
+            defined = schedule.model_copy(update=now)
             try:
-                put = await self._store(key, stored, found.sequence if found else 0)
+                if found is None:
+                    return await self._add(key, defined)
+                if not found.schedule.ended and found.schedule.is_defined_as(schedule):
+                    return found
+                return await self._store(key, _redefined(found.schedule, defined), found.sequence)
             except ScheduleChanged:
                 continue
-            if found is None:
-                await self._keep_within_limit(key)
-            return put
         raise _busy(key)
+
+    async def _add(self, key: ScheduleKey, schedule: Schedule) -> StoredSchedule:
+        """Store a schedule that does not exist."""
+
+        async def count() -> int:
+            query = {"subjects_filter": self._bus.subjects.schedule(key.tenant, key.owner, "*")}
+            ask = partial(stream_info, self._bus, self._stream, query)
+            return len((await until_answered(self._bus, ask))["state"].get("subjects") or {})
+
+        async def add() -> StoredSchedule:
+            await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
+            return await self._store(key, schedule, 0)
+
+        most = self._most_per_owner
+        refusal = TooManySchedules(f"an owner may have at most {most} schedules; delete one")
+        return await NumberLimit(most, count, refusal).add(add, lambda _: self.delete(key))
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
         """Return the schedule. None: it does not exist.
@@ -361,26 +368,14 @@ class Schedules:
         ask = partial(get_message, self._bus, self._stream, query)
         return await until_answered(self._bus, ask)
 
-    async def _keep_within_limit(self, key: ScheduleKey) -> None:
-        try:
-            await self._check_number(key, self._most_per_owner)
-        except TooManySchedules:  # Others were made at the same time.
-            await self.delete(key)
-            raise
 
-    async def _check_number(self, key: ScheduleKey, most: int) -> None:
-        """Check that the owner has at most `most` schedules.
-
-        Raises:
-            TooManySchedules: there are more.
-        """
-        query = {"subjects_filter": self._bus.subjects.schedule(key.tenant, key.owner, "*")}
-        ask = partial(stream_info, self._bus, self._stream, query)
-        info = await until_answered(self._bus, ask)
-        if len(info["state"].get("subjects") or {}) > most:
-            raise TooManySchedules(
-                f"an owner may have at most {self._most_per_owner} schedules; delete one"
-            )
+def _redefined(before: Schedule, defined: Schedule) -> Schedule:
+    """Return `defined` as what replaces `before`."""
+    # Of one that had ended, too: its dead letters since then go with it.
+    kept: Json = {"created": before.created}
+    if not before.ended:
+        kept["paused"] = before.paused
+    return defined.model_copy(update=kept)
 
 
 def _decode[Body: BusMessage](kind: type[Body], message: Json) -> Body:

@@ -8,6 +8,7 @@ the tenant and the name, and are their owners' likewise.
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ from headrace.model.events import Json
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
+from headrace.number_limit import NumberLimit
 from headrace.trigger_spec import TriggerSpec
 
 MOST_PER_OWNER = 100
@@ -155,27 +157,25 @@ class TriggerStore:
                 by_owner=before is None or before.by_owner,
             )
 
-        if (await self._find(tenant, owner, spec.name))[1].data is None:
-            await self._check_number(tenant, owner, self._most_per_owner - 1)
-        before, trigger = await self._change(tenant, owner, spec.name, put_over)
-        if before is None:
-            try:
-                await self._check_number(tenant, owner, self._most_per_owner)
-            except TooManyTriggers:  # Others were made at the same time.
-                await self.delete(trigger)
-                raise
+        put = partial(self._change, tenant, owner, spec.name, put_over)
+        is_new = (await self._find(tenant, owner, spec.name))[1].data is None
+        before, trigger = (
+            await self._limit(tenant, owner).add(put, self._take_back) if is_new else await put()
+        )
         return trigger, before is None
 
-    async def _check_number(self, tenant: str, owner: str, most: int) -> None:
-        """Check that the owner has at most `most` triggers.
+    def _limit(self, tenant: str, owner: str) -> NumberLimit:
+        async def count() -> int:
+            return len(await self.all(tenant, owner))
 
-        Raises:
-            TooManyTriggers: there are more.
-        """
-        if len(await self.all(tenant, owner)) > most:
-            raise TooManyTriggers(
-                f"an owner may have at most {self._most_per_owner} triggers; delete one"
-            )
+        most = self._most_per_owner
+        refusal = TooManyTriggers(f"an owner may have at most {most} triggers; delete one")
+        return NumberLimit(most, count, refusal)
+
+    async def _take_back(self, put: tuple[Trigger | None, Trigger]) -> None:
+        before, trigger = put
+        if before is None:  # Otherwise another process made it, and takes it back.
+            await self.delete(trigger)
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.

@@ -27,6 +27,7 @@ from headrace.model.events import Json
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, is_task_id
+from headrace.number_limit import NumberLimit
 
 CURRENT = "1.0"
 """The A2A version of logs."""
@@ -173,24 +174,18 @@ class Webhooks:
             TooManyWebhooks: The task has the maximum number of webhooks.
         """
         token = encode_token(webhook.id)
+        name = _name(key, token)
         for _ in range(_ATTEMPTS):
-            found = await self._bucket.get(_name(key, token))
-            if found.data is None:
-                await self._check_number(key, MOST_PER_TASK - 1)
-            else:
-                progress = _decode(key, found.data).progress
-                progress = WebhookProgress(
-                    generation=progress.generation,
-                    sequence=progress.sequence,
-                    traceparent=progress.traceparent,
-                )
-                webhook = webhook.model_copy(update={"progress": progress})
+            found = await self._bucket.get(name)
             try:
-                await self._bucket.put(_name(key, token), webhook.encode(), found.sequence)
+                if found.data is None:
+                    add = partial(self._bucket.put, name, webhook.encode(), found.sequence)
+                    await self._limit(key).add(add, lambda _: self.delete(key, token))
+                else:
+                    replacement = _replacement(_decode(key, found.data), webhook)
+                    await self._bucket.put(name, replacement.encode(), found.sequence)
             except KeyChanged:
                 continue
-            if found.data is None:
-                await self._keep_within_limit(key, token)
             await self.wake(key, token)
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
@@ -292,21 +287,22 @@ class Webhooks:
         webhook = None if kept is None else kept.webhook
         return QueuedWebhook(int(message["seq"]), key, token, message["time"], webhook)
 
-    async def _keep_within_limit(self, key: TaskKey, token: str) -> None:
-        try:
-            await self._check_number(key, MOST_PER_TASK)
-        except TooManyWebhooks:  # Others were made at the same time.
-            await self.delete(key, token)
-            raise
+    def _limit(self, key: TaskKey) -> NumberLimit:
+        async def count() -> int:
+            return len(await self._bucket.under(_name(key, "*")))
 
-    async def _check_number(self, key: TaskKey, most: int) -> None:
-        """Check that the task has at most `most` webhooks.
+        refusal = TooManyWebhooks(f"a task may have {MOST_PER_TASK} push notification configs")
+        return NumberLimit(MOST_PER_TASK, count, refusal)
 
-        Raises:
-            TooManyWebhooks: there are more.
-        """
-        if len(await self._bucket.under(_name(key, "*"))) > most:
-            raise TooManyWebhooks(f"a task may have {MOST_PER_TASK} push notification configs")
+
+def _replacement(before: Webhook, webhook: Webhook) -> Webhook:
+    """Return `webhook` with the place in the log up to which `before` was delivered."""
+    progress = WebhookProgress(
+        generation=before.progress.generation,
+        sequence=before.progress.sequence,
+        traceparent=before.progress.traceparent,
+    )
+    return webhook.model_copy(update={"progress": progress})
 
 
 async def _messages(bus: Bus, stream: str, pattern: str, after: int, limit: int) -> list[Json]:
