@@ -91,7 +91,8 @@ class DeclaredCommands:
             if number is None:
                 rows = [(letter, _letter_row(letter)) for letter in letters]
                 printer.table(("ID", "AGENT", "AT", "REASON"), rows)
-            for letter in letters if number is not None else ():
+            else:
+                [letter] = letters
                 printer.record(letter, f"{letter['reason']}: {letter['body']}")
 
         summary = f"List the dead letters of your {one} NAME, or show the one with this ID."
