@@ -22,14 +22,11 @@ from headrace import (
 )
 from headrace.testing import TestFleet
 from headrace_worker.span_content import LIMIT
-from tests.support.spans import RecordedSpans
+from tests.support.spans import NUMBER, RecordedSpans
 
 IN_SPANS = ["true", "True", "SPAN_ONLY", "span_and_event"]
 
 ELSEWHERE = ["", "false", "NO_CONTENT", "EVENT_ONLY", "yes"]
-
-NUMBER = 471_108_154_711
-"""What agents give to tools: too long to stand in the identifier of a span by chance."""
 
 
 @pytest.fixture

@@ -8,12 +8,9 @@ from opentelemetry import trace
 
 from headrace import Emission, Retryable, RunContext, ToolError, Usage, agent, tool, tracing
 from headrace.testing import TestFleet
-from tests.support.spans import RecordedSpans, links, parent, traceparent
+from tests.support.spans import NUMBER, RecordedSpans, links, parent, traceparent
 
 INVOKE = "invoke_agent "
-
-NUMBER = 471_108_154_711
-"""What agents give to tools: too long to stand in the identifier of a span by chance."""
 
 
 @pytest.fixture
