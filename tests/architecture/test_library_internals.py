@@ -51,6 +51,7 @@ INTERNALS: dict[type, dict[str, str]] = {
         "_process_err": "self, err_msg",
         "_process_op_err": "self, e",
         "_process_pong": "self",
+        "_ping_interval": "self",
         "_ps": ATTRIBUTE,
         "_read_loop": "self",
         "_remove_sub": "self, sid, max_msgs=0",

@@ -71,6 +71,11 @@ class NatsCluster:
         """Return the node that JetStream calls `name`, say as a stream's leader."""
         return next(node for node in self.nodes if node.name == name)
 
+    @staticmethod
+    def connections(node: NatsProcess) -> set[str]:
+        """Return the names of the clients that `node` has; empty if it does not answer."""
+        return {each["name"] for each in _monitored(node, "/connz").get("connections", [])}
+
     def meta_leader(self) -> NatsProcess | None:
         """Return the node that leads the cluster, as most of those that answer see it."""
         seen = [leader for node in self.nodes if (leader := _leader_seen_by(node))]

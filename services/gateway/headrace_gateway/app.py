@@ -141,7 +141,7 @@ def _routes(services: Services) -> list[BaseRoute]:
     """Return the routes outside of protocols."""
     files = FileDownload(services, ERRORS.answering)
     return [
-        *Health(services.bus, services.health_probe).routes(),
+        *Health(services.bus).routes(),
         *MetricsPage(services).routes(),
         *files.routes(AGENT),
         *files.routes(""),

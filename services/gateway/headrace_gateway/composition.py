@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus, NewTransport
-from headrace.jetstream.health_probe import HealthProbe
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.schedules import Schedules
@@ -72,7 +71,6 @@ class _Running:
     bus: Bus
     directory: Directory
     callers: Callers
-    health_probe: HealthProbe
     signing: SigningKeys
     rule: TailRule
     streams: OpenStreams
@@ -103,7 +101,6 @@ async def _start(
         stack.push_async_callback(part.stop)
         return part
 
-    health_probe = await started(HealthProbe(bus))
     signing = await started(SigningKeys(bus, settings.signing_keys))
     rule = await started(TailRule(bus))
     await started(directory)
@@ -120,7 +117,6 @@ async def _start(
         bus,
         directory,
         callers,
-        health_probe,
         signing,
         rule,
         streams,
@@ -162,7 +158,6 @@ def _services(
         settings=settings,
         timing=timing,
         bus=bus,
-        health_probe=running.health_probe,
         directory=directory,
         callers=running.callers,
         state=state,

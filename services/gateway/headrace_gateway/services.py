@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import HealthProbe
 from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
@@ -38,8 +37,6 @@ class Services:
     settings: GatewaySettings
     timing: GatewayTiming
     bus: Bus
-    health_probe: HealthProbe
-    """Whether NATS answers."""
     directory: Directory
     callers: Callers
     """Identifies callers by their credentials."""

@@ -80,8 +80,8 @@ class TaskState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it answers requests and NATS is connected."""
-        return self._answers_now and self._bus.connected
+        """Whether it answers requests and NATS answers."""
+        return self._answers_now and self._bus.answers
 
     @property
     def note(self) -> str:

@@ -45,8 +45,8 @@ class TriggersReplica:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes events and NATS is connected."""
-        return self._is_started and self._bus.connected
+        """Whether it takes events and NATS answers."""
+        return self._is_started and self._bus.answers
 
     async def start(self) -> None:
         """Connect, and take events.

@@ -92,8 +92,8 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its agents are announced and NATS is connected."""
-        return self._serves and self._bus.connected
+        """Whether its agents are announced and NATS answers."""
+        return self._serves and self._bus.answers
 
     async def start(self) -> None:
         """Connect, announce the agents and start to pull.

@@ -24,6 +24,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.protocol.parser import PERMISSIONS_ERR, Parser
 
 from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.health_probe import PROBE_TIMING, HealthProbe, ProbeTiming
 
 
 class SafeTcpTransport(TcpTransport):
@@ -317,7 +318,7 @@ class NatsClient(Client):
     It also reconnects from a server that froze or whose machine disappeared. nats-py first waits
     until the old connection is closed, that is until the old server has accepted all buffered data:
     for ever, or for as long as TCP tries. It would also leave a connection open on which the server
-    sends nothing at all.
+    sends nothing at all. A frozen server is left within seconds if another one is known.
 
     It parses bytes in the socket's callback. nats-py passes them through a stream to a task, which
     takes two iterations of the loop per read.
@@ -341,10 +342,12 @@ class NatsClient(Client):
         credentials: NatsCredentials | None = None,
         transport: Transport | None = None,
         domain: str = "",
+        timing: ProbeTiming = PROBE_TIMING,
     ) -> None:
         """Create a client with `credentials`; `connect` connects it, over TCP or `transport`.
 
-        It uses the JetStream of `domain`; empty: that of its server.
+        It uses the JetStream of `domain`; empty: that of its server. Whether that answers is probed
+        as `timing` says.
         """
         super().__init__()
         self._domain = domain
@@ -357,6 +360,7 @@ class NatsClient(Client):
         self._serials = itertools.count(1)
         self._answers_inbox = ""
         self._deadlines: dict[float, _Deadlines] = {}
+        self.health = HealthProbe(self._ping, lambda: len(self._server_pool) > 1, timing)
 
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
@@ -594,6 +598,17 @@ class NatsClient(Client):
         self._pongs.append(future or asyncio.get_running_loop().create_future())
         await self._send_command(PING_PROTO)
         await self._flush_pending()
+
+    def _ping(self, answer: asyncio.Future[Any]) -> bool:
+        """Send a ping behind all else, without waiting; return whether that is possible."""
+        is_sent = self.send_now(PING_PROTO, is_limited=False)
+        if is_sent:
+            self._pongs.append(answer)
+        return is_sent
+
+    async def _ping_interval(self) -> None:
+        await self.health.run()
+        await self._process_op_err(StaleConnectionError())
 
     async def _process_pong(self) -> None:
         # nats-py would fail on a flush that was given up, and stop reading.

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from headrace import metrics
 from headrace.jetstream.client import Listening, NatsClient
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.headers import STATUS
+from headrace.jetstream.health_probe import PROBE_TIMING, ProbeTiming
 from headrace.jetstream.streams import Streams, ensure_streams
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.secret_settings import SecretUnreadable
@@ -68,6 +68,8 @@ class BusTiming:
     """Until a leader is asked again whether a log ends too early."""
     deposition: float = 0.1
     """Within which a leader that was frozen is informed of its successor, once it runs again."""
+    probe: ProbeTiming = PROBE_TIMING
+    """When the server is probed."""
 
 
 TIMING = BusTiming()
@@ -105,10 +107,6 @@ class Bus:
         self._last_error: Exception | None = None
         self._refusal = ""
         self._closing = False
-        self.is_silent = False
-        """Whether the server is connected but known not to deliver messages: it froze."""
-        self.back_since = -math.inf
-        """When a server last answered again after a silence, in loop time (seconds)."""
 
     @property
     def js(self) -> JetStreamContext:
@@ -123,7 +121,12 @@ class Bus:
     @property
     def answers(self) -> bool:
         """Whether the server is connected and not known to be silent."""
-        return self.connected and not self.is_silent
+        return self.connected and not self.connection.health.is_silent
+
+    @property
+    def back_since(self) -> float:
+        """When a server last answered again after a silence, in loop time (seconds)."""
+        return self.connection.health.back_since
 
     @property
     def max_payload(self) -> int:
@@ -170,7 +173,8 @@ class Bus:
 
     async def _connect(self, name: str) -> None:
         transport = None if self._new_transport is None else self._new_transport()
-        client = NatsClient(self._credentials, transport, self.settings.nats_jetstream_domain)
+        domain = self.settings.nats_jetstream_domain
+        client = NatsClient(self._credentials, transport, domain, self.timing.probe)
         try:
             async with asyncio.timeout(self.timing.connect_attempt):
                 await client.connect(**connect_options(self.settings, name), **self._callbacks())
@@ -200,7 +204,6 @@ class Bus:
     async def _on_reconnect(self) -> None:
         _log.info("reconnected to NATS")
         self._refusal = ""
-        self.back_since = asyncio.get_running_loop().time()
         self._notify()
 
     async def _on_error(self, error: Exception) -> None:
@@ -339,12 +342,6 @@ class Bus:
             raise NobodyListens(f"{subject}: {reason(nats.errors.NoRespondersError())}")
         return msg
 
-    async def leave_server(self) -> None:
-        """Connect to another server, unless none is known: the present one is silent."""
-        if len(self.connection.servers) > 1:
-            _log.warning("connecting to another NATS server")
-            await self.connection.force_reconnect()
-
     async def close(self) -> None:
         """Send buffered data and close the connection, in bounded time even if NATS is frozen."""
         self._closing = True
@@ -373,7 +370,5 @@ def connect_options(settings: BusSettings, name: str) -> dict[str, Any]:
         "reconnect_time_wait": 0.25,
         "connect_timeout": 2,
         "allow_reconnect": True,
-        "ping_interval": 10,
-        "max_outstanding_pings": 2,
         "tls_handshake_first": settings.nats_tls_first,
     }

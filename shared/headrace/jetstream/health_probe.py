@@ -1,92 +1,94 @@
-"""A periodic check whether NATS answers, so that callers need not wait for the result."""
+"""A periodic check whether a NATS server answers, so that callers need not wait for the result."""
 
 import asyncio
 import logging
-from contextlib import suppress
-from functools import partial
-
-from nats.aio.msg import Msg
-
-from headrace.background import keep_running
-from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable
-
-_EVERY = 1.0
-_TIMEOUT = 2.0
-"""In seconds. A frozen server is detected after at most `_EVERY` and this together."""
-
-_FROZEN = 2
-"""Probes lost in a row after which the bus connects to another server. One alone may only be late:
-this process may have been too busy to read it."""
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
 
+_LOST = 2
+"""Probes lost in a row after which another server is used. One alone may only be late."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTiming:
+    """All in seconds."""
+
+    interval: float = 1.0
+    """Between an answer and the next probe."""
+    timeout: float = 2.0
+    """After which a probe is lost."""
+    only_server: float = 30.0
+    """Of silence after which a new connection is made to the only server that is known. It may
+    thaw, and has what was sent to it meanwhile; or its machine is gone."""
+
+
+PROBE_TIMING = ProbeTiming()
+
 
 class HealthProbe:
-    """Sends itself messages through the server that a bus is connected to.
+    """Pings the server of a connection.
 
-    A frozen server stays connected for half a minute. `Bus.answers` reports it sooner, and if
-    another server is known, the bus connects to that.
+    nats-py alone stays connected to a frozen server for half a minute.
     """
 
-    def __init__(self, bus: Bus, every: float = _EVERY, timeout: float = _TIMEOUT) -> None:
-        """Send nothing until `start`, then a message `every` so many seconds.
+    def __init__(
+        self,
+        ping: Callable[[asyncio.Future[bool]], bool],
+        others: Callable[[], bool],
+        timing: ProbeTiming = PROBE_TIMING,
+    ) -> None:
+        """Prepare; `run` probes.
 
-        One that has not come back after `timeout` seconds is lost.
+        Args:
+            ping: Sends a ping, whose answer sets the result. False: nothing is connected.
+            others: Whether another server is known.
+            timing: When to probe.
         """
-        self._bus, self._every, self._timeout = bus, every, timeout
-        self._came = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._ping, self._others, self._timing = ping, others, timing
+        self.is_silent = False
+        """Whether the server is connected but known not to answer: it froze."""
+        self.back_since = -math.inf
+        """When a server last answered again after a silence or on a new connection, in loop time
+        (seconds)."""
+        self._is_first = True
 
-    @property
-    def beats(self) -> bool:
-        """Whether the server delivered the last message and is connected now."""
-        return self._bus.answers
-
-    async def start(self) -> None:
-        """Start the probe.
-
-        Raises:
-            BusUnavailable: The connection is closed.
-        """
-        inbox = self._bus.connection.new_inbox()
-        await self._bus.listen(inbox, self._take)
-        # A server to which a connection was just made has answered.
-        self._bus.on_disturbance(self._on_disturbance)
-        self._task = keep_running(partial(self._run, inbox), "health probe")
-
-    async def stop(self) -> None:
-        """Stop the probe. The subscription ends with the connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def _take(self, _: Msg) -> None:
-        self._came.set()
-
-    def _on_disturbance(self) -> None:
-        self._bus.is_silent = False
-        self._came.set()
-
-    async def _run(self, inbox: str) -> None:
-        missed = 0
-        while True:
-            beats = await self._beat(inbox)
-            if self._bus.answers and not beats:
+    async def run(self) -> None:
+        """Probe a server that has just been connected, until it should be left."""
+        loop = asyncio.get_running_loop()
+        last_answer, lost = loop.time(), 0
+        if not self._is_first:
+            self.back_since = last_answer
+        self._is_first = self.is_silent = False
+        while not self._is_to_be_left(lost, loop.time() - last_answer):
+            await asyncio.sleep(self._timing.interval)
+            if await self._is_answered():
+                if self.is_silent:
+                    self.back_since = loop.time()
+                last_answer, lost, self.is_silent = loop.time(), 0, False
+                continue
+            lost += 1
+            if not self.is_silent:
                 _log.warning("NATS is connected but does not answer")
-            if self._bus.is_silent and beats:
-                self._bus.back_since = asyncio.get_running_loop().time()
-            self._bus.is_silent = not beats
-            missed = 0 if beats else missed + 1
-            if missed >= _FROZEN:
-                await self._bus.leave_server()
-                missed = 0
-            await asyncio.sleep(self._every)
+            self.is_silent = True
+        _log.warning("connecting to another NATS server" if self._others() else "connecting again")
 
-    async def _beat(self, inbox: str) -> bool:
-        self._came.clear()
-        with suppress(BusUnavailable, TimeoutError):
-            async with asyncio.timeout(self._timeout):
-                await self._bus.publish(inbox, b"")
-                await self._came.wait()
-        return self._came.is_set()
+    def _is_to_be_left(self, lost: int, silence: float) -> bool:
+        return lost >= _LOST and (self._others() or silence > self._timing.only_server)
+
+    async def _is_answered(self) -> bool:
+        """Return whether the server answers in time.
+
+        If this process was too busy to look in time, the answer may be there, unread.
+        """
+        loop, timeout = asyncio.get_running_loop(), self._timing.timeout
+        answer: asyncio.Future[bool] = loop.create_future()
+        if not self._ping(answer):
+            return True  # Whoever closes or makes a connection is at it.
+        due = loop.time() + timeout
+        await asyncio.wait({answer}, timeout=timeout)
+        if not answer.done() and loop.time() > due + timeout / 2:
+            await asyncio.wait({answer}, timeout=timeout)
+        return answer.done()

@@ -6,7 +6,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.health_probe import HealthProbe
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.server.json_response import NO_STORE, json_response
 
@@ -16,9 +15,9 @@ _TIMEOUT = 1.0
 class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
-    def __init__(self, bus: Bus, health_probe: HealthProbe) -> None:
+    def __init__(self, bus: Bus) -> None:
         """Report the health of this gateway and its dependencies."""
-        self._bus, self._health_probe = bus, health_probe
+        self._bus = bus
 
     def routes(self) -> list[Route]:
         """Return both routes."""
@@ -29,7 +28,7 @@ class Health:
 
         Without task state a gateway can still accept and stream tasks: it is degraded, but ready.
         """
-        reached = self._health_probe.beats
+        reached = self._bus.answers
         follows = reached and await self._task_state_follows()
         status = "ready" if follows else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}

@@ -110,7 +110,7 @@ async def test_the_answer_is_unknown_for_a_moment_after_an_outage_of_nats(
 ) -> None:
     """The gateway that settles it may not be connected again yet."""
     here, there = gateways
-    there.bus.back_since = asyncio.get_running_loop().time()
+    there.bus.connection.health.back_since = asyncio.get_running_loop().time()
     assert not await there.denies(here.key)
     await there.appends.check(here.key.tenant, here.key.task, GONE)
 

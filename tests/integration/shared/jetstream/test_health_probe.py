@@ -2,19 +2,24 @@
 
 import asyncio
 
-from headrace.jetstream.health_probe import HealthProbe
+from headrace.jetstream.connection import BusTiming
+from headrace.jetstream.health_probe import ProbeTiming
 from tests.integration.shared.conftest import Connect
 from tests.support.topology import Topology
 from tests.support.waiting import soon
+
+LONG = 600.0
+
+
+def timing(only_server: float = LONG) -> BusTiming:
+    return BusTiming(probe=ProbeTiming(interval=0.1, timeout=0.5, only_server=only_server))
 
 
 async def test_a_bus_leaves_a_frozen_server_for_another(
     connect: Connect, topology: Topology
 ) -> None:
     """nats-py alone would stay for half a minute."""
-    bus = await connect()
-    probe = HealthProbe(bus, every=0.1, timeout=0.5)
-    await probe.start()
+    bus = await connect(timing())
     place = bus.connection.connected_url
     assert place is not None
     [frozen] = [node for node in topology.nodes if node.url.endswith(f":{place.port}")]
@@ -30,5 +35,19 @@ async def test_a_bus_leaves_a_frozen_server_for_another(
         else:
             assert bus.connection.stats["reconnects"] == 0
     finally:
-        await probe.stop()
         await asyncio.to_thread(topology.heal)
+    await soon(lambda: bus.answers, "a server answers")
+    assert bus.back_since > 0
+
+
+async def test_the_only_server_is_connected_again_if_it_stays_silent(
+    connect: Connect, topology: Topology
+) -> None:
+    """Its machine may be gone, and another one have its name."""
+    bus = await connect(timing(only_server=1.0), nats_url=topology.nodes[0].url)
+    for node in topology.nodes:
+        node.freeze()
+    await soon(lambda: not bus.connected, "the silent connection is given up")
+    await asyncio.to_thread(topology.heal)
+    await soon(lambda: bus.answers, "a server answers")
+    assert bus.connection.stats["reconnects"] == 1

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.jetstream import connection as bus_module
 from headrace.jetstream import direct_get
 from headrace.jetstream.connection import Bus, BusTiming
+from headrace.jetstream.health_probe import ProbeTiming
 from headrace.log import TailRule, find_generation, last_entry, replay
 from tests.integration.shared.conftest import Connect
 from tests.support.cluster import NatsCluster
@@ -93,13 +93,9 @@ async def replayed(bus: Bus, log: TaskLog, after: int) -> list[int]:
 
 
 async def test_a_client_of_a_node_that_froze_goes_to_another_one(
-    connect: Connect, topology: Topology, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, topology: Topology
 ) -> None:
-    options = bus_module.connect_options
-    monkeypatch.setattr(
-        bus_module, "connect_options", lambda *of: options(*of) | {"ping_interval": 0.3}
-    )
-    bus = await connect()
+    bus = await connect(BusTiming(probe=ProbeTiming(interval=0.1, timeout=0.2)))
     node = connected_node(bus, topology)
     node.freeze()
     for _ in range(20):  # more than the sockets between them hold

@@ -11,7 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from headrace.background import keep_running
-from headrace.jetstream.health_probe import HealthProbe
+from headrace.jetstream.connection import Bus
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
@@ -79,7 +79,7 @@ class GrpcServer:
             for form in self._forms
             for path, handler in Service(services, form).handlers()
         }
-        self._watching = keep_running(partial(self._watch, services.health_probe), "gRPC health")
+        self._watching = keep_running(partial(self._watch, services.bus), "gRPC health")
 
     async def stop(self) -> None:
         """Accept no more calls and end the running ones."""
@@ -88,10 +88,10 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE)
 
-    async def _watch(self, health_probe: HealthProbe) -> None:
+    async def _watch(self, bus: Bus) -> None:
         """Make the health service report the same as ``/readyz``."""
         while True:
-            await self._report(serving=health_probe.beats)
+            await self._report(serving=bus.answers)
             await asyncio.sleep(_LOOK)
 
     async def _report(self, *, serving: bool) -> None:
