@@ -13,8 +13,9 @@ history item                   meaning
 ``[g, "kin", message]``        as "out", but of a child task: no attempt discards it
 ``[g, "meta", {…}]``           metadata of the task
 ``[g, "drop", d]``             a new attempt discards the run's output after generation d
-``[g, "t", "…", …]``           texts of generations g, g+1, …, appended to the last text part of
-                               the last "out" or "kin"
+``[g, "t", "…", n, …]``        a text, appended to the last text part of the last "out" or "kin".
+                               It consists of texts of n, … characters of generations g, g+1, …;
+                               without numbers, all of it is of generation g
 =============================  ==================================================================
 
 Artifact items: ``"new"`` and ``"add"`` with an artifact, ``"drop"`` and ``"t"`` as above.

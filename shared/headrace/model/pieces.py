@@ -1,5 +1,8 @@
 """Parts of a message or an artifact that come in pieces, and are merged when they are read."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from headrace.model.events import Json
 
 _TEXT_AND_METADATA = 2
@@ -14,6 +17,20 @@ def same_but_text(part: Json, other: Json) -> bool:
     return all(key in other and (key == "text" or other[key] == part[key]) for key in part)
 
 
+class _Texts(NamedTuple):
+    """Texts of consecutive generations, joined: thousands of them are read as one."""
+
+    text: str
+    lengths: Sequence[int]
+    """Characters of each; empty: there is only one."""
+
+    def first(self, number: int) -> str:
+        """Return the first `number` of them."""
+        if number >= (len(self.lengths) or 1):
+            return self.text
+        return self.text[: sum(self.lengths[: max(number, 0)])]
+
+
 class Pieces:
     """Parts in order, each with its generation; they are merged when they are read."""
 
@@ -21,7 +38,7 @@ class Pieces:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._pieces: list[tuple[int, Json | list[str]]] = []
+        self._pieces: list[tuple[int, Json | _Texts]] = []
         """Parts, and texts of consecutive generations, with the (first) generation of each."""
 
     def extend(self, generation: int, parts: list[Json]) -> None:
@@ -29,9 +46,12 @@ class Pieces:
         for part in parts:
             self._pieces.append((generation, part))
 
-    def go_on(self, generation: int, texts: list[str]) -> None:
-        """Append texts of consecutive generations to the last text part."""
-        self._pieces.append((generation, texts))
+    def go_on(self, generation: int, text: str, lengths: Sequence[int] = ()) -> None:
+        """Append a text to the last text part.
+
+        With `lengths` it consists of texts of so many characters, of consecutive generations.
+        """
+        self._pieces.append((generation, _Texts(text, lengths)))
 
     def drop_after(self, generation: int) -> None:
         """Discard the parts after `generation`."""
@@ -39,8 +59,9 @@ class Pieces:
             self._pieces.pop()
         if self._pieces:
             first, piece = self._pieces[-1]
-            if isinstance(piece, list):
-                self._pieces[-1] = first, piece[: generation + 1 - first]
+            if isinstance(piece, _Texts):
+                number = generation + 1 - first
+                self._pieces[-1] = first, _Texts(piece.first(number), piece.lengths[:number])
 
     def merged(self, before: int | None = None) -> list[Json]:
         """Return the parts before generation `before`; adjacent texts that match are merged."""
@@ -48,8 +69,8 @@ class Pieces:
         for generation, piece in self._pieces:
             if before is not None and generation >= before:
                 break
-            if isinstance(piece, list):
-                run.go_on(piece if before is None else piece[: before - generation])
+            if isinstance(piece, _Texts):
+                run.go_on(piece.text if before is None else piece.first(before - generation))
             else:
                 run.take(piece)
         return run.finish()
@@ -63,10 +84,10 @@ class _TextRun:
         self._first: Json | None = None
         self._texts: list[str] = []
 
-    def go_on(self, texts: list[str]) -> None:
+    def go_on(self, text: str) -> None:
         if self._first is None:
             self._first = {"text": ""}
-        self._texts += texts
+        self._texts.append(text)
 
     def take(self, piece: Json) -> None:
         text = piece.get("text")

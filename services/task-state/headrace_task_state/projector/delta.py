@@ -99,7 +99,8 @@ class Compaction:
         self._name: str | None = None
         self._open: Json | None = None
         """The text part at the end of the list."""
-        self._texts: Item | None = None
+        self._texts: list[str] = []
+        """The texts that continue the part, of consecutive generations. They are stored joined."""
         self._next = 0
 
     def take(self, item: Item) -> None:
@@ -108,24 +109,28 @@ class Compaction:
         if tag in _EXTENDING and (text := self._going_on(tag, value)) is not None:
             self.go_on(generation, text)
             return
-        self._texts = None
+        self._join()
         self._items.append(item)
         if tag != META:
             self._remember(tag, value)
 
     def go_on(self, generation: int, text: str) -> None:
         """Take an item that continues the text part at the end of the list."""
-        if self._texts is not None and generation == self._next:
-            self._texts.append(text)
-        else:
-            self._texts = [generation, TEXTS, text]
-            self._items.append(self._texts)
+        if generation != self._next:
+            self._join()
+        self._texts.append(text)
         self._next = generation + 1
+
+    def _join(self) -> None:
+        if texts := self._texts:
+            lengths = map(len, texts) if len(texts) > 1 else ()
+            self._items.append([self._next - len(texts), TEXTS, "".join(texts), *lengths])
+            self._texts = []
 
     @property
     def went_on(self) -> int:
         """Generation of the last item if it continued that part, else 0."""
-        return self._next - 1 if self._texts is not None else 0
+        return self._next - 1 if self._texts else 0
 
     @property
     def open(self) -> Json | None:
@@ -138,7 +143,8 @@ class Compaction:
 
     def flush(self) -> list[Item]:
         """Return what was added since the last call."""
-        items, self._items, self._texts = self._items, [], None
+        self._join()
+        items, self._items = self._items, []
         return items
 
     def _going_on(self, tag: str, value: Json) -> str | None:

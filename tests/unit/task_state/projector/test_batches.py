@@ -203,7 +203,7 @@ def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
         compaction.take([generation, tag, {"artifactId": "a", "parts": [part]}])
     first, texts = compaction.flush()
     assert first == [3, "new", {"artifactId": "a", "parts": [{"text": "a", "metadata": block}]}]
-    assert texts == [4, "t", "b", "c"]
+    assert texts == [4, "t", "bc", 1, 1]
     compaction.take([6, "add", {"artifactId": "a", "parts": [{"text": "d", "metadata": block}]}])
     compaction.take([8, "add", {"artifactId": "a", "parts": [{"text": "e", "metadata": block}]}])
     assert compaction.flush() == [[6, "t", "d"], [8, "t", "e"]]
