@@ -154,6 +154,11 @@ class Attempt:
         """
         assignment, bus, timing = self._assignment, self._resources.bus, self._resources.timing
         task, failures = assignment.key.task, self._resources.failed_clean_ups
+        if assignment.message.metadata.num_delivered > timing.cleanup_deliveries:
+            _log.error("task %s: its clean-up is given up; it may have killed its workers", task)
+            failures.forget(assignment.key)
+            await assignment.ack(bus)
+            return
         try:
             async with asyncio.timeout(timing.cleanup):
                 await self._call_clean_up(end)

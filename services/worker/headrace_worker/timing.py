@@ -17,6 +17,9 @@ class Timing:
     """Timeout of the clean-up of a task that ended without its agent."""
     cleanup_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
     """Between attempts at such a clean-up."""
+    cleanup_deliveries: int = 32
+    """Of its request, after which a clean-up is given up although few failures have been seen here:
+    it may have killed the workers that tried. No duration."""
     turn_pauses: tuple[float, float] = (0.1, 10.0)
     """Least and greatest pause before the next check of a run that waits its turn."""
     waking: float = 5.0

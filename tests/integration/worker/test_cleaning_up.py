@@ -162,13 +162,50 @@ async def test_a_request_that_was_often_delivered_has_all_its_tries(
     async with working(tidy.agent()):
         task = await asks(submitter)
     assert await cancel(task) == CANCELED
-    pulling = await submitter.bus.js.pull_subscribe_bind("tidy", submitter.bus.streams.runs)
-    for _ in range(5):
-        [msg] = await pulling.fetch(1, timeout=60)
-        await msg.nak()
+    await deliver(task, times=5)
     async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 0.1))):
         await eventually(lambda: done_with(task))
     assert len(tidy.told) == 3
+
+
+async def deliver(task: Task, times: int) -> None:
+    """Take the task's run and give it back, so many times."""
+    pulling = await task.bus.js.pull_subscribe_bind("tidy", task.bus.streams.runs)
+    for _ in range(times):
+        [msg] = await pulling.fetch(1, timeout=60)
+        await msg.nak()
+
+
+async def test_a_clean_up_that_may_have_killed_its_workers_is_given_up(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """No process that it kills counts its failures: the request would be delivered for ever."""
+    tidy, timing = Tidy(), Timing(cleanup_deliveries=3)
+    async with working(tidy.agent()):
+        deadly, other = await asks(submitter), await asks(submitter)
+    assert await cancel(deadly) == CANCELED
+    await deliver(deadly, times=3)
+    assert await cancel(other) == CANCELED
+    async with working(tidy.agent(), timing=timing):
+        await eventually(lambda: done_with(deadly))
+        await eventually(lambda: done_with(other))
+    assert [ended.key for ended in tidy.told] == [other.key]
+
+
+async def test_another_process_counts_the_failures_of_a_clean_up_from_the_start(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """Nothing is lost by that: a restart may be what the clean-up needs."""
+    tidy = Tidy(failures=99)
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 2.0, 2.0, 2.0))):
+        task = await asks(submitter)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: tidy.was_told(2))
+    before = len(tidy.told)
+    assert await task.runs_waiting() == 1
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0, 0.1))):
+        await eventually(lambda: done_with(task))
+    assert len(tidy.told) == before + 3
 
 
 async def test_the_last_attempt_that_fails_is_cleaned_up_after(
