@@ -14,7 +14,7 @@ from tests.benchmarks.http_client import Connection
 from tests.support import extra_services
 from tests.support.compose_file import ROOT
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.stack import Stack
+from tests.support.stack import ANEW, Stack
 from tests.support.starting import start_process
 
 OFFICIAL = "official"
@@ -200,6 +200,7 @@ def measured_stack(
         triggers=triggers,
         agents="tests.benchmarks.agents:agents",
         environment={"PYTHONPATH": str(ROOT)} | dict(environment or {}),
+        program=ANEW,
     )
 
 

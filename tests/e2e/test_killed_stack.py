@@ -14,19 +14,31 @@ from tests.support.event_stream import Json, frames
 from tests.support.pids import living
 from tests.support.plain_a2a import PlainAgent
 from tests.support.resuming_sizes import sized
-from tests.support.stack import BASIC_AGENTS, Stack
+from tests.support.stack import ANEW, BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
 def stacks(tmp_path: Path) -> Iterator[list[Stack]]:
-    """A stack that keeps its data, and its successor, on one folder; neither is started."""
-    arguments = ("--port", "0")
-    pair = [Stack(tmp_path, arguments=arguments, workers=2, agents=BASIC_AGENTS) for _ in range(2)]
+    """A stack that keeps its data, and its successor, on one folder; neither is started.
+
+    The successor knows by their commands which processes are left of the first.
+    """
+    pair = [
+        Stack(tmp_path, arguments=("--port", "0"), workers=2, agents=BASIC_AGENTS, program=ANEW)
+        for _ in range(2)
+    ]
     yield pair
     for stack in pair:
         if stack.is_launched:
             stack.close()
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """A stack of the test's own."""
+    with Stack(tmp_path, agents=BASIC_AGENTS) as stack:
+        yield stack
 
 
 async def listed(agent: PlainAgent) -> list[Json]:
@@ -75,9 +87,8 @@ async def test_killed_and_started_again_it_knows_and_finishes_every_task(
 
 
 async def test_sigterm_ends_all_of_it_within_5_s_though_a_task_is_at_work(
-    stacks: list[Stack], http: httpx.AsyncClient
+    stack: Stack, http: httpx.AsyncClient
 ) -> None:
-    stack = await asyncio.to_thread(stacks[0].start)
     pids = stack.pids()
     async with PlainAgent(http, stack.url, "counter").stream("100000 100") as response:
         stream = frames(response)

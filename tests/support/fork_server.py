@@ -3,6 +3,9 @@
 Run as a script, with a socket as stdin: each line is a `Request` as JSON, each answer a number. A
 process that starts anew spends most of its start on imports, which is most of what a test of it
 costs. `tests.support.forked_process` is the other end.
+
+The services that a forked `headrace dev` starts are forks, too, and its children as ever: it has a
+fork server of its own, whose forks are handed over to it.
 """
 
 import ctypes
@@ -12,9 +15,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import PathFinder
+from typing import Any, TypedDict
 
 MODULES = {
     "gateway": "headrace_gateway.main",
@@ -26,7 +31,14 @@ MODULES = {
 }
 """What each command imports first, and all that it needs with it."""
 
+SERVICES = ("gateway", "worker", "task-state", "triggers")
+"""What `headrace dev` starts."""
+
+HEEDED = ("PYTHONPATH", "PYTHONUNBUFFERED")
+"""Python's variables that a fork heeds, too."""
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None)
 
 
@@ -34,7 +46,9 @@ class Start(TypedDict):
     """What a fork is to be."""
 
     command: list[str]
-    """The console script's path, the command's name and its arguments."""
+    """The program's path, the command's name and its arguments."""
+    modules: str
+    """The folder in which Python looks for modules first."""
     environment: dict[str, str]
     folder: str | None
     files: list[str]
@@ -50,16 +64,19 @@ class Request(TypedDict):
     reap: int | None
 
 
-def serve(requests: socket.socket) -> Start | None:
-    """Answer requests until there are no more: None; in each fork, return what it is to be."""
+def serve(requests: socket.socket, fork: Callable[[Sequence[str]], int]) -> Start | None:
+    """Answer requests until there are no more: None; in each fork, return what it is to be.
+
+    `fork` has the fork open its files.
+    """
     with requests, requests.makefile("rw", encoding="utf-8") as lines:
         for line in lines:
             request: Request = json.loads(line)
             if start := request["start"]:
-                for module in (MODULES[start["command"][1]], *start["imports"]):
+                for module in (*_modules(start["command"][1]), *start["imports"]):
                     importlib.import_module(module)
                 gc.freeze()
-                answer = os.fork()
+                answer = fork(start["files"])
                 if answer == 0:
                     return start
             else:
@@ -69,23 +86,39 @@ def serve(requests: socket.socket) -> Start | None:
     return None
 
 
+def _modules(command: str) -> list[str]:
+    """Return what to import for a command, once for all that it starts."""
+    return [MODULES[one] for one in (command, *(SERVICES if command == "dev" else ()))]
+
+
 def become(start: Start, parent: int) -> None:
-    """Make this fork of `parent` what ``execve`` would have made of it."""
+    """Make this fork, a child of `parent`, what ``execve`` would have made of it."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # It ended before the kernel watched it.
         os._exit(1)
     os.setpgid(0, 0)
-    _take(start["files"])
     if start["folder"] is not None:
         os.chdir(start["folder"])
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()
-    os.environ.update(coerced)  # As Python sets it where no locale is given.
+    if not any(start["environment"].get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        os.environ.update(coerced)  # As Python sets it where no locale is given.
     os.environ.update(start["environment"])
-    given = start["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.argv = list(start["command"])
-    sys.path[:1] = [os.path.dirname(sys.argv[0]), *filter(None, given)]  # noqa: PTH120  # a string
+    sys.path[:1] = [start["modules"], *_given_folders(start["environment"])]
     importlib.invalidate_caches()
+
+
+def _given_folders(environment: Mapping[str, str]) -> list[str]:
+    return list(filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
+
+
+def fork_with(files: Sequence[str]) -> int:
+    """Fork a child with these files; return its id, or 0 in it."""
+    child = os.fork()
+    if child == 0:
+        _take(files)
+    return child
 
 
 def _take(files: Sequence[str]) -> None:
@@ -96,15 +129,112 @@ def _take(files: Sequence[str]) -> None:
         os.close(opened)
 
 
+def is_heeded(environment: Mapping[str, str]) -> bool:
+    """Return whether a fork heeds all variables that a new Python would."""
+    return not [key for key in environment if key.startswith("PYTHON") and key not in HEEDED]
+
+
+class DevProcess(subprocess.Popen[bytes]):
+    """A child of `headrace dev`: one of its services is a fork, anything else is started anew."""
+
+    server: socket.socket
+    """Where forks are requested."""
+
+    # The arguments are those of the base class, up to the descriptors of the three files.
+    def _execute_child(self, args: Sequence[str], *more: Any) -> None:  # noqa: ANN401
+        environment, stdin, stdout, stderr = (more[n] for n in (5, 9, 12, 14))
+        command = args[args.index("-m") :] if "-m" in args else []
+        if not _is_service(command, environment):
+            super()._execute_child(args, *more)  # type: ignore[misc]  # the library's own
+            return
+        import headrace_cli.__main__  # noqa: PLC0415  # not before its path
+
+        folder = os.getcwd()  # noqa: PTH109  # a string
+        start = Start(
+            command=[headrace_cli.__main__.__file__, *command[2:]],
+            modules=folder,
+            environment=environment,
+            folder=folder,
+            files=[f"/proc/{os.getpid()}/fd/{each}" for each in (stdin, stdout, stderr)],
+            imports=[],
+        )
+        self.pid = self._forked(start)
+        self._child_created = True
+        self._close_pipe_fds(*more[9:15])  # type: ignore[attr-defined]
+
+    def _forked(self, start: Start) -> int:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            with self.server.makefile("rw", encoding="utf-8") as lines:
+                print(json.dumps(Request(start=start, reap=None)), file=lines, flush=True)
+                return int(lines.readline())
+        finally:
+            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _is_service(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    module, program, name, *_ = *command, "", "", ""
+    if (module, program) != ("-m", "headrace_cli") or name not in SERVICES:
+        return False
+    folders = _given_folders(environment)
+    others = [MODULES[name].partition(".")[0], "sitecustomize"]
+    has_others = any(PathFinder.find_spec(module, folders) for module in others)
+    return not has_others and is_heeded(environment)
+
+
+def fork_for_parent(files: Sequence[str]) -> int:
+    """Fork a child of this process's parent, which takes what its descendants leave behind.
+
+    Return its id once it has these files; 0: this process is it.
+    """
+    (ids, its_id), (go, our_go) = os.pipe(), os.pipe()
+    between = os.fork()
+    if between == 0:
+        if os.fork():
+            os._exit(0)
+        _take(files)
+        os.close(our_go)
+        os.write(its_id, str(os.getpid()).encode())
+        os.read(go, 1)  # Its parent is the other one by then.
+        for each in (ids, its_id, go):
+            os.close(each)
+        return 0
+    os.close(its_id)
+    os.waitpid(between, 0)
+    child = int(os.read(ids, 64))
+    for each in (ids, go, our_go):
+        os.close(each)
+    return child
+
+
+def serve_parent() -> tuple[Start, int] | None:
+    """Start a fork server of this process's own: None; in each of its forks, return what it is."""
+    parent = os.getpid()
+    DevProcess.server, requests = socket.socketpair()
+    if os.fork() == 0:
+        DevProcess.server.close()
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        start = serve(requests, fork_for_parent)
+        if start is None:
+            os._exit(0)
+        return start, parent
+    requests.close()
+    subprocess.Popen = DevProcess  # type: ignore[misc,assignment]
+    return None
+
+
 def main() -> None:
     """Fork until stdin closes; in a fork, be a command until it ends."""
-    server = os.getpid()
-    start = serve(socket.socket(fileno=os.dup(0)))
-    if start is not None:
-        become(start, server)
-        from headrace_cli.main import main as command_line  # noqa: PLC0415  # not before its path
+    parent = os.getpid()
+    start = serve(socket.socket(fileno=os.dup(0)), fork_with)
+    if start is None:
+        return
+    if start["command"][1] == "dev":
+        start, parent = serve_parent() or (start, parent)
+    become(start, parent)
+    from headrace_cli.main import main as command_line  # noqa: PLC0415  # not before its path
 
-        sys.exit(command_line())
+    sys.exit(command_line())
 
 
 if __name__ == "__main__":

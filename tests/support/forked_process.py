@@ -28,9 +28,6 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-_TAKEN = ("PYTHONPATH", "PYTHONUNBUFFERED")
-"""Variables that a fork heeds, too."""
-
 _TIMEOUT = 60.0
 
 _STARTING = Lock()
@@ -133,7 +130,7 @@ def can_fork(command: Sequence[str], environment: Mapping[str, str]) -> bool:
         sys.platform == "linux"
         and program == str(HEADRACE)
         and name in fork_server.MODULES
-        and not [key for key in environment if key.startswith("PYTHON") and key not in _TAKEN]
+        and fork_server.is_heeded(environment)
     )
 
 
@@ -159,6 +156,7 @@ def start_service(
             return start_process(command, log, stdout=lines, folder=folder, environment=environment)
     start = Start(
         command=list(command),
+        modules=str(HEADRACE.parent),
         environment=dict(environment),
         folder=None if folder is None else str(folder),
         files=[os.devnull, str(output), str(log)],
@@ -182,6 +180,7 @@ def run_forked(
         stdin.flush()
         start = Start(
             command=list(command),
+            modules=str(HEADRACE.parent),
             environment=dict(environment),
             folder=None,
             files=[f"/proc/{os.getpid()}/fd/{each.fileno()}" for each in (stdin, stdout, stderr)],

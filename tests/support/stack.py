@@ -4,6 +4,7 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,9 @@ from tests.support.waiting import until
 BASIC_AGENTS = "headrace_worker.demo:agents"
 """Echo, assistant and counter, which are enough for most: each agent has a queue, from which each
 worker pulls, and all of the usual ones double what an idle stack takes."""
+
+ANEW = (sys.executable, "-m", "headrace_cli")
+"""The program of a stack of which nothing is forked, to measure it or to find its commands."""
 
 _READY = "ready "
 _STOP_TIMEOUT = 60.0
