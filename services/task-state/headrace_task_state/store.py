@@ -80,7 +80,7 @@ class Lease:
     range: Range
     token: str
     """Unique to this lease: only its owner can write."""
-    era: int
+    projection_number: int
     """Number of the projection to write to."""
 
 
@@ -322,7 +322,7 @@ class Writer(Protocol):
     async def fields(self, *names: str) -> list[Fields]:
         """Return each task's fields that events overwrite; empty if the task does not exist."""
 
-    async def begin_era(self) -> None:
+    async def begin_projection(self) -> None:
         """Replace a projection made of logs that are gone by an empty one; every lease ends."""
 
 

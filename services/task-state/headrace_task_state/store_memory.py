@@ -51,7 +51,7 @@ class _StoredTask:
 
 @dataclass(slots=True)
 class _Projection:
-    """The contents of one era. Tasks are keyed by tenant and task id."""
+    """The contents of one projection. Tasks are keyed by tenant and task id."""
 
     tasks: dict[tuple[str, str], _StoredTask] = field(default_factory=dict)
     children: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -72,7 +72,7 @@ class MemoryStore:
         self.ranges = list(ranges)
         self.projection = _Projection()
         self.usage = CountedUsage()
-        self.era = self.epoch = 0
+        self.projection_number = self.epoch = 0
         self.held: dict[Range, tuple[str, float]] = {}
         """For each lease, its token and when it lapses."""
         self.replicas: dict[str, float] = {}
@@ -139,7 +139,7 @@ class _Leases:
         store.epoch += 1
         token = f"{self._replica}.{store.epoch}"
         store.renew(place, token)
-        return Lease(place, token, store.era)
+        return Lease(place, token, store.projection_number)
 
     async def release(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
@@ -214,9 +214,9 @@ class _Writer:
         found = (self._store.projection.tasks.get((tenant, task)) for tenant, task in keys)
         return [{} if kept is None else dict(kept.fields) for kept in found]
 
-    async def begin_era(self) -> None:
+    async def begin_projection(self) -> None:
         self._check()
-        self._store.era += 1
+        self._store.projection_number += 1
         self._store.projection = _Projection()
         self._store.held.clear()
 

@@ -10,12 +10,12 @@ history item                   meaning
 =============================  ==================================================================
 ``[g, "in", message|null]``    an input begins a run; no attempt discards its message
 ``[g, "out", message]``        a message of the agent, or a piece of one
-``[g, "kin", message]``        as "out", but of a child task: no attempt discards it
+``[g, "child", message]``      as "out", but of a child task: no attempt discards it
 ``[g, "meta", {…}]``           metadata of the task
 ``[g, "drop", d]``             a new attempt discards the run's output after generation d
-``[g, "t", "…", n, …]``        a text, appended to the last text part of the last "out" or "kin".
-                               It consists of texts of n, … characters of generations g, g+1, …;
-                               without numbers, all of it is of generation g
+``[g, "t", "…", n, …]``        a text, appended to the last text part of the last "out" or
+                               "child". It consists of texts of n, … characters of generations
+                               g, g+1, …; without numbers, all of it is of generation g
 =============================  ==================================================================
 
 Artifact items: ``"new"`` and ``"add"`` with an artifact, ``"drop"`` and ``"t"`` as above.
@@ -34,7 +34,7 @@ from headrace.model.task import STATES, SUBMITTED
 
 type Item = list[Any]
 
-IN, OUT, KIN, META, DROP = "in", "out", "kin", "meta", "drop"
+IN, OUT, OF_CHILD, META, DROP = "in", "out", "child", "meta", "drop"
 
 TEXTS, NEW, ADD = "t", "new", "add"
 
@@ -155,7 +155,7 @@ def _status_update(update: Json, generation: int) -> Change:
     if is_input:
         change.history.append([generation, IN, message])
     elif message is not None:
-        change.history.append([generation, KIN if CHILD in metadata else OUT, message])
+        change.history.append([generation, OF_CHILD if CHILD in metadata else OUT, message])
     if lasting := {key: value for key, value in metadata.items() if not key.startswith(OWN)}:
         change.history.append([generation, META, lasting])
     return change

@@ -10,9 +10,9 @@ from headrace.model.change import (
     ADD,
     DROP,
     IN,
-    KIN,
     META,
     NEW,
+    OF_CHILD,
     OUT,
     TEXTS,
     Change,
@@ -109,7 +109,7 @@ class Artifacts:
                 del self._versions[name]
 
 
-_MESSAGES = frozenset({OUT, KIN})
+_MESSAGES = frozenset({OUT, OF_CHILD})
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class History:
             if self._last is not None:
                 self._last.pieces.go_on(generation, value, item[3:])
         elif tag in _MESSAGES:
-            self._take_output(generation, value, lasts=tag == KIN)
+            self._take_output(generation, value, lasts=tag == OF_CHILD)
         elif tag == IN:
             self._take_input(generation, value)
         elif tag == META:

@@ -800,7 +800,7 @@ async def test_usage_is_counted_once_although_the_view_is_built_anew(
     writer = await stored_range.writer()
     await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), history)
     before = await counted(stored_range)
-    await writer.begin_era()
+    await writer.begin_projection()
     stored_range.progress = Progress()
     await stored_range.apply(await stored_range.writer(), Batches(SUBJECTS, 5, 30), history)
     assert before == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]

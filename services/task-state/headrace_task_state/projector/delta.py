@@ -13,7 +13,7 @@ from datetime import datetime
 
 import orjson
 
-from headrace.model.change import ADD, KIN, META, NEW, OUT, TEXTS, Change, Item
+from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
 from headrace.model.entry import ANSWERED, Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
 from headrace.model.pieces import same_but_text
@@ -76,9 +76,9 @@ class ChunkFrame:
         return text if type(text) is str else None
 
 
-_BEARING = frozenset({NEW, ADD, OUT, KIN})
+_BEARING = frozenset({NEW, ADD, OUT, OF_CHILD})
 
-_EXTENDING = frozenset({ADD, OUT, KIN})
+_EXTENDING = frozenset({ADD, OUT, OF_CHILD})
 
 _BARE_ARTIFACT = 2
 """Fields of a chunk that contains only its parts."""
@@ -165,7 +165,7 @@ class Compaction:
         self._name = self._open = None
         if tag in _BEARING:
             parts = value.get("parts")
-            name = value.get("messageId" if tag in {OUT, KIN} else "artifactId")
+            name = value.get("messageId" if tag in {OUT, OF_CHILD} else "artifactId")
             if name and parts and "text" in parts[-1]:
                 self._name, self._open = name, parts[-1]
 

@@ -168,7 +168,7 @@ class RangeFollower:
         origin = await origin_of(self._bus, self._stream, progress)
         if origin is None:
             _log.error("stream %s was recreated; removing the tasks of the old one", self._stream)
-            await self._writer.begin_era()
+            await self._writer.begin_projection()
             raise LeaseLost("the view is rebuilt from the start")
         progress = replace(progress, origin=origin)
         metrics.FOLLOWING.labels(self._range.name).set(1)

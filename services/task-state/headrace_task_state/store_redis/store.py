@@ -39,7 +39,7 @@ from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "9"
+SHAPE = "10"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
@@ -82,9 +82,9 @@ class Keys:
         return f"{self.root}replicas"
 
     @property
-    def era(self) -> str:
-        """Number of the view in use; a view whose logs are lost is replaced by a new one."""
-        return f"{self.root}era"
+    def projection_number(self) -> str:
+        """Number of the view in use; one of logs that are lost is replaced by a new one."""
+        return f"{self.root}projection"
 
     @property
     def usage(self) -> str:
@@ -108,9 +108,9 @@ class Keys:
         """Hash: how far the range has been applied."""
         return f"{self.root}progress:{place.name}"
 
-    def view(self, era: int) -> str:
+    def view(self, number: int) -> str:
         """Prefix of a view's keys."""
-        return f"{self.root}{era}:"
+        return f"{self.root}{number}:"
 
 
 class RedisLeases:
@@ -141,9 +141,9 @@ class RedisLeases:
         """Take the lease of a range; None: another replica was first."""
         # Not from a counter in Redis: one that was emptied would count from the beginning again.
         token = f"{self._replica}.{secrets.token_hex(8)}"
-        keys = [self._keys.lease(place), self._keys.era]
-        era = await self._redis.run("take", keys, [token, LIFE_MS])
-        return None if era is None else Lease(place, token, int(era))
+        keys = [self._keys.lease(place), self._keys.projection_number]
+        number = await self._redis.run("take", keys, [token, LIFE_MS])
+        return None if number is None else Lease(place, token, int(number))
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """Release ranges so that other replicas need not wait until the leases lapse."""
@@ -169,7 +169,7 @@ class RedisReader:
         """Return a task with its last `history_length` messages; None: it is not in the view."""
         pairs, history, artifacts = await self._redis.run(
             "task",
-            [self._keys.era],
+            [self._keys.projection_number],
             [self._keys.root, f"{tenant}:{task}", _or_all(history_length)],
         )
         return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
@@ -182,7 +182,7 @@ class RedisReader:
         """
         positions, total, more, *tasks = await self._redis.run(
             "page",
-            [self._keys.era, *self._progress(heads)],
+            [self._keys.projection_number, *self._progress(heads)],
             [
                 *(
                     self._keys.root,
@@ -203,8 +203,8 @@ class RedisReader:
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
-        [era] = await self._redis.ask(["GET", self._keys.era])
-        key = f"{self._keys.view(int(era or 0))}{DueList.SUMMARIES}:{place.name}"
+        [number] = await self._redis.ask(["GET", self._keys.projection_number])
+        key = f"{self._keys.view(int(number or 0))}{DueList.SUMMARIES}:{place.name}"
         await self._redis.ask(["ZADD", key, "XX", "-inf", name])
 
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
@@ -214,8 +214,8 @@ class RedisReader:
 
     async def open_tasks(self, agent: str) -> Counter[str]:
         """Return how many of the agent's tasks are not over, by the version they are pinned to."""
-        [era] = await self._redis.ask(["GET", self._keys.era])
-        view = self._keys.view(int(era or 0))
+        [number] = await self._redis.ask(["GET", self._keys.projection_number])
+        view = self._keys.view(int(number or 0))
         [found] = await self._redis.ask(["SMEMBERS", f"{view}n:{agent}"])
         versions = [version.decode() for version in found]
         sizes = (["ZCARD", f"{view}v:{agent}:{version}"] for version in versions)
@@ -297,7 +297,7 @@ class RedisWriter:
         """Write under `lease`; `ranges` are all ranges of the fleet."""
         self._redis, self._keys, self.lease = redis, keys, lease
         self._ranges = list(ranges)
-        self._view = keys.view(lease.era)
+        self._view = keys.view(lease.projection_number)
         self._usage = keys.usage, usage_days * _DAY
 
     async def confirm(self) -> None:
@@ -359,12 +359,12 @@ class RedisWriter:
         score = "" if due is None else due
         self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
 
-    async def begin_era(self) -> None:
+    async def begin_projection(self) -> None:
         """Abandon a view made of logs that are gone; the lease ends with it."""
         places = [self._keys.progress(place) for place in self._ranges]
         leases = [self._keys.lease(place) for place in self._ranges]
-        keys = [self._keys.lease(self.lease.range), self._keys.era, *places, *leases]
-        left = await self._redis.run("begin_era", keys, [self.lease.token])
+        keys = [self._keys.lease(self.lease.range), self._keys.projection_number, *places, *leases]
+        left = await self._redis.run("begin_projection", keys, [self.lease.token])
         if left is not None:
             await self._redis.unlink_all(self._keys.view(int(left)))
 

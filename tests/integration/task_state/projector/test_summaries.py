@@ -86,7 +86,7 @@ async def view(fleet: TaskStates) -> dict[bytes, object]:
     Owners are numbered as they come, so their numbers are replaced by their names.
     """
     redis, found = fleet.redis._redis, dict[bytes, object]()
-    root = fleet.keys.view(int(await redis.get(fleet.keys.era) or 0))
+    root = fleet.keys.view(int(await redis.get(fleet.keys.projection_number) or 0))
     numbers = await redis.hgetall(f"{root}u:default")
     owners: dict[bytes, object] = {
         int(number).to_bytes(4): owner for owner, number in numbers.items() if owner

@@ -2,8 +2,8 @@
 -- {positions of the ranges, total, '1' if there are more, {task, time, hash, history items,
 -- artifact items}, …}; of some tasks the text (`packed.lua`) instead of the hash, and no items.
 --
--- KEYS: era, positions of the ranges, read in the same step, so that the caller notices if the view
---       has been lost
+-- KEYS: the projection's number, positions of the ranges, read in the same step, so that the caller
+--       notices if the view has been lost
 -- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for
 --       all), '1' to filter by context, context, minimum time ('-inf' for none), time and task after
 --       which the page begins ('' for the first page), size, '1' to include artifacts, number of last

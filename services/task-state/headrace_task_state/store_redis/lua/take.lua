@@ -1,6 +1,6 @@
--- Takes the lease of a range if it is free. Returns the era, or nothing.
+-- Takes the lease of a range if it is free. Returns the projection's number, or nothing.
 --
--- KEYS: lease, era
+-- KEYS: lease, the projection's number
 -- ARGV: token, lease duration (ms)
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
