@@ -75,10 +75,10 @@ async def replay(fleet: Starter, case: Case) -> ReplayReport:
                 and inputs[0].is_due_after(len(recorder.steps))
                 and state not in TERMINAL_NAMES
             ):
-                await task.tell(inputs.popleft().answering(interrupts))
+                await task.follow_up(inputs.popleft().answering(interrupts))
         if not inputs or state in TERMINAL_NAMES:
             break
-        await task.tell(inputs.popleft().answering(interrupts))
+        await task.follow_up(inputs.popleft().answering(interrupts))
     report = ReplayReport(outline(case.steps), outline(recorder.steps))
     if report.differences:
         _log.warning("%s: the agent's output differs:\n%s", case.source, report)

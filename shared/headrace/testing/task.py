@@ -54,10 +54,10 @@ class FleetTask:
         Raises:
             HeadraceError: the task accepts no message (`TaskEnded`, `TaskBusy`).
         """
-        await self.tell(message, files)
+        await self.follow_up(message, files)
         return await self.result()
 
-    async def tell(self, message: MessageContent, files: Sequence[File] = ()) -> None:
+    async def follow_up(self, message: MessageContent, files: Sequence[File] = ()) -> None:
         """Send a message to the task without waiting for a result.
 
         Raises:

@@ -96,7 +96,7 @@ async def test_it_ends_once_its_copy_is_given_up(fleet: TestFleet, unfinished: F
 async def test_it_accepts_no_message(fleet: TestFleet, unfinished: Fork) -> None:
     task = FleetTask(fleet._parts, unfinished.key, unfinished.context)
     with pytest.raises(TaskBusy, match="still being copied"):
-        await task.tell("hello")
+        await task.follow_up("hello")
 
 
 async def test_a_message_ends_it_once_its_message_is_given_up(
@@ -114,7 +114,7 @@ async def test_a_message_ends_it_once_its_message_is_given_up(
         await source.fork(message="cake")
     [end] = ends
     with use_task_clock(Later()), pytest.raises(TaskEnded):
-        await FleetTask(fleet._parts, end.key, "").tell("hello")
+        await FleetTask(fleet._parts, end.key, "").follow_up("hello")
     last = await last_entry(fleet._bus, end.key)
     assert last is not None
     assert last.stamp.state == REJECTED

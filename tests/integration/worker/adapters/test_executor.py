@@ -234,7 +234,7 @@ async def test_a_message_is_the_answer_or_the_tasks_last_word(
 async def test_a_whole_task_brings_its_artifacts_and_its_end(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    async def tell(context: RequestContext, queue: EventQueue) -> None:
+    async def emit(context: RequestContext, queue: EventQueue) -> None:
         await queue.enqueue_event(
             A2ATask(
                 id=context.task_id or "",
@@ -244,7 +244,7 @@ async def test_a_whole_task_brings_its_artifacts_and_its_end(
             )
         )
 
-    async with working(executor_agent(Scripted(tell), name="teller")):
+    async with working(executor_agent(Scripted(emit), name="teller")):
         done = await folded(await submitter.start("teller", "x"))
     assert (state(done), answer(done)) == ("REJECTED", "x")
 
@@ -271,10 +271,10 @@ async def test_progress_and_structured_data_keep_their_parts(
 async def test_a_chunk_that_goes_on_with_nothing_begins_an_artifact(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    async def tell(context: RequestContext, queue: EventQueue) -> None:
+    async def emit(context: RequestContext, queue: EventQueue) -> None:
         await updater(context, queue).add_artifact([Part(text="x")], "a", append=True)
 
-    async with working(executor_agent(Scripted(tell), name="sloppy")):
+    async with working(executor_agent(Scripted(emit), name="sloppy")):
         task = await submitter.start("sloppy", "x")
         events = await task.events()
     [update] = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]

@@ -198,7 +198,7 @@ async def test_a_message_to_a_busy_agent_waits_for_its_turn() -> None:
 
     async with TestFleet([patient]) as fleet:
         task = await fleet.start("patient", "one")
-        await task.tell("two")
+        await task.follow_up("two")
         release.set()
         assert (await task.result()).text.endswith(": two ")
 
@@ -207,7 +207,7 @@ async def test_an_agent_that_rejects_messages_while_at_work_does_so() -> None:
     async with TestFleet([deaf]) as fleet:
         task = await fleet.start("deaf", "one")
         with pytest.raises(TaskBusy):
-            await task.tell("two")
+            await task.follow_up("two")
 
 
 async def test_agents_of_a_fleet_delegate_to_each_other() -> None:

@@ -52,7 +52,7 @@ async def test_a_message_to_a_busy_agent_goes_to_its_version() -> None:
     release = asyncio.Event()
     async with TestFleet([tailor(release=release)]) as fleet:
         task = await fleet.start("tailor", "slowly")
-        await task.tell("cut 4 cm")
+        await task.follow_up("cut 4 cm")
         release.set()
         assert (await task.result()).text.endswith("Cut 4 cm")
 

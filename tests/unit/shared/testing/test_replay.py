@@ -117,7 +117,7 @@ async def test_inputs_that_an_ended_task_cannot_take_are_a_difference() -> None:
 async def test_a_message_to_a_working_agent_is_sent_while_it_works() -> None:
     async with TestFleet([listener], timeout=5) as fleet:
         task = await fleet.start("listener", "one")
-        await task.tell("two")
+        await task.follow_up("two")
         await task.result()
         case = await recorded(task)
         report = await fleet.replay(case)
