@@ -20,6 +20,7 @@ from headrace.model.errors import (
 from headrace.model.messages import (
     BusMessage,
     CancelChild,
+    ChildInput,
     CountOpenTasks,
     Done,
     DropFile,
@@ -33,7 +34,6 @@ from headrace.model.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
-    TellChild,
     UsageFound,
 )
 from headrace.wait_for import ELECTION, RECONNECT
@@ -164,9 +164,9 @@ class StateClient:
         """Cancel a child task. It may end some time after the call."""
         await self._ask(f"cancel.{query.parent_agent}", query, Done)
 
-    async def tell(self, query: TellChild) -> int | None:
+    async def send_input(self, query: ChildInput) -> int | None:
         """Send a message to a child's holder and return its generation. None: not accepted."""
-        return (await self._ask(f"tell.{query.parent_agent}", query, Done)).generation
+        return (await self._ask(f"input.{query.parent_agent}", query, Done)).generation
 
     async def open_queue(self, query: OpenQueue) -> None:
         """Have a queue created, for a worker that may not create it."""

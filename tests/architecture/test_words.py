@@ -45,6 +45,7 @@ REPLACED = {
     "patiently": "wait_for",
     "performance": "execution",
     "persevere": "with retries",
+    "poke": "recheck",
     "pulse": "health probe",
     "quoting": "relayed events",
     "recall": "load_task",
@@ -62,6 +63,7 @@ REPLACED = {
     "stowage": "offload",
     "stowed": "offloaded",
     "stowing": "offload",
+    "tell": "send, follow_up, render, answer",
     "told": "events, frames, messages, output",
     "trouble": "error",
     "unbegun": "unstarted",
@@ -80,10 +82,7 @@ ON_THE_WIRE = frozenset({"asked_at"})
 """Names in messages that processes of two versions exchange; they can't change."""
 
 REPLACED_IN = {
-    "services/gateway/": {
-        "tell": "send, render, answer",
-        "telling": "rendering, answering",
-    },
+    "services/gateway/": {"telling": "rendering, answering"},
     "services/worker/": {"telling": "emitter"},
 }
 """The same for words that are gone from one part of the tree."""

@@ -51,7 +51,7 @@ export class Bus {
   live = (key) => `${this.prefix}.live.${this.#place(key)}`;
   control = (key) => `${this.prefix}.control.${key.tenant}.${key.agent}.${key.task}`;
   dead = (tenant, agent) => `${this.prefix}.dead.${tenant}.${agent}`;
-  poke = (task) => `${this.prefix}.poke.${task}`;
+  recheck = (task) => `${this.prefix}.recheck.${task}`;
 
   run(key, run, priority) {
     const usual = `${this.prefix}.run.${key.tenant}.${key.agent}.${key.task}.${run}`;

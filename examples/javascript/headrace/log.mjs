@@ -166,7 +166,7 @@ export class LogWriter {
         stamp.generation === headers["Headrace-Generation"] &&
         stored === body;
       if (!mine) throw new Fenced(`${this.key.task}: ${stamp.writer} appended first`);
-      this.bus.publish(this.bus.poke(this.key.task));
+      this.bus.publish(this.bus.recheck(this.key.task));
       return found.sequence;
     }
   }

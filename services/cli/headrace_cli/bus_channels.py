@@ -295,10 +295,10 @@ CHANNELS: tuple[Channel, ...] = (
         (_message(DeadLetter),),
     ),
     Channel(
-        "poke",
-        SUBJECTS.poke(_TASK),
+        "recheck",
+        SUBJECTS.recheck(_TASK),
         "core NATS",
-        "Makes readers of a log check its tail.",
+        "Makes readers of a log check its tail again.",
         (ChannelMessage("Nothing", NOTHING),),
     ),
     Channel(
@@ -423,7 +423,7 @@ ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateOpen": (_message(OpenTasksCounted), _REFUSAL),
     "stateStart": (_message(TaskStarted), _REFUSAL),
     **dict.fromkeys(
-        ("stateCancel", "stateTell", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)
+        ("stateCancel", "stateInput", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)
     ),
     "stateReady": (ChannelMessage("Following", FOLLOWING),),
     "stateMore": (ChannelMessage("Piece", PIECE),),

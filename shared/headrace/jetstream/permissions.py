@@ -16,7 +16,7 @@ from headrace.jetstream.client import in_domain
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
-from headrace.model.subjects import check_agent_name, encode_token, is_token
+from headrace.model.subjects import FORMER_NAMES, check_agent_name, encode_token, is_token
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"
@@ -25,7 +25,7 @@ ANY_TENANT = "*"
 ACCOUNT = "HEADRACE"
 """The account that owns the streams."""
 
-FOR_WORKERS = ("start", "cancel", "tell", "queue", "drop")
+FOR_WORKERS = ("start", "cancel", "input", "queue", "drop", FORMER_NAMES["input"])
 """Operations of task state that only workers of the agent in the subject may request."""
 
 GATEWAY, TASK_STATE, TRIGGERS = "gateway", "task-state", "triggers"
@@ -35,6 +35,8 @@ ROLES = (GATEWAY, TASK_STATE, TRIGGERS, OPERATOR)
 
 INBOX = "_INBOX"
 """Prefix of every inbox; the role follows, so that no role can read another role's replies."""
+
+_RECHECK = ("recheck", FORMER_NAMES["recheck"])
 
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _API = "$JS.API."
@@ -165,7 +167,7 @@ class Permissions:
         kept.append(f"KV_{streams.triggers}")
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "drain")),
-            *(f"{p}.{kind}.>" for kind in ("state", "poke", "push")),
+            *(f"{p}.{kind}.>" for kind in ("state", *_RECHECK, "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
             f"$KV.{streams.triggers}.>",
@@ -205,7 +207,7 @@ class Permissions:
         every = [*self._events, streams.runs, streams.dead, f"KV_{streams.agents}"]
         every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "poke", "push")),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", *_RECHECK, "push")),
             *(f"{p}.{kind}.>" for kind in ("dead", "holds")),
             self._subjects.changes(),
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
@@ -239,7 +241,7 @@ class Permissions:
         read = [*self._events, f"KV_{streams.agents}", f"KV_{streams.triggers}"]
         publish = [
             # A schedule's firing may cancel the task of the one before, through its holder.
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", "poke")),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", *_RECHECK)),
             # Quotas of firings are checked against what has been used, and what is open.
             *(
                 self._subjects.state(operation, of_all=of_all)
@@ -295,7 +297,8 @@ class Permissions:
 
     def _common_subscriptions(self, role: str) -> list[str]:
         agents = f"$KV.{self._streams.agents}.>"
-        return [f"{INBOX}.{role}.>", f"{self._prefix}.poke.*", agents]
+        rechecks = [f"{self._prefix}.{kind}.*" for kind in _RECHECK]
+        return [f"{INBOX}.{role}.>", *rechecks, agents]
 
     def _buckets(self) -> list[str]:
         streams = self._streams
@@ -356,7 +359,8 @@ class Permissions:
 
     def _subjects_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams, p = self._streams, self._prefix
-        yield AccountExport(f"{p}.poke.*")
+        for kind in _RECHECK:
+            yield AccountExport(f"{p}.{kind}.*")
         # Any worker may send these to task state, which checks requests about others' tasks.
         for operation in ("get", "list"):
             yield from self._questions(operation)

@@ -319,7 +319,7 @@ class LogWriter:
             raise FencedBy(found)
         # Readers may have missed the live copy while the outcome was in doubt.
         with suppress(BusUnavailable):
-            await self._bus.publish(self._bus.subjects.poke(self.key.task), b"")
+            await self._bus.publish(self._bus.subjects.recheck(self.key.task), b"")
         return found.sequence
 
 

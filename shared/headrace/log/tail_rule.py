@@ -2,8 +2,8 @@
 
 Republish skips messages at server kills and leader stepdowns without any disconnect. A gap shows
 with the next message. If no message comes, only a read shows it. So a process checks each log that
-it follows: 250 ms after it subscribed, at once after a disturbance or a poke, and while the log is
-open and silent after 2 s, backing off to 10 s.
+it follows: 250 ms after it subscribed, at once after a disturbance or on request, and while the log
+is open and silent after 2 s, backing off to 10 s.
 """
 
 import asyncio
@@ -159,23 +159,24 @@ class TailRule:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._checks: set[asyncio.Task[None]] = set()
-        self._pokes: Subscription | None = None
+        self._requests: Subscription | None = None
         self._unregister = bus.on_disturbance(self.check_all)
 
     async def start(self) -> None:
-        """Start checking and listening for pokes.
+        """Start checking and listening for requests to check a log.
 
         Raises:
             BusUnavailable: The connection is closed.
         """
-        self._pokes = await self._bus.subscribe(self._bus.subjects.poke("*"), self._on_poke)
+        subject = self._bus.subjects.recheck("*")
+        self._requests = await self._bus.subscribe(subject, self._on_request)
         self._task = keep_running(self._run, "tail rule")
 
     async def stop(self) -> None:
         """End all checks."""
         self._unregister()
-        if self._pokes is not None:
-            await self._bus.unsubscribe(self._pokes)
+        if self._requests is not None:
+            await self._bus.unsubscribe(self._requests)
         running = [*self._checks, *([self._task] if self._task is not None else [])]
         for task in running:
             task.cancel()
@@ -196,7 +197,7 @@ class TailRule:
         for follower in self._watched:
             self._check_now(follower)
 
-    async def _on_poke(self, msg: Msg) -> None:
+    async def _on_request(self, msg: Msg) -> None:
         task = msg.subject.rpartition(".")[2]
         for follower in self._watched:
             if follower.key.task == task:

@@ -318,8 +318,8 @@ class CancelChild(ChildTask):
     """Operation ``cancel``: end the child. CANCELED in its log confirms it."""
 
 
-class TellChild(ChildTask):
-    """Operation ``tell``: send the child's holder a message, as `Control` does with ``input``."""
+class ChildInput(ChildTask):
+    """Operation ``input``: send the child's holder a message, as `Control` does with ``input``."""
 
     input: str
     """The message's name, which stays the same when it is sent again."""

@@ -25,6 +25,10 @@ LONGEST_SUBJECT = 255
 """Maximum length in characters of a subject that users name. NATS closes the connection of who
 sends one that is much longer (`max_control_line`)."""
 
+FORMER_NAMES = {"recheck": "poke", "input": "tell"}
+"""What the release before calls a subject, and an operation of task state. Its processes may still
+use them, because they run beside those of this release."""
+
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _LOG = re.compile(
@@ -225,9 +229,9 @@ class Subjects:
         """Return the subject on which gateways share their request counts."""
         return f"{self.prefix}.rates"
 
-    def poke(self, task: str) -> str:
-        """Return the subject that makes every reader of the log check its tail."""
-        return f"{self.prefix}.poke.{task}"
+    def recheck(self, task: str) -> str:
+        """Return the subject that makes every reader of the log check its tail again."""
+        return f"{self.prefix}.recheck.{task}"
 
     def key_of_event(self, subject: str) -> TaskKey:
         """Return the key of the log on `subject` (of `event` or `live`).

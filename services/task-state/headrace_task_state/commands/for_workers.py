@@ -14,13 +14,13 @@ from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import (
     CancelChild,
+    ChildInput,
     ChildTask,
     Control,
     Done,
     DropFile,
     OpenQueue,
     StartTask,
-    TellChild,
 )
 from headrace.model.queues import PRIORITIES, RunQueue
 from headrace.model.subjects import is_token
@@ -33,12 +33,12 @@ from headrace_task_state.commands.start_child import ChildStarter
 
 _HOLDER_TIMEOUT = 2.0
 
-type Question = StartTask | CancelChild | TellChild | OpenQueue | DropFile
+type Question = StartTask | CancelChild | ChildInput | OpenQueue | DropFile
 
 QUESTIONS: dict[str, type[Question]] = {
     "start": StartTask,
     "cancel": CancelChild,
-    "tell": TellChild,
+    "input": ChildInput,
     "queue": OpenQueue,
     "drop": DropFile,
 }
@@ -69,7 +69,7 @@ class ForWorkers:
                 return await self._starter.start(question)
             case CancelChild():
                 return await self._cancel(question)
-            case TellChild():
+            case ChildInput():
                 return await self._send_to_child(question)
             case OpenQueue():
                 return await self._open_queue(question)
@@ -93,7 +93,7 @@ class ForWorkers:
         # Waiters receive the exception; without waiters, asyncio must not log it.
         _ = done.cancelled() or done.exception()
 
-    async def _send_to_child(self, query: TellChild) -> Json:
+    async def _send_to_child(self, query: ChildInput) -> Json:
         """Pass a message to the holder of a child."""
         key = await self._child(query)
         control = Control(

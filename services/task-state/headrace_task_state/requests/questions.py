@@ -10,7 +10,7 @@ from faststream.specification import AsyncAPI
 
 from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
-from headrace.model.subjects import Subjects
+from headrace.model.subjects import FORMER_NAMES, Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
 
@@ -72,6 +72,8 @@ class Questions:
         self._subscribe(router, "get", get)
         for operation, handler in self._for_workers():
             self._subscribe(router, f"{operation}.{{agent}}", handler)
+            if (former := FORMER_NAMES.get(operation)) is not None:
+                self._subscribe(router, f"{former}.{{agent}}", handler, is_documented=False)
         return router
 
     def _for_workers(self) -> Iterator[tuple[str, _Handler]]:
@@ -98,13 +100,21 @@ class Questions:
         router.subscriber(self.pieces.subjects, title="stateMore")(more)
         return router
 
-    def _subscribe(self, router: NatsRouter, operation: str, handler: _Handler) -> None:
+    def _subscribe(
+        self, router: NatsRouter, operation: str, handler: _Handler, *, is_documented: bool = True
+    ) -> None:
         """Subscribe to requests to one replica, and to those to all, sent if one is silent."""
         of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
         router.subscriber(of_all, include_in_schema=False)(handler)
         title = f"state{operation.partition('.')[0].capitalize()}"
         description = f"{handler.__doc__} On `{of_all}` it goes to all replicas."
-        router.subscriber(one, queue=QUEUE, title=title, description=description)(handler)
+        router.subscriber(
+            one,
+            queue=QUEUE,
+            title=title,
+            description=description,
+            include_in_schema=is_documented,
+        )(handler)
 
 
 def _router(middlewares: tuple[Any, ...] = ()) -> NatsRouter:

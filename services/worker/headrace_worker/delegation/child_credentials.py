@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.messages import TellChild
+from headrace.model.messages import ChildInput
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import RunOver
 from headrace_worker.delegation.parent import Parent
@@ -50,7 +50,7 @@ class ChildCredentials:
     async def _send_answer(self, answer: Json, asked_at: int) -> None:
         """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
         parent = self._parent.key
-        request = TellChild(
+        request = ChildInput(
             tenant=self._child.tenant,
             agent=self._child.agent,
             task=self._child.task,
@@ -62,7 +62,7 @@ class ChildCredentials:
         )
         while True:
             try:
-                if await self._parent.state.tell(request) is not None:
+                if await self._parent.state.send_input(request) is not None:
                     return
             except (StateUnavailable, TaskUnknown) as error:
                 _log.info("task %s: %s", self._child.task, error)

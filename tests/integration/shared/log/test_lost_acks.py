@@ -95,7 +95,7 @@ async def test_who_resolved_an_unknown_outcome_has_readers_look(
     await rule.start()
     async with following(shaky, rule, log.key) as reading:
         await reading.until(1)
-        await asyncio.sleep(FIRST_CHECK + 0.2)  # from here on, only a poke shows a loss
+        await asyncio.sleep(FIRST_CHECK + 0.2)  # from here on, only a request shows a loss
         proxy.loses = lambda f: is_live(f) or (is_ack(f) and not any(map(is_ack, proxy.lost)))
         await log.append("acknowledged by nobody, seen by nobody")
         assert await reading.until(2, timeout=60) == [1, 2]

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.client import NatsClient
 from headrace.model.errors import TaskUnknown
-from headrace.model.messages import DropFile, GetTask, Refusal
+from headrace.model.messages import ChildInput, DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
 from headrace.state_client import MORE
 from headrace_task_state.requests.answers import AnswerPieces, Answers
@@ -40,7 +40,7 @@ class ScriptedAnswers:
             raise TaskUnknown("task not found")
         return query.task.encode() * (8 if query.task == "long" else 1)
 
-    async def for_worker(self, question: DropFile, agent: str) -> bytes:
+    async def for_worker(self, question: DropFile | ChildInput, agent: str) -> bytes:
         return f"{type(question).__name__} of {agent}".encode()
 
 
@@ -93,6 +93,20 @@ async def test_a_worker_sends_requests_in_its_agents_name(nats_server: NatsProce
         subject = request.subjects.state("drop.shop")
         answer = await request.client.request(subject, question, TIMEOUT)
         assert answer.data == b"DropFile of shop"
+
+
+@pytest.mark.parametrize("operation", ["input", "tell"])
+@pytest.mark.parametrize("of_all", [False, True])
+async def test_workers_of_the_release_before_send_a_childs_input_by_its_former_name(
+    nats_server: NatsProcess, operation: str, *, of_all: bool
+) -> None:
+    child: dict[str, str] = {"tenant": "t", "agent": "vault", "task": "0-1"}
+    parent = {"parent": "0-2", "parent_agent": "shop"}
+    question = ChildInput(**child, **parent, input="0-2-3", message={}, asked_at=3).encode()
+    async with asking(nats_server) as request:
+        subject = request.subjects.state(f"{operation}.shop", of_all=of_all)
+        answer = await request.client.request(subject, question, TIMEOUT)
+    assert answer.data == b"ChildInput of shop"
 
 
 async def test_questions_are_counted_by_subject_and_refusals_by_kind(

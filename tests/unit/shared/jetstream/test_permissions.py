@@ -23,6 +23,17 @@ def test_a_group_pulls_from_the_queues_of_its_versions_only() -> None:
     ]
 
 
+def test_processes_of_the_release_before_may_use_its_names() -> None:
+    permissions = Permissions(BusSettings(), [GROUP])
+    imported = [one.subject for one in permissions.imported(GROUP)]
+    for subject in ("recheck.*", "poke.*", "state.input.shop", "state.all.tell.shop"):
+        assert f"headrace.{subject}" in imported
+    for role in ("gateway", "task-state", "triggers"):
+        rights = permissions.rights(role)
+        assert {"headrace.recheck.>", "headrace.poke.>"} <= set(rights.publish)
+        assert {"headrace.recheck.*", "headrace.poke.*"} <= set(rights.subscribe)
+
+
 def test_only_services_write_routes() -> None:
     permissions = Permissions(BusSettings(), [GROUP])
     routed = "$KV.AGENTS.route.*"

@@ -141,15 +141,15 @@ async def test_silence_counts_from_the_last_message_however_long_it_was_before(
     assert rule._watched[log].silence == 4 * UNIT, "and the next one is short again"
 
 
-async def test_a_poke_has_that_log_checked_and_no_other(
+async def test_a_request_has_that_log_checked_and_no_other(
     bus: FakeBus, rule: TailRule, leader: Leader
 ) -> None:
-    poked, other = Log(), Log()
-    for log in (poked, other):
+    named, other = Log(), Log()
+    for log in (named, other):
         rule.watch(log, first=3600)
-    await bus.deliver(bus.subjects.poke(poked.key.task))
-    await poked.until_received(1)
-    assert leader.questions == [{poked.key}]
+    await bus.deliver(bus.subjects.recheck(named.key.task))
+    await named.until_received(1)
+    assert leader.questions == [{named.key}]
     assert other.told == []
 
 
@@ -174,7 +174,7 @@ async def test_what_is_requested_while_a_check_is_on_its_way_is_checked_again(
     rule.watch(log, first=0)
     await asyncio.wait_for(leader.asked.wait(), 60)
     leader.tail = 8  # appended after the leader had looked
-    await bus.deliver(bus.subjects.poke(log.key.task))
+    await bus.deliver(bus.subjects.recheck(log.key.task))
     leader.answers.set()
     await log.until_received(2)
     assert log.told == [7, 8]

@@ -83,7 +83,7 @@ def test_subjects_are_as_the_bus_contract_states() -> None:
     assert SUBJECTS.run(KEY, 3, "high") == f"some.fleet.run.tenant.agent.{task}.3.high"
     assert SUBJECTS.queue("agent") == "some.fleet.queue.agent"
     assert SUBJECTS.control(KEY) == f"some.fleet.control.tenant.agent.{task}"
-    assert SUBJECTS.poke(task) == f"some.fleet.poke.{task}"
+    assert SUBJECTS.recheck(task) == f"some.fleet.recheck.{task}"
     assert SUBJECTS.state("get") == "some.fleet.state.get"
     assert SUBJECTS.dead("tenant", "agent") == "some.fleet.dead.tenant.agent"
 
