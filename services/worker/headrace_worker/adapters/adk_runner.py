@@ -1,7 +1,7 @@
 """Adapter for agents of Google's Agent Development Kit (ADK)."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Unpack
@@ -159,6 +159,7 @@ class _AdkRun:
     def __init__(self, ctx: RunContext, options: _AdkOptions) -> None:
         self._ctx, self._options = ctx, options
         self._brought = {tool["name"] for tool in client_tools(ctx)}
+        self._user = f"{ctx.tenant}.{ctx.owner}"
 
     async def run(self) -> None:
         """Execute the run."""
@@ -172,7 +173,27 @@ class _AdkRun:
         if start is None:
             await ask_again(ctx)
             return
-        user, session = f"{ctx.tenant}.{ctx.owner}", outside_context(ctx, known.requested_by)
+        session = outside_context(ctx, known.requested_by)
+        emitter = self._emitter(known, start, session)
+        if start.first:
+            await emitter.take_first(start.first)
+        if not start.is_over:
+            runner = await self._runner(emitter, start, session)
+            events = runner.run_async(
+                user_id=self._user,
+                session_id=session,
+                invocation_id=start.invocation,
+                new_message=start.message,
+                run_config=options.config,
+                yield_user_message=True,
+            )
+            if not await self._drive(emitter, events):
+                return
+        await self._end(emitter)
+
+    def _emitter(self, known: RememberedConversation, start: _AdkStart, session: str) -> AdkEvents:
+        """Return what emits the events of `session`."""
+        ctx, options = self._ctx, self._options
         has_plugins = bool(options.app.plugins)
         emitter = AdkEvents(
             ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
@@ -186,47 +207,29 @@ class _AdkRun:
             emitter.decisions = start.answer.decisions
             if start.answer.extra:
                 emitter.extra = user_content(start.answer.extra)
-        if start.first:
-            await emitter.take_first(start.first)
-        if not start.is_over:
-            sessions = InMemorySessionService()
-            made = await sessions.create_session(
-                app_name=options.app.name, user_id=user, session_id=session, state=emitter.state
-            )
-            for event in (*start.past, *start.own):
-                await sessions.append_event(made, event)
-            if not await self._drive(emitter, sessions, start, (user, session)):
-                return
-        await self._end(emitter)
+        return emitter
 
-    async def _drive(
-        self,
-        emitter: AdkEvents,
-        sessions: InMemorySessionService,
-        start: _AdkStart,
-        place: tuple[str, str],
-    ) -> bool:
-        """Run the agent; return whether the run still has to be ended."""
-        ctx, options = self._ctx, self._options
+    async def _runner(self, emitter: AdkEvents, start: _AdkStart, session: str) -> Runner:
+        """Return ADK's runner, with the events so far in `session`."""
+        options, sessions = self._options, InMemorySessionService()
+        made = await sessions.create_session(
+            app_name=options.app.name, user_id=self._user, session_id=session, state=emitter.state
+        )
+        for event in (*start.past, *start.own):
+            await sessions.append_event(made, event)
         update = {
             "plugins": [emitter, *options.app.plugins],
             "resumability_config": options.resumable,
         }
-        runner = Runner(
+        return Runner(
             app=options.app.model_copy(update=update),
             session_service=sessions,
             artifact_service=options.services.artifacts,
             memory_service=options.services.memories,
         )
-        user, session = place
-        events = runner.run_async(
-            user_id=user,
-            session_id=session,
-            invocation_id=start.invocation,
-            new_message=start.message,
-            run_config=options.config,
-            yield_user_message=True,
-        )
+
+    async def _drive(self, emitter: AdkEvents, events: AsyncGenerator[Event, None]) -> bool:
+        """Emit what the agent does; return whether the run still has to be ended."""
         ending: Ending | None = None
         try:
             async with aclosing(events):
@@ -236,9 +239,9 @@ class _AdkRun:
                     ending = _ending_of(event) or ending
         except Exception as error:  # noqa: BLE001  # `_ending` re-raises the agent's own errors
             ending = _ending(error, emitter.model_error)
-            ctx.log.warning("the agent %s: %s", options.root.name, error)
+            self._ctx.log.warning("the agent %s: %s", self._options.root.name, error)
         if ending is not None:
-            await ctx.emit(ending)
+            await self._ctx.emit(ending)
         else:
             await emitter.end()
         return ending is None

@@ -164,11 +164,21 @@ async def _run(
         result.cancel()
         emitter.model_calls.close()
     await emitter.end(suspended=bool(result.interruptions))
+    if result.interruptions and not emitter.refusal:
+        await _interrupt(ctx, result.interruptions, emitter, from_client, options.approve_within)
+    else:
+        await _emit_output(ctx, emitter, result.final_output)
+
+
+async def _emit_output(
+    ctx: RunContext,
+    emitter: AgentsEvents,
+    output: Any,  # noqa: ANN401  # whatever the agent's `output_type` is
+) -> None:
+    """Emit what the events of a run do not contain of its end."""
     if emitter.refusal:
         await ctx.emit(Reject(emitter.refusal))
-    elif result.interruptions:
-        await _interrupt(ctx, result.interruptions, emitter, from_client, options.approve_within)
-    elif not isinstance(output := result.final_output, str | None):
+    elif not isinstance(output, str | None):
         await ctx.emit(Data(as_json(output), "output"))
     elif output and emitter.calls:
         # The agent's `tool_use_behavior` makes a tool's result the answer.

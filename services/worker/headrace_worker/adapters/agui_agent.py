@@ -1,6 +1,7 @@
 """Adapter for AG-UI agents behind HTTP."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Unpack
 
 import orjson
@@ -83,21 +84,30 @@ def ag_ui_agent(
         if body.get("state", {}) != ctx.state:
             # Later changes of the agent's state are relative to this state.
             await ctx.emit(State(body["state"]))
-        keeping = NamedEvents(ctx)
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
-            try:
-                stream = http.stream("POST", url, content=orjson.dumps(body), headers=_STREAM)
-                async with stream as response:
-                    check_encoding(response.headers)
-                    if await _is_refused(ctx, response):
-                        return
-                    async for event in _events(response):
-                        await keeping.take(event)
-            except httpx.TransportError as error:
-                raise Retryable("the AG-UI agent is unreachable") from error
-        await keeping.end()
+            stream = http.stream("POST", url, content=orjson.dumps(body), headers=_STREAM)
+            await _relay(ctx, stream)
 
     return run
+
+
+async def _relay(ctx: RunContext, stream: AbstractAsyncContextManager[httpx.Response]) -> None:
+    """Emit what the agent sends in `stream`.
+
+    Raises:
+        Retryable: The agent is busy or unreachable, or its stream ends before the run.
+    """
+    keeping = NamedEvents(ctx)
+    try:
+        async with stream as response:
+            check_encoding(response.headers)
+            if await _is_refused(ctx, response):
+                return
+            async for event in _events(response):
+                await keeping.take(event)
+    except httpx.TransportError as error:
+        raise Retryable("the AG-UI agent is unreachable") from error
+    await keeping.end()
 
 
 async def _is_refused(ctx: RunContext, response: httpx.Response) -> bool:

@@ -1,6 +1,7 @@
 """Adapter for pydantic-ai agents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Unpack
 
@@ -110,33 +111,41 @@ def pydantic_ai_agent(
             return
         used = {call.id for turn in turns for call in turn.calls}
         replayed = start.past if start.replays else Past()
-        known = replayed.results
         emitter = PydanticEvents(
-            ctx, used, known, thinking=show_thinking, approve_within=approve_within
+            ctx, used, replayed.results, thinking=show_thinking, approve_within=approve_within
         )
-        depends = _with_state(deps(ctx) if callable(deps) else deps, ctx)
-        options: Any = {
-            "deps": depends,
+        options = {
+            "deps": _with_state(deps(ctx) if callable(deps) else deps, ctx),
             "message_history": start.past.messages,
             "deferred_tool_results": start.deferred,
-            "capabilities": [
-                ReinjectSystemPrompt(),
-                ReplayedResponses(emitter, replayed),
-            ],
+            "capabilities": [ReinjectSystemPrompt(), ReplayedResponses(emitter, replayed)],
             **_frontend(ctx, wrapped),
         }
-        try:
-            async with wrapped.run_stream_events(start.prompt, **options) as events:
-                async for event in events:
-                    await emitter.take(event)
-        except ModelAPIError as error:
-            if _is_busy(error):
-                raise Retryable("the model is busy or unreachable") from error
-            raise
-        except ContentFilterError:
-            await ctx.emit(Reject("The answer was filtered."))
+        await _drive(ctx, emitter, wrapped.run_stream_events(start.prompt, **options))
 
     return run
+
+
+async def _drive(
+    ctx: RunContext,
+    emitter: PydanticEvents,
+    running: AbstractAsyncContextManager[AsyncIterator[Any]],
+) -> None:
+    """Emit what a run of the agent does.
+
+    Raises:
+        Retryable: The model is busy or unreachable.
+    """
+    try:
+        async with running as events:
+            async for event in events:
+                await emitter.take(event)
+    except ModelAPIError as error:
+        if _is_busy(error):
+            raise Retryable("the model is busy or unreachable") from error
+        raise
+    except ContentFilterError:
+        await ctx.emit(Reject("The answer was filtered."))
 
 
 def _has_approvals(wrapped: PydanticAgent[Any, Any]) -> bool:
