@@ -230,12 +230,7 @@ class _Writer:
     def _change(self, change: TaskChange) -> None:
         key, tasks = change.key, self._store.projection.tasks
         if change.begins:
-            known, children = tasks.get((key.tenant, key.task)), self._store.projection.children
-            child_tasks = children.get((key.tenant, key.task), set())
-            self._forget(key)
-            if known is not None and known.fields["log"] == change.log:
-                children[key.tenant, key.task] = child_tasks
-            tasks[key.tenant, key.task] = _StoredTask({})
+            self._begin(key, change.log)
         kept = tasks.get((key.tenant, key.task))
         if kept is None or not (change.begins or kept.fields["log"] == change.log):
             # A log whose beginning is gone, or that is not the known one, makes no task.
@@ -259,6 +254,16 @@ class _Writer:
             kept.time = None if change.state == ANSWERED else change.time
             self._fall_due(change)
             self._note_children(change, kept)
+
+    def _begin(self, key: TaskKey, log: str) -> None:
+        """Replace the task by an empty one; the children requested in the same log stay."""
+        tasks, children = self._store.projection.tasks, self._store.projection.children
+        known = tasks.get((key.tenant, key.task))
+        child_tasks = children.get((key.tenant, key.task), set())
+        self._forget(key)
+        if known is not None and known.fields["log"] == log:
+            children[key.tenant, key.task] = child_tasks
+        tasks[key.tenant, key.task] = _StoredTask({})
 
     def _fall_due(self, change: TaskChange) -> None:
         name = _name(change.key)

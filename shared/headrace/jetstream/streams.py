@@ -7,9 +7,8 @@ requires nothing.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 import orjson
@@ -418,18 +417,11 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
     Raises:
         nats.errors.Error: JetStream does not answer.
     """
-    found = list[Difference]()
+    found, there = list[Difference](), 0
     is_worker = settings.role == "worker"
     hidden = hidden_from_workers(settings) if is_worker else frozenset()
-    streams, wanted = Streams(settings.stream_prefix), settings.event_streams
-    growth = partial(
-        Difference,
-        setting="the number of event streams",
-        wanted=wanted,
-        variable=variable("event_streams"),
-    )
-    event_streams = {streams.events(number) for number in range(wanted)}
-    there = 0
+    streams = Streams(settings.stream_prefix)
+    event_streams = {streams.events(number) for number in range(settings.event_streams)}
     for declared in declarations(settings):
         if declared.name in hidden:
             continue
@@ -438,19 +430,32 @@ async def differences(js: JetStreamContext, settings: BusSettings) -> list[Diffe
             there += declared.name == streams.events(there)
             found.extend(_differing(declared, config, settings))
         elif there and declared.name in event_streams:
-            found.append(growth(str(declared.name), Effect.GROW, found=there))
+            found.append(_other_number(str(declared.name), Effect.GROW, there, settings))
         else:
             found.append(Difference(str(declared.name), Effect.CREATE))
-    # A process configured for fewer event streams than exist would treat their tasks as unknown. A
-    # worker derives the stream from the task id, and has access only to the configured streams.
-    there = wanted
-    while not is_worker and await find(js, streams.events(there)) is not None:
+    # A worker derives the stream from the task id, and has access only to the configured streams.
+    return found if is_worker else [*found, *await _surplus(js, settings)]
+
+
+async def _surplus(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
+    """Return the difference of a process that is configured for fewer event streams than exist.
+
+    It would treat their tasks as unknown.
+    """
+    streams = Streams(settings.stream_prefix)
+    there = settings.event_streams
+    while await find(js, streams.events(there)) is not None:
         there += 1
-    if there > wanted:
-        remedy = f"set {variable('event_streams')}={there}"
-        surplus = streams.events(wanted)
-        found.append(growth(surplus, Effect.IMPOSSIBLE, found=there, remedy=remedy))
-    return found
+    if there == settings.event_streams:
+        return []
+    first = streams.events(settings.event_streams)
+    surplus = _other_number(first, Effect.IMPOSSIBLE, there, settings)
+    return [replace(surplus, remedy=f"set {variable('event_streams')}={there}")]
+
+
+def _other_number(stream: str, effect: Effect, there: int, settings: BusSettings) -> Difference:
+    what, named = "the number of event streams", variable("event_streams")
+    return Difference(stream, effect, what, there, settings.event_streams, named)
 
 
 async def allowed_changes(
@@ -532,6 +537,15 @@ def _differing(
         return
     if missing := [subject for subject in declared.subjects or [] if subject not in there]:
         yield Difference(stream, Effect.CHANGE, "subjects", there, [*there, *missing])
+    yield from _of_contract(stream, wanted, found)
+    yield from _of_limits(stream, wanted, found, settings)
+    if declared.metadata:
+        yield from _keeping_differently(stream, found.get("metadata") or {}, settings)
+
+
+def _of_contract(
+    stream: str, wanted: dict[str, Any], found: dict[str, Any]
+) -> Iterator[Difference]:
     for name in _CONTRACT[1:]:
         if name not in wanted or (name == "max_age" and wanted[name]):
             continue  # operators choose how long dead letters are kept
@@ -539,6 +553,11 @@ def _differing(
         if (found.get(name) or False) != wanted[name]:
             effect = Effect.IMPOSSIBLE if name in _FIXED else Effect.CHANGE
             yield Difference(stream, effect, name, found.get(name), wanted[name])
+
+
+def _of_limits(
+    stream: str, wanted: dict[str, Any], found: dict[str, Any], settings: BusSettings
+) -> Iterator[Difference]:
     for name, fields in _OPTIONAL.items():
         if wanted.get(name) is None or found.get(name) == wanted[name]:
             continue
@@ -546,8 +565,6 @@ def _differing(
         grows = _size(wanted[name]) > _size(found.get(name, 1))
         effect = Effect.GROW if grows else Effect.SHRINK
         yield Difference(stream, effect, name, found.get(name), wanted[name], variable(field))
-    if declared.metadata:
-        yield from _keeping_differently(stream, found.get("metadata") or {}, settings)
 
 
 def _keeping_differently(

@@ -7,7 +7,8 @@ assigned again, and an old position would skip messages that were never applied.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace import metrics
@@ -235,17 +236,7 @@ class RangeFollower:
         `shards` has for each shard the stream sequence up to which it is already applied.
         """
         batches = Batches(self._bus.subjects, self._timeout, self._silence)
-        changes = ListChangePublisher(self._bus, self._writer)
-        writing = BatchWrite(self._writer, self._lag, changes=changes)
-        consumer = Consumer(self._bus, self._stream, self._new_name())
-        wanted = await self._bus.listen(
-            wanted_by_list(self._bus, self._range), lambda _: consumer.want()
-        )
-        try:
-            await consumer.open(progress.position)
-            await self._writer.apply(progress, progress, [])
-            await changes.begin(progress.position)
-            _log.info("range %s: following from sequence %d", self._range.name, progress.position)
+        async with self._consuming(progress) as (consumer, writing):
             while True:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 started = self._loop.time()
@@ -265,6 +256,22 @@ class RangeFollower:
                 if waiting < FULL:
                     await writing.done()
                     await self._linger(consumer, started, is_loaded=len(arrivals) >= MANY)
+
+    @asynccontextmanager
+    async def _consuming(self, progress: Progress) -> AsyncIterator[tuple[Consumer, "BatchWrite"]]:
+        """Have what follows `progress` delivered, and batches of it written, for a block."""
+        changes = ListChangePublisher(self._bus, self._writer)
+        writing = BatchWrite(self._writer, self._lag, changes=changes)
+        consumer = Consumer(self._bus, self._stream, self._new_name())
+        wanted = await self._bus.listen(
+            wanted_by_list(self._bus, self._range), lambda _: consumer.want()
+        )
+        try:
+            await consumer.open(progress.position)
+            await self._writer.apply(progress, progress, [])
+            await changes.begin(progress.position)
+            _log.info("range %s: following from sequence %d", self._range.name, progress.position)
+            yield consumer, writing
         finally:
             await writing.give_up()
             changes.close()
