@@ -14,7 +14,7 @@ from headrace_cli.failures import RequestFailed
 from headrace_cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
-    from headrace.client import Client
+    from headrace.client import Client, RequestRefused
 
 USUAL_URL = "http://127.0.0.1:8080"
 """The gateway that commands ask without ``--url`` and ``HEADRACE_URL``."""
@@ -69,13 +69,7 @@ async def ask_gateway[Result](
             try:
                 return await work(client)
             except RequestRefused as refused:
-                message = str(refused)
-                if refused.reason == _AGENT_UNKNOWN:
-                    names = [one.name for one in await client.agents()]
-                    message += did_you_mean(agent or "", names)
-                elif task and refused.reason == _TASK_UNKNOWN:
-                    message = f"{message}: {task}"
-                raise RequestFailed(message) from refused
+                raise RequestFailed(await _why(client, refused, agent, task)) from refused
     except ConnectionLost as lost:
         was_there = getattr(lost.__cause__, "was_connected", True)
         raise RequestFailed(f"{lost}{'' if was_there else _NOBODY}") from lost
@@ -83,6 +77,16 @@ async def ask_gateway[Result](
         raise
     except (ClientError, ValueError, OSError) as error:  # also a file that can't be read
         raise RequestFailed(str(error)) from error
+
+
+async def _why(client: "Client", refused: "RequestRefused", agent: str | None, task: str) -> str:
+    """Return why the gateway refused, and what the user may have meant."""
+    if refused.reason == _AGENT_UNKNOWN:
+        names = [one.name for one in await client.agents()]
+        return f"{refused}{did_you_mean(agent or '', names)}"
+    if task and refused.reason == _TASK_UNKNOWN:
+        return f"{refused}: {task}"
+    return str(refused)
 
 
 def command_line(command: str, url: str) -> str:

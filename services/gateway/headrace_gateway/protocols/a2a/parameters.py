@@ -54,18 +54,7 @@ class SendMessageParams:
         """Read a SendMessageRequest of any shape, as `read`."""
         request = read(a2a_pb2.SendMessageRequest, params)
         message = request["message"]
-        if len(message.get("contextId", "")) > LONGEST_CONTEXT:
-            rule = f"must not be longer than {LONGEST_CONTEXT} characters"
-            raise Malformed([Violation("message.contextId", rule)])
-        if message["role"] != "ROLE_USER":
-            rule = "must be ROLE_USER, because the client sends the message"
-            raise Malformed([Violation("message.role", rule)])
-        if links := [
-            Violation(f"message.parts[{number}].url", LINKS_ARE_OURS)
-            for number, part in enumerate(message["parts"])
-            if is_link(part.get("url"))
-        ]:
-            raise Malformed(links)
+        _check_message(message)
         _drop_reserved(message)
         for part in message["parts"]:
             _drop_reserved(part)
@@ -95,6 +84,26 @@ class SendMessageParams:
             return self
         sent = {name: value for name, value in self.message.items() if name != "messageId"}
         return replace(self, message=sent)
+
+
+def _check_message(message: Json) -> None:
+    """Check what the schema does not state of a client's message.
+
+    Raises:
+        Malformed: the message is invalid.
+    """
+    if len(message.get("contextId", "")) > LONGEST_CONTEXT:
+        rule = f"must not be longer than {LONGEST_CONTEXT} characters"
+        raise Malformed([Violation("message.contextId", rule)])
+    if message["role"] != "ROLE_USER":
+        rule = "must be ROLE_USER, because the client sends the message"
+        raise Malformed([Violation("message.role", rule)])
+    if links := [
+        Violation(f"message.parts[{number}].url", LINKS_ARE_OURS)
+        for number, part in enumerate(message["parts"])
+        if is_link(part.get("url"))
+    ]:
+        raise Malformed(links)
 
 
 _PLAIN = frozenset({"messageId", "role", "parts"})
