@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, tracked
+from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, parsed, tracked
 
 _SMALL = 60
 
@@ -83,7 +83,7 @@ def main() -> None:
 def static() -> Iterator[tuple[str, int]]:
     """Yield what is read from the source alone."""
     sources = {path: path.read_text(encoding="utf-8") for path in modules()}
-    trees = {path: ast.parse(text) for path, text in sources.items()}
+    trees = {path: parsed(text) for path, text in sources.items()}
     yield "source modules", len(sources)
     for kind, lines in source_lines(tracked()).items():
         yield f"source lines: {kind}", lines
@@ -174,7 +174,7 @@ def _name(path: Path) -> str:
 def lone_modules() -> list[str]:
     """Return the names of the small modules that a single module imports."""
     sources = {path: path.read_text(encoding="utf-8") for path in modules()}
-    return _lone_modules(sources, {path: ast.parse(text) for path, text in sources.items()})
+    return _lone_modules(sources, {path: parsed(text) for path, text in sources.items()})
 
 
 def _lone_modules(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> list[str]:

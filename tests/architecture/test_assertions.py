@@ -8,11 +8,10 @@ written out have turns, and helpers that always assert count wherever they are c
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import ROOT, modules_of_tests, parsed
 
 type _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,6 +38,12 @@ def _names(call: ast.Call) -> list[str]:
     name = _called(call)
     mapped = call.args[:1] if name == "map" else []
     return [name, *(one.id for one in mapped if isinstance(one, ast.Name))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _parts_are_let_go() -> Iterator[None]:
+    yield
+    _called_in.cache_clear()
 
 
 @cache  # each of many rounds asks for all of them
@@ -114,11 +119,7 @@ def may_pass_unasserted(trees: Mapping[str, ast.AST]) -> list[str]:
 
 
 def test_each_test_asserts_what_it_always_comes_to() -> None:
-    trees = {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text())
-        for path in sorted(Path(ROOT, "tests").rglob("*.py"))
-        if "node_modules" not in path.parts
-    }
+    trees = {str(path.relative_to(ROOT)): parsed(path.read_text()) for path in modules_of_tests()}
     assert len(trees) > 300
     assert may_pass_unasserted(trees) == []
 
@@ -172,4 +173,4 @@ def waits(one):
 def test_it():
     {body}
 """
-    return [found.split()[1] for found in may_pass_unasserted({"test_it.py": ast.parse(source)})]
+    return [found.split()[1] for found in may_pass_unasserted({"test_it.py": parsed(source)})]

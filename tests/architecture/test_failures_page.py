@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.architecture.tree import ROOT, modules
+from tests.architecture.tree import ROOT, modules, parsed
 
 PAGE = ROOT / "docs" / "failures.md"
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
@@ -56,7 +56,7 @@ def _is_said(quote: str, sources: list[str]) -> bool:
 @cache
 def _texts(source: str) -> tuple[str, ...]:
     """Return each text of a module, with … for what is inserted into it."""
-    return tuple(_text(node) for node in ast.walk(ast.parse(source)))
+    return tuple(_text(node) for node in ast.walk(parsed(source)))
 
 
 def _text(node: ast.AST) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.measure import ERROR_NUMBERS, streams_a_feed
-from tests.architecture.tree import ROOT, modules
+from tests.architecture.tree import ROOT, modules, parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def code_of(source: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             for row in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 lines[row - 1] = ""

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules
+from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, parsed
 
 _PAGE = ROOT / "docs" / "operations.md"
 
@@ -13,7 +13,7 @@ def declared() -> Iterator[str]:
     """Yield each name of a metric in the source; packages have such names, too."""
     packages = {path.name for root in SOURCE_ROOTS for path in (ROOT / root).iterdir()}
     for path in modules():
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = list(ast.walk(parsed(path.read_text())))
         counters = {
             id(node.args[0])
             for node in nodes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.measure import repeated_classes
-from tests.architecture.tree import ROOT, modules
+from tests.architecture.tree import ROOT, modules, parsed
 
 NAMES_OF_NOTHING = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
 
@@ -16,7 +16,7 @@ ENVIRONMENT = {"environ", "environb", "getenv"}
 
 def surroundings(source: str) -> Iterator[str]:
     """Yield each place in `source` that reads the environment, itself or by making settings."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Attribute | ast.Name):
             name = node.attr if isinstance(node, ast.Attribute) else node.id
             if name in ENVIRONMENT:
@@ -55,7 +55,7 @@ def test_only_composition_roots_read_their_surroundings() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    found = repeated_classes({path: ast.parse(path.read_text()) for path in modules()})
+    found = repeated_classes({path: parsed(path.read_text()) for path in modules()})
     assert found == [], "rename one of them"
 
 

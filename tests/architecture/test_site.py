@@ -36,7 +36,7 @@ def test_the_navigation_has_every_page_once_and_no_other() -> None:
 
 
 def test_what_pages_link_to_is_on_the_site() -> None:
-    files = on_site()
+    files = set(on_site())
     pages = [path for path in files if path.suffix == ".md"]
     links = [(page, to) for page in pages for to in _LINK.findall(page.read_text())]
     assert len(links) > 100

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import ROOT, parsed
 
 _FOLDERS = ("unit", "integration", "contract")
 _NAMES = re.compile(r"PAUSE|TIMEOUT|SECONDS|INTERVAL")
@@ -13,7 +13,7 @@ def patched_durations(source: str) -> list[int]:
     """Return the lines on which an attribute is patched with seconds or a `timedelta`."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "setattr"

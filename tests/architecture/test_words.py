@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import ROOT, modules
+from tests.architecture.tree import ROOT, modules, modules_of_tests
 
 REPLACED = {
     "asked": "request, follow_up, interrupts, parameters",
@@ -142,9 +142,9 @@ def test_words_that_are_gone_stay_gone() -> None:
 
 
 def test_no_test_module_is_named_for_them() -> None:
-    paths = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/**/*.py")]
+    paths = [str(path.relative_to(ROOT)) for path in modules_of_tests()]
     assert len(paths) > 100
-    assert [path for path in paths if "node_modules" not in path and replaced_in(path, "")] == []
+    assert [path for path in paths if replaced_in(path, "")] == []
 
 
 def gone_from_tests(source: str) -> set[str]:
@@ -154,14 +154,14 @@ def gone_from_tests(source: str) -> set[str]:
 
 def test_words_that_are_gone_from_tests_stay_gone() -> None:
     own = Path(__file__)
-    paths = [path for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
+    paths = modules_of_tests()
     assert len(paths) > 100
     found = {str(path): gone_from_tests(path.read_text()) for path in paths if path != own}
     assert {path: words for path, words in found.items() if words} == {}
 
 
 def test_words_that_are_gone_from_test_names_stay_gone() -> None:
-    paths = [path for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
+    paths = modules_of_tests()
     names = [name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())]
     assert len(names) > 1000
     gone = REPLACED_IN_TEST_NAMES.keys()

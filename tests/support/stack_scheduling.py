@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 _ROOT: Final = Path(__file__).parents[2]
+_ARCHITECTURE: Final = "tests/architecture"
 _END_TO_END: Final = "tests/e2e/"
 _OF_THE_STACK: Final = {"stack", "fleet", "extra_worker", "slow_counters", "tight_gateway"}
 """The fixtures that start the shared stack."""
@@ -22,7 +23,8 @@ class StackScheduling(LoadFileScheduling):
     """Files in order, where few processes run what needs the shared stack, and that first.
 
     Each process that runs such a file starts a stack: it costs 11 s of a core to start, and a tenth
-    of a core until the last of these tests. Files with a stack of their own may run anywhere.
+    of a core until the last of these tests. Files with a stack of their own may run anywhere. One
+    process runs the tests of the architecture, which read and parse the same files.
     """
 
     def __init__(
@@ -40,6 +42,10 @@ class StackScheduling(LoadFileScheduling):
         """Remove a process; if it had a stack, another one may start its own."""
         self._with_stack.discard(node)
         return super().remove_node(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return _ARCHITECTURE if file.startswith(f"{_ARCHITECTURE}/") else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if node in self._with_stack:

@@ -77,6 +77,14 @@ def test_two_processes_run_the_end_to_end_tests_and_the_others_the_rest() -> Non
     assert first.files == sorted(first.files), "the order of the tree"
 
 
+def test_one_process_runs_the_tests_of_the_architecture() -> None:
+    laws = [f"tests/architecture/test_{number}.py::test_it" for number in range(6)]
+    scheduling, nodes = scheduled([*laws, *OTHERS], 3)
+    run(scheduling, nodes)
+    shares = [sum(file.startswith("tests/architecture/") for file in node.files) for node in nodes]
+    assert sorted(shares) == [0, 0, len(laws)]
+
+
 def test_a_process_with_the_stack_runs_what_needs_it_before_anything_else() -> None:
     tests = [*E2E[:3], *ALONE[:3], *E2E[3:6], *ALONE[3:], *E2E[6:], *OTHERS]
     scheduling, nodes = scheduled(tests, 5)
