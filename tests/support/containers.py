@@ -1,7 +1,8 @@
 """Choose the tests' servers: embedded ones, or containers of `docker-compose.yml`'s images.
 
 In containers every server that a test starts runs in one, on the host's network and on the same
-files, so that a test can kill and freeze it as it does a process.
+files, so that a test can kill and freeze it as it does a process. The engine's client is imported
+where containers are asked for: it takes 0.3 s in each of the processes that share the tests.
 """
 
 import gc
@@ -12,11 +13,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-
-from docker.errors import DockerException
-from testcontainers.core.config import testcontainers_config
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.docker_client import DockerClient
 
 _VARIABLE = "HEADRACE_TEST_SERVERS"
 _EMBEDDED, _CONTAINERS, _AUTO = "embedded", "containers", "auto"
@@ -58,6 +54,10 @@ def choose(images: Iterable[str]) -> str:
 
 def _trouble(images: Iterable[str]) -> str:
     """Return why no engine runs `images`; empty: one has them, or has got them now."""
+    from docker.errors import DockerException  # noqa: PLC0415  # as this module's text says
+    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415  # likewise
+    from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415  # likewise
+
     try:
         engine = DockerClient().client
         engine.ping()
@@ -94,6 +94,8 @@ class ContainerProcess:
 
         It sees the files of the whole tree that `folder` is in, as certificates lie beside it.
         """
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415  # likewise
+
         self._log = log
         self._code: int | None = None
         container = DockerContainer(
@@ -129,6 +131,8 @@ class ContainerProcess:
         if is_paused:
             self._container.unpause()
         if number != signal.SIGCONT:
+            from docker.errors import DockerException  # noqa: PLC0415  # likewise
+
             with suppress(DockerException):  # It has ended in the moment.
                 self._container.kill(int(number))
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 import pytest_asyncio
 import uvicorn
-from fastapi import FastAPI
 from faststream.nats import NatsBroker
 from starlette.types import ASGIApp
 
@@ -82,6 +81,8 @@ async def http(shop: str) -> AsyncIterator[httpx.AsyncClient]:
 async def other(settings: GatewaySettings, shop: str) -> AsyncIterator[Other]:
     """A FastAPI application with a gateway of the same fleet, which a test may stop."""
     assert shop
+    from fastapi import FastAPI  # noqa: PLC0415  # takes 0.3 s in each process that collects tests
+
     gateway = EmbeddedGateway(settings.model_copy(update={"allow_anonymous": True}))
     app = FastAPI(lifespan=gateway.lifespan)
     app.mount("/agents", gateway)
