@@ -67,8 +67,16 @@ def plan(binding: Binding) -> rounds.Plan:
     return rounds.Plan(binding, TINY, rounds=1, say=lambda _: None)
 
 
-@pytest.mark.parametrize("binding", BINDINGS.values(), ids=lambda binding: str(binding.name))
-@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: str(measure.name))
+TAKEN = [
+    pytest.param(measure, binding, id=f"{measure.name}-{binding.name}")
+    for measure in MEASURES
+    for binding in BINDINGS.values()
+    # It starts two servers more, and subscribes as the measures of many subscribers do by both.
+    if (measure.name, binding.name) != ("idle", "rest")
+]
+
+
+@pytest.mark.parametrize(("measure", "binding"), TAKEN)
 async def test_every_measure_is_taken_of_every_server_that_can_do_it(
     official: Contestant,
     peers: list[Contestant],
@@ -103,7 +111,7 @@ async def test_what_has_fallen_is_measured_again(
 
 def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
     file = tmp_path / "measured.json"
-    words = ["--servers", "official", "--only", "one-stream", "--tiny", "--json", str(file)]
+    words = ["--servers", "fasta2a", "--only", "one-stream", "--tiny", "--json", str(file)]
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks", *words],
@@ -115,7 +123,7 @@ def test_the_command_writes_what_it_measured(tmp_path: Path) -> None:
 
     [measured] = orjson.loads(file.read_bytes())["measures"]
     assert measured["name"] == "one-stream"
-    assert [sample["done"] for sample in measured["samples"]["official"]] == [23] * 3
+    assert [sample["done"] for sample in measured["samples"]["fasta2a"]] == [23] * 3
     assert "one stream" in done.stdout
 
 
