@@ -30,6 +30,7 @@ from tests.chaos.record import Log
 from tests.chaos.run import Size, run
 from tests.chaos.task_trees import TaskTrees
 from tests.chaos.verdict import ends, forked, overlaps
+from tests.support.forked_process import HEADRACE
 from tests.support.resuming_bindings import Received
 
 SEED = 20
@@ -45,7 +46,11 @@ ON_THREE = Size(SEED, tasks=500, at_a_time=40, faults=60, nodes=3, events=500, s
 
 async def survives(size: Size, folder: Path) -> None:
     with fleet_in(
-        folder, nodes=size.nodes, retention=size.retention, has_triggers=size.has_triggers
+        folder,
+        nodes=size.nodes,
+        retention=size.retention,
+        program=(HEADRACE,),
+        has_triggers=size.has_triggers,
     ) as fleet:
         outcome = await run(fleet, size)
         log = fleet.stack.log()
