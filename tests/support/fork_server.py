@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -32,7 +33,8 @@ MODULES = {
 """What each command imports first, and all that it needs with it."""
 
 SERVICES = ("gateway", "worker", "task-state", "triggers")
-"""What `headrace dev` starts."""
+DECLARED = "headrace_cli.dev.declared_by_agents"
+"""What `headrace dev` starts: services, and what prints the declarations of agents in code."""
 
 HEEDED = ("PYTHONPATH", "PYTHONUNBUFFERED")
 """Python's variables that a fork heeds, too."""
@@ -45,6 +47,8 @@ _LIBC = ctypes.CDLL(None)
 class Start(TypedDict):
     """What a fork is to be."""
 
+    module: str
+    """What is run: `headrace_cli`, or what `headrace dev` runs beside it."""
     command: list[str]
     """The program's path, the command's name and its arguments."""
     modules: str
@@ -73,7 +77,7 @@ def serve(requests: socket.socket, fork: Callable[[Sequence[str]], int]) -> Star
         for line in lines:
             request: Request = json.loads(line)
             if start := request["start"]:
-                for module in (*_modules(start["command"][1]), *start["imports"]):
+                for module in (*_modules(start), *start["imports"]):
                     importlib.import_module(module)
                 gc.freeze()
                 answer = fork(start["files"])
@@ -86,8 +90,11 @@ def serve(requests: socket.socket, fork: Callable[[Sequence[str]], int]) -> Star
     return None
 
 
-def _modules(command: str) -> list[str]:
+def _modules(start: Start) -> list[str]:
     """Return what to import for a command, once for all that it starts."""
+    command = start["command"][1]
+    if start["module"] == DECLARED:
+        return [DECLARED]
     return [MODULES[one] for one in (command, *(SERVICES if command == "dev" else ()))]
 
 
@@ -143,15 +150,15 @@ class DevProcess(subprocess.Popen[bytes]):
     # The arguments are those of the base class, up to the descriptors of the three files.
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:  # noqa: ANN401
         environment, stdin, stdout, stderr = (more[n] for n in (5, 9, 12, 14))
-        command = args[args.index("-m") :] if "-m" in args else []
-        if not _is_service(command, environment):
+        environment = dict(os.environ) if environment is None else environment
+        module, *arguments = args[args.index("-m") + 1 :] if "-m" in args else [""]
+        if not _is_forked(module, arguments, environment):
             super()._execute_child(args, *more)  # type: ignore[misc]  # the library's own
             return
-        import headrace_cli.__main__  # noqa: PLC0415  # not before its path
-
         folder = os.getcwd()  # noqa: PTH109  # a string
         start = Start(
-            command=[headrace_cli.__main__.__file__, *command[2:]],
+            module=module,
+            command=["-m", *arguments],
             modules=folder,
             environment=environment,
             folder=folder,
@@ -172,13 +179,15 @@ class DevProcess(subprocess.Popen[bytes]):
             _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
-def _is_service(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    module, program, name, *_ = *command, "", "", ""
-    if (module, program) != ("-m", "headrace_cli") or name not in SERVICES:
+def _is_forked(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    if module == "headrace_cli" and arguments[0] in SERVICES:
+        package = MODULES[arguments[0]].partition(".")[0]
+    elif module == DECLARED:
+        package = "headrace_cli"
+    else:
         return False
     folders = _given_folders(environment)
-    others = [MODULES[name].partition(".")[0], "sitecustomize"]
-    has_others = any(PathFinder.find_spec(module, folders) for module in others)
+    has_others = any(PathFinder.find_spec(one, folders) for one in (package, "sitecustomize"))
     return not has_others and is_heeded(environment)
 
 
@@ -232,6 +241,10 @@ def main() -> None:
     if start["command"][1] == "dev":
         start, parent = serve_parent() or (start, parent)
     become(start, parent)
+    if start["command"][0] == "-m":
+        sys.modules.pop(DECLARED, None)  # `runpy` warns of a module that is imported already.
+        runpy.run_module(start["module"], run_name="__main__", alter_sys=True)
+        return
     from headrace_cli.main import main as command_line  # noqa: PLC0415  # not before its path
 
     sys.exit(command_line())

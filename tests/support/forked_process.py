@@ -155,6 +155,7 @@ def start_service(
         with output.open("ab") as lines:
             return start_process(command, log, stdout=lines, folder=folder, environment=environment)
     start = Start(
+        module="headrace_cli",
         command=list(command),
         modules=str(HEADRACE.parent),
         environment=dict(environment),
@@ -179,6 +180,7 @@ def run_forked(
         stdin.write(typed)
         stdin.flush()
         start = Start(
+            module="headrace_cli",
             command=list(command),
             modules=str(HEADRACE.parent),
             environment=dict(environment),
