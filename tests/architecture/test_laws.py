@@ -21,7 +21,7 @@ from tests.architecture.tree import ROOT, modules, parsed
 class Law:
     """What may stand in certain files only."""
 
-    says: str
+    statement: str
     pattern: re.Pattern[str]
     allowed: tuple[str, ...]
     """Files, and folders with a slash at the end, that may have it."""
@@ -141,12 +141,12 @@ def code_of(source: str) -> Iterator[tuple[int, str]]:
     return iter(list(enumerate(lines, 1)))
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.says)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.statement)
 def test_the_source_keeps_the_law(law: Law) -> None:
     assert breaches(law, ROOT) == []
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.says)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.statement)
 def test_a_breach_of_the_law_is_seen(law: Law, tmp_path: Path) -> None:
     name = "services/gateway/headrace_gateway/intruder.py"
     file = tmp_path / name

@@ -226,12 +226,12 @@ async def test_the_official_client_is_answered(url: str, in_node: InNode) -> Non
     clone = order(cloned, url, given={}, before=GREETING, wanted=["kept"])
     clone["code"] += "\nconst kept = clonedAgent.messages"
     ran = await in_node(
-        order(first, url, says=GREETING),
-        order(history, url, given={}, before=GREETING, says="and again"),
+        order(first, url, message=GREETING),
+        order(history, url, given={}, before=GREETING, message="and again"),
         order(second, url),
-        order(configured, url, says=GREETING),
+        order(configured, url, message=GREETING),
         clone,
-        order(architecture, url, says=GREETING),
+        order(architecture, url, message=GREETING),
     )
     assert [one["told"][-1]["type"] for one in ran] == ["RUN_FINISHED"] * 6
     assert [deltas(ran[at]) for at in (0, 3)] == [ANSWER] * 2
@@ -297,7 +297,7 @@ async def test_tools_are_called(url: str, in_node: InNode) -> None:
 async def test_messages_become_openais(url: str, in_node: InNode) -> None:
     [block] = run_by("test_messages_become_openais")
     [held] = await in_node(
-        {"code": "", "url": f"{url}/assistant/ag-ui", "given": {}, "says": GREETING}
+        {"code": "", "url": f"{url}/assistant/ag-ui", "given": {}, "message": GREETING}
     )
     wanted, values = ["openaiMessages"], {"agUiMessages": held["messages"]}
     [ran] = await in_node({"code": block.lines, "wanted": wanted, "values": values})
@@ -321,7 +321,7 @@ async def test_messages_are_taken(url: str, in_node: InNode) -> None:
                 "code": "",
                 "url": f"{url}/assistant/ag-ui",
                 "given": {"initialMessages": history},
-                "says": GREETING,
+                "message": GREETING,
             }
             for history in histories
         )
@@ -358,7 +358,7 @@ async def test_state_and_patches_are_applied(url: str, in_node: InNode) -> None:
                 "code": "",
                 "url": f"{url}/patcher/ag-ui",
                 "given": {"initialState": given},
-                "says": json.dumps(patch),
+                "message": json.dumps(patch),
             }
             for given, patch in [*((state, [patch]) for patch in patches), (proposal, [])]
         )
@@ -439,7 +439,7 @@ async def record(url: str, in_node: InNode) -> Recorded:
     code = f"agent.runAgent({json.dumps(body)})"
     given = {"initialMessages": history, "initialState": {"n": 1}}
     [ran] = await in_node(
-        {"code": code, "url": f"{url}/assistant/ag-ui", "given": given, "says": GREETING}
+        {"code": code, "url": f"{url}/assistant/ag-ui", "given": given, "message": GREETING}
     )
     events = [
         *await said(f"{url}/everything/ag-ui", "everything, please"),

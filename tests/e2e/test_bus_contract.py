@@ -75,7 +75,7 @@ class Ear:
 
     def __init__(self) -> None:
         """Have heard nothing."""
-        self.heard: defaultdict[str, int] = defaultdict(int)
+        self.received: defaultdict[str, int] = defaultdict(int)
         self.problems: list[str] = []
         self._unchecked: list[Msg] = []
         self._inboxes: dict[str, str] = {}
@@ -100,7 +100,7 @@ class Ear:
             self._hear_reply(msg)
             return
         channel = channel_of(msg.subject)
-        self.heard[channel] += 1
+        self.received[channel] += 1
         if "reply" in _DOCUMENT["operations"][channel] and msg.reply:
             self._inboxes[msg.reply] = f"{channel}Reply"
             if (reply := self._early.pop(msg.reply, None)) is not None:
@@ -116,7 +116,7 @@ class Ear:
             return
         if (msg.headers or {}).get("Status") == "503":
             return
-        self.heard[channel] += 1
+        self.received[channel] += 1
         check(channel, msg)
 
 
@@ -176,10 +176,10 @@ async def test_what_is_sent_on_the_bus_is_what_the_document_states(fleet: Fleet)
         expected = {"run", "event", "live", "control", "controlReply", "instance"}
         expected |= {"stateGet", "stateList", "stateGetReply"}
 
-        async def has_heard() -> bool:
+        async def has_received() -> bool:
             ear.check()
-            return expected <= ear.heard.keys()
+            return expected <= ear.received.keys()
 
-        await eventually(has_heard, "all that there is to hear is heard")
+        await eventually(has_received, "all that there is to hear is heard")
     ear.check()
     assert ear.problems == []

@@ -309,10 +309,10 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
         await chat(page, fleet.gateways[0], agent)
         await say(page, text)
 
-    async def until_shown(condition: str, says: str) -> None:
-        await page.until(condition, says)
+    async def until_shown(condition: str, shown: str) -> None:
+        await page.until(condition, shown)
         await page.reload()
-        await page.until(condition, f"{says}, after a reload")
+        await page.until(condition, f"{shown}, after a reload")
 
     await begin("subagents", "Rome")
     children = "[...document.querySelectorAll('.subagent > summary')].map((one) => one.innerText)"
@@ -776,8 +776,8 @@ async def until_figure(page: Page, name: str, figure: str) -> None:
 async def until_refused(page: Page, field: str, rule: str) -> None:
     """Return once the focus is on the field that was refused, which says the rule."""
     focused = f"document.activeElement.name === '{field}'"
-    says = "document.getElementById(document.activeElement.id + '-rule')?.innerText"
-    await page.until(f"{focused} && {says}?.includes({json.dumps(rule)})", f"{field}: {rule}")
+    shown = "document.getElementById(document.activeElement.id + '-rule')?.innerText"
+    await page.until(f"{focused} && {shown}?.includes({json.dumps(rule)})", f"{field}: {rule}")
     assert await page.evaluate("document.activeElement.getAttribute('aria-invalid')") == "true"
 
 
@@ -841,15 +841,15 @@ async def test_a_schedule_is_back_filled_and_states_for_how_many_times(
     await fill(page, **{"from": "2026-01-05T00:00:00", "to": "2026-01-01T00:00:00"})
     assert await violations(page) == []
     await page.click(".declaration [type=submit]")
-    says = "document.querySelector('.declaration [role=alert]')?.innerText"
-    await page.until(f"{says}?.includes('to must not be before from')", "it says the rule")
+    shown = "document.querySelector('.declaration [role=alert]')?.innerText"
+    await page.until(f"{shown}?.includes('to must not be before from')", "it says the rule")
     await fill(page, to="2026-01-07T00:00:00")
     await page.resize(390, 760, dark=True)
     assert await violations(page) == []
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
     await page.click(".declaration [type=submit]")
-    says = "document.querySelector('.page [role=status]')?.innerText"
-    await page.until(f"{says} === 'It fires for 2 times.'", "it says for how many times")
+    shown = "document.querySelector('.page [role=status]')?.innerText"
+    await page.until(f"{shown} === 'It fires for 2 times.'", "it says for how many times")
     assert await violations(page) == []
     await page.click(".page .actions a")
     await until_figure(page, "tasks begun", "2")
@@ -928,8 +928,8 @@ async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: P
         await page.until("document.querySelector('dialog[open]')", "it is confirmed")
         assert await violations(page) == []
         await page.click("dialog[open] [type=submit]")
-        says = "document.querySelector('.drained').innerText"
-        await page.until(f"{says}.startsWith('{worker.id} starts no more')", "the worker drains")
+        shown = "document.querySelector('.drained').innerText"
+        await page.until(f"{shown}.startsWith('{worker.id} starts no more')", "the worker drains")
         await asyncio.to_thread(until, lambda: not worker.is_running, "its process ends")
         assert worker.exit_code() == 0
 
@@ -985,8 +985,8 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         await page.click("dialog[open] [type=submit]")
         await page.click("[aria-label='Retire 1']")
         await page.click("dialog[open] [type=submit]")
-        says = "document.querySelector('dialog[open] .error')?.innerText"
-        await page.until(f"{says}?.includes('open')", "a version with open tasks stays")
+        refused = "document.querySelector('dialog[open] .error')?.innerText"
+        await page.until(f"{refused}?.includes('open')", "a version with open tasks stays")
         await page.evaluate("document.querySelector('[name=moveTo]').value = '=2'")
         assert await violations(page) == []
         await page.click("dialog[open] [type=submit]")
@@ -1016,14 +1016,16 @@ async def test_an_operator_reads_why_what_concerns_all_tenants_is_refused(
         await page.click("[aria-label^='Drain ']")
         await page.click("dialog[open] [type=submit]")
         refusal = "needs a role with operator = true and this operation on"
-        says = f"DrainWorker {refusal} all agents"
+        shown = f"DrainWorker {refusal} all agents"
         await page.until(
-            f"document.querySelector('dialog[open]').innerText.includes('{says}')", says
+            f"document.querySelector('dialog[open]').innerText.includes('{shown}')", shown
         )
         await page.click("dialog[open] .quiet")
         await choose(page, ".versions select", "echo")
-        says = f"GetAgentVersions {refusal} agent"
-        await page.until(f"document.querySelector('.versions').innerText.includes('{says}')", says)
+        shown = f"GetAgentVersions {refusal} agent"
+        await page.until(
+            f"document.querySelector('.versions').innerText.includes('{shown}')", shown
+        )
 
 
 async def test_callers_that_are_no_operators_are_refused_with_the_reason(

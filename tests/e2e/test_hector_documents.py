@@ -430,7 +430,7 @@ def events_url(code: str, url: str, agent: str, message: str) -> str:
     return code.replace("message:stream'", f"message:stream?{request}'")
 
 
-async def heard(url: str, agent: str, message: str) -> dict[str, list[list[Any]]]:
+async def received(url: str, agent: str, message: str) -> dict[str, list[list[Any]]]:
     """Return with what each function was called by the guide's listeners."""
     found = [one for one in of("hector-agui", "") if runner_of(one) == TESTS["new EventSource"]]
     code = events_url(joined(*found), url, agent, message)
@@ -447,7 +447,7 @@ async def heard(url: str, agent: str, message: str) -> dict[str, list[list[Any]]
 
 @needed
 async def test_the_guides_listeners_hear_all_that_they_name(url: str) -> None:
-    calls = await heard(url, "everything", SAYS)
+    calls = await received(url, "everything", SAYS)
     assert calls.keys() == GUIDE.keys() - {"showTaskError"}
     texts = "".join(delta for _, delta in calls["appendToBlock"])
     assert "Outer begins, innerouter ends. ends" in texts
@@ -465,7 +465,7 @@ async def test_the_guides_listeners_hear_all_that_they_name(url: str) -> None:
 
 @needed
 async def test_the_guides_listeners_hear_why_a_task_failed(url: str) -> None:
-    calls = await heard(url, "everything", "fail")
+    calls = await received(url, "everything", "fail")
     [[task, error]] = calls["showTaskError"]
     assert task
     assert "failed" in error

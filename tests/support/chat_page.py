@@ -92,14 +92,14 @@ class ChatPage:
         """Press the button that stops the run at work."""
         self._todo.put({"press": "stop"})
 
-    async def until(self, what: Callable[[Json], object], says: str) -> None:
+    async def until(self, what: Callable[[Json], object], described: str) -> None:
         """Return once `what` holds of what is shown."""
 
         async def holds() -> bool:
             return bool(self.shown) and bool(what(self.shown))
 
         try:
-            await eventually(holds, says, timeout=_TIMEOUT)
+            await eventually(holds, described, timeout=_TIMEOUT)
         except AssertionError as error:
             raise AssertionError(f"{error}; it shows {self.shown}") from None
 

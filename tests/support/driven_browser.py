@@ -144,7 +144,7 @@ class Page(DevTools):
             raise AssertionError(answer["exceptionDetails"]["exception"]["description"])
         return answer["result"].get("value")
 
-    async def until(self, expression: str, says: str, timeout: float = _TIMEOUT) -> None:
+    async def until(self, expression: str, described: str, timeout: float = _TIMEOUT) -> None:
         """Return once a JavaScript expression is true."""
 
         async def holds() -> bool:
@@ -154,7 +154,7 @@ class Page(DevTools):
                 return False
 
         try:
-            await eventually(holds, says, timeout=timeout)
+            await eventually(holds, described, timeout=timeout)
         except AssertionError as error:
             text = await self.evaluate("document.body.innerText")
             raise AssertionError(f"{error}; it shows {text!r}; {self.complaints}") from None

@@ -1,8 +1,8 @@
 // Runs code of AG-UI's 0.x documents with the official client: a line of orders, a line of answers.
 //
-// in:  [{ code, url, given?, before?, says?, wanted?, values? }]
+// in:  [{ code, url, given?, before?, message?, wanted?, values? }]
 //      given: the configuration of the `agent` that the code uses but doesn't make
-//      before: what that agent is told before, so that it holds something; says: and afterwards
+//      before: what that agent is told before, so that it holds something; message: and afterwards
 //      wanted: names of the code's, to be returned; values: names that it uses, with what they are
 // out: [{ told, inputs, messages, state, clients, logged, calls, found }]
 //      told: all events; clients: the headers, ids and states of the agents that were made
@@ -23,7 +23,7 @@ import { z } from "zod/v4";
 const { EventSchemas: _, ...known } = schemas;
 const ADDRESS = /https:\/\/your-agent-endpoint\.com\/agent/g;
 
-async function runs({ code, url, given, before, says, wanted = [], values = {} }) {
+async function runs({ code, url, given, before, message, wanted = [], values = {} }) {
   const [told, inputs, logged, calls, made, running] = [[], [], [], [], [], []];
 
   class HttpAgent extends client.HttpAgent {
@@ -80,7 +80,7 @@ async function runs({ code, url, given, before, says, wanted = [], values = {} }
   const found = new Function(...Object.keys(scope), `${outputText}\n${ending}`)(...Object.values(scope));
   await settled();
   const last = made.at(-1);
-  if (says) await say(last, says);
+  if (message) await say(last, message);
   return {
     told,
     inputs,

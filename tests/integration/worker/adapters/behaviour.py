@@ -29,12 +29,12 @@ from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
     Model,
     ModelMessage,
+    ModelOutput,
     Refuses,
     Script,
-    Spoken,
     calls,
     chat_model,
-    says,
+    replies,
 )
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.log_reading import (
@@ -115,13 +115,13 @@ class Behaviour:
     async def test_a_second_turn_gets_the_first_unchanged(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        script = [BOB, says("I mailed ", "bob."), says("You asked for a mail.")]
+        script = [BOB, replies("I mailed ", "bob."), replies("You asked for a mail.")]
         async with serve(script) as model:
             first = await folded(await submitter.start("agent", "Mail bob.", context="shared"))
             second = await folded(await submitter.start("agent", "What was it?", context="shared"))
         assert (state(first), answer(first)) == ("COMPLETED", "I mailed bob.")
         assert answer(second) == "You asked for a mail."
-        assert lines(model.heard[2]) == [
+        assert lines(model.conversations[2]) == [
             "user: Mail bob.",
             "assistant: mail(bob)",
             "tool: sent to bob",
@@ -132,24 +132,24 @@ class Behaviour:
     async def test_users_with_one_context_id_are_strangers(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        script = [says("Noted."), says("I know nothing.")]
+        script = [replies("Noted."), replies("I know nothing.")]
         async with serve(script) as model:
             await folded(await submitter.start("agent", "It is 1234.", context="same", owner="ada"))
             await folded(await submitter.start("agent", "What is it?", context="same", owner="eve"))
-        assert lines(model.heard[1]) == ["user: What is it?"]
+        assert lines(model.conversations[1]) == ["user: What is it?"]
 
     async def test_parallel_tasks_of_one_context_are_each_answered_and_all_remembered(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        def script(received: list[ModelMessage]) -> Spoken:
-            return says(f"About {received[-1].text}.")
+        def script(received: list[ModelMessage]) -> ModelOutput:
+            return replies(f"About {received[-1].text}.")
 
         async with serve(script) as model:
             tasks = [await submitter.start("agent", name, context="shared") for name in "abc"]
             done = await asyncio.gather(*map(folded, tasks))
             await folded(await submitter.start("agent", "And?", context="shared"))
         assert [answer(task) for task in done] == ["About a.", "About b.", "About c."]
-        received = lines(model.heard[3])
+        received = lines(model.conversations[3])
         assert sorted(received[:-1]) == [
             *(f"assistant: About {name}." for name in "abc"),
             *(f"user: {name}" for name in "abc"),
@@ -159,33 +159,36 @@ class Behaviour:
     async def test_parallel_calls_are_all_answered(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([BOTH, says("Done.")]) as model:
+        async with serve([BOTH, replies("Done.")]) as model:
             done = await folded(await submitter.start("agent", "Mail both."))
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert sorted(office.done("sent")) == ["bob", "eve"]
-        assert sorted(lines(model.heard[1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
-        assert sorted(received.answers for received in model.heard[1][2:]) == ["c1", "c2"]
+        assert sorted(lines(model.conversations[1])[2:]) == [
+            "tool: sent to bob",
+            "tool: sent to eve",
+        ]
+        assert sorted(received.answers for received in model.conversations[1][2:]) == ["c1", "c2"]
 
     @pytest.mark.parametrize(
         "error",
-        [[Refuses(429)] * 4, [Refuses(503)] * 4, [says("I ma", cut=True)]],
+        [[Refuses(429)] * 4, [Refuses(503)] * 4, [replies("I ma", cut=True)]],
         ids=["busy", "down", "cut"],
     )
     async def test_an_error_after_a_tool_round_repeats_the_request_and_no_tool(
         self, submitter: TaskSubmitter, serve: Serve, office: Office, error: list[Any]
     ) -> None:
-        script = [BOB, *error, says("Mailed.")]
+        script = [BOB, *error, replies("Mailed.")]
         async with serve(script) as model:
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
         assert [content for content, _ in results(done)] == ["sent to bob"]
-        assert lines(model.heard[-1]) == lines(model.heard[1])
+        assert lines(model.conversations[-1]) == lines(model.conversations[1])
 
     async def test_a_worker_killed_between_rounds_has_its_tools_not_run_again(
         self, submitter: TaskSubmitter, office: Office, kill: Kill, working: Working
     ) -> None:
-        script = [BOB, says("I ", hangs=True), says("Mailed.")]
+        script = [BOB, replies("I ", hangs=True), replies("Mailed.")]
         async with self.model(script) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail bob.")
@@ -197,13 +200,13 @@ class Behaviour:
                 done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
-        assert lines(model.heard[2]) == lines(model.heard[1])
+        assert lines(model.conversations[2]) == lines(model.conversations[1])
 
     async def test_a_worker_killed_inside_a_round_has_the_finished_tools_not_run_again(
         self, submitter: TaskSubmitter, office: Office, kill: Kill, working: Working
     ) -> None:
         office.hold("eve")
-        async with self.model([BOTH, says("Done.")]) as model:
+        async with self.model([BOTH, replies("Done.")]) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail both.")
                 await until_printed(task, "sent to bob")
@@ -213,13 +216,16 @@ class Behaviour:
                 done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("sent") == ["bob", "eve"]
-        assert sorted(lines(model.heard[-1])[2:]) == ["tool: sent to bob", "tool: sent to eve"]
-        assert len(model.heard) == 2
+        assert sorted(lines(model.conversations[-1])[2:]) == [
+            "tool: sent to bob",
+            "tool: sent to eve",
+        ]
+        assert len(model.conversations) == 2
 
     async def test_a_cancel_amid_a_token_closes_the_models_stream(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        script = [says("and ", hangs=True)]
+        script = [replies("and ", hangs=True)]
         async with serve(script) as model:
             task = await submitter.start("agent", "Go on.")
             await until_printed(task, "and ")
@@ -232,7 +238,7 @@ class Behaviour:
     async def test_a_fork_after_a_turn_knows_that_turn_and_none_after_it(
         self, office: Office
     ) -> None:
-        script = [BOB, *map(says, ("Mailed.", "Second.", "Third.", "Fourth."))]
+        script = [BOB, *map(replies, ("Mailed.", "Second.", "Third.", "Fourth."))]
         async with (
             self.model(script) as model,
             TestFleet([self.build(model.url, office)], timeout=60) as fleet,
@@ -246,9 +252,9 @@ class Behaviour:
             await (await source.fork(None, "Go on.")).result()
         turn = ["user: Mail bob.", "assistant: mail(bob)", "tool: sent to bob"]
         turn += ["assistant: Mailed."]
-        assert lines(model.heard[2]) == [*turn, "user: And then?"]
-        assert lines(model.heard[3]) == [*turn, "user: Or else?"]
-        assert lines(model.heard[4]) == [
+        assert lines(model.conversations[2]) == [*turn, "user: And then?"]
+        assert lines(model.conversations[3]) == [*turn, "user: Or else?"]
+        assert lines(model.conversations[4]) == [
             *(*turn, "user: And then?"),
             *("assistant: Second.", "user: Go on."),
         ]
@@ -257,7 +263,7 @@ class Behaviour:
     async def test_a_fork_knows_the_tasks_before_its_source_and_none_after_it(
         self, office: Office
     ) -> None:
-        script = [says(text) for text in ("1.", "2.", "3.", "4.", "5.")]
+        script = [replies(text) for text in ("1.", "2.", "3.", "4.", "5.")]
         async with (
             self.model(script) as model,
             TestFleet([self.build(model.url, office)], timeout=60) as fleet,
@@ -268,15 +274,20 @@ class Behaviour:
             await (await source.fork(None, "Fork.")).result()
             await fleet.send("agent", "Four.", context="talk")
         two = ["user: One.", "assistant: 1.", "user: Two.", "assistant: 2."]
-        assert lines(model.heard[3]) == [*two, "user: Fork."]
-        assert lines(model.heard[4]) == [*two, "user: Three.", "assistant: 3.", "user: Four."]
+        assert lines(model.conversations[3]) == [*two, "user: Fork."]
+        assert lines(model.conversations[4]) == [
+            *two,
+            "user: Three.",
+            "assistant: 3.",
+            "user: Four.",
+        ]
 
 
 class StreamsArguments(Behaviour):
     """What a tool is called with is told while the model writes it."""
 
     async def test_arguments_stream(self, submitter: TaskSubmitter, serve: Serve) -> None:
-        async with serve([BOB, says("Done.")]):
+        async with serve([BOB, replies("Done.")]):
             task = await submitter.start("agent", "Mail bob.")
             await folded(task)
         messages = [
@@ -300,13 +311,13 @@ class AsksItsModel(Behaviour):
             {"id": "2", "role": "assistant", "content": "Hi."},
             {"id": "3", "role": "user"},
         ]
-        async with serve([BOB, says("I ma", cut=True), says("Mailed.")]) as model:
+        async with serve([BOB, replies("I ma", cut=True), replies("Mailed.")]) as model:
             agui = {"messages": messages}
             task = await submitter.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
             done = await folded(task)
         assert (state(done), answer(done)) == ("COMPLETED", "Mailed.")
         assert office.done("begun") == ["bob"]
-        assert lines(model.heard[2]) == [
+        assert lines(model.conversations[2]) == [
             "user: Hello.",
             "assistant: Hi.",
             "user: Mail bob.",
@@ -318,7 +329,7 @@ class AsksItsModel(Behaviour):
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         cut = calls(("c1", "mail", {"to": "bob"}), cut=True)
-        script = [cut, BOB, says("Mailed.")]
+        script = [cut, BOB, replies("Mailed.")]
         async with serve(script):
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert (state(done), office.done("begun")) == ("COMPLETED", ["bob"])
@@ -342,7 +353,7 @@ class AsksItsModel(Behaviour):
 
     async def test_usage_is_counted(self, submitter: TaskSubmitter, serve: Serve) -> None:
         # What an attempt has spent before it failed is spent.
-        async with serve([BOB, *[Refuses(429)] * 4, says("Done.")]):
+        async with serve([BOB, *[Refuses(429)] * 4, replies("Done.")]):
             done = await folded(await submitter.start("agent", "Mail bob."))
         assert done["metadata"]["tokens_used"] == 30
 
@@ -354,7 +365,7 @@ class Images(Behaviour):
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         small = b"\x89PNG" + bytes(1000)
-        script = [says("Two."), says("Two, still.")]
+        script = [replies("Two."), replies("Two, still.")]
         async with serve(script) as model:
             card = self.build(model.url, office).card
             task = await submitter.start("agent", "x", context="shared", publish=False)
@@ -373,8 +384,8 @@ class Images(Behaviour):
             check_parts(message, card)
             await folded(await submitter.start("agent", message=message, context="shared"))
             await folded(await submitter.start("agent", "Sure?", context="shared"))
-        assert model.heard[0][-1].images == [small, IMAGE]
-        [requests] = [received for received in model.heard[1] if received.images]
+        assert model.conversations[0][-1].images == [small, IMAGE]
+        [requests] = [received for received in model.conversations[1] if received.images]
         assert requests.images == [small, IMAGE]
 
 
@@ -387,7 +398,7 @@ class ClientTools(Behaviour):
     async def test_a_clients_tool_is_the_clients_to_run(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        script = [calls(("p1", "paint", {"colour": "red"})), says("Painted.")]
+        script = [calls(("p1", "paint", {"colour": "red"})), replies("Painted.")]
         own = [] if self.refuses_names else [{**PAINT, "name": "mail"}]
         agui: Json = {"tools": [PAINT, *own]}
         async with serve(script) as model:
@@ -397,13 +408,13 @@ class ClientTools(Behaviour):
             result = parts.tool_result_part("p1", "wet")
             done = await answered(task, result, {"headrace.agui": agui})
         assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
-        assert lines(model.heard[1])[1:] == ["assistant: paint(red)", "tool: wet"]
+        assert lines(model.conversations[1])[1:] == ["assistant: paint(red)", "tool: wet"]
 
     async def test_a_clients_tool_of_the_agents_own_name_is_the_agents(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         agui: Json = {"tools": [{**PAINT, "name": "mail"}]}
-        async with serve([BOB, says("Done.")]):
+        async with serve([BOB, replies("Done.")]):
             done = await folded(
                 await submitter.start("agent", "Mail bob.", metadata={"headrace.agui": agui})
             )
@@ -434,7 +445,7 @@ class Approvals(Behaviour):
         refunded: list[str],
         received: str,
     ) -> None:
-        async with serve([REFUND, says("So be it.")]) as model:
+        async with serve([REFUND, replies("So be it.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
             assert interrupt["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
@@ -442,7 +453,7 @@ class Approvals(Behaviour):
             done = await answered(task, approval(interrupt["id"], payload))
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
         assert office.done("refunded") == refunded
-        assert received in model.heard[1][-1].text
+        assert received in model.conversations[1][-1].text
 
     async def test_a_user_approves_on_a_terminal(
         self, nats_server: NatsProcess, names: dict[str, str], serve: Serve, office: Office
@@ -456,7 +467,7 @@ class Approvals(Behaviour):
                 terminal.type("yes")
                 return terminal.end(), terminal.text
 
-        async with running(settings) as url, serve([REFUND, says("So be it.")]):
+        async with running(settings) as url, serve([REFUND, replies("So be it.")]):
             code, shown = await asyncio.to_thread(approve, url)
         assert (code, office.done("refunded")) == (0, ["A1:5"])
         assert "So be it." in shown
@@ -464,13 +475,13 @@ class Approvals(Behaviour):
     async def test_later_turns_get_the_result_of_an_approval(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
-        async with serve([REFUND, says("Done."), says("A refund.")]) as model:
+        async with serve([REFUND, replies("Done."), replies("A refund.")]) as model:
             task = await submitter.start("agent", "Refund A1.", context="shared")
             [interrupt] = await interrupts(task)
             beside = [{"text": "And hurry."}]
             await answered(task, approval(interrupt["id"], {"approved": True}), more=beside)
             await folded(await submitter.start("agent", "What was it?", context="shared"))
-        assert lines(model.heard[2]) == [
+        assert lines(model.conversations[2]) == [
             "user: Refund A1.",
             "assistant: refund(A1,5)",
             "tool: refunded A1",
@@ -482,28 +493,28 @@ class Approvals(Behaviour):
     async def test_an_error_behind_an_approval_repeats_the_request_alone(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([REFUND, *[Refuses(429)] * 4, says("Done.")]) as model:
+        async with serve([REFUND, *[Refuses(429)] * 4, replies("Done.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
             done = await answered(task, approval(interrupt["id"], {"approved": True}))
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("refunded") == ["A1:5"]
-        assert lines(model.heard[-1]) == lines(model.heard[1])
+        assert lines(model.conversations[-1]) == lines(model.conversations[1])
 
     async def test_a_canceled_approval_is_a_refusal(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([REFUND, says("Fine.")]) as model:
+        async with serve([REFUND, replies("Fine.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
             done = await answered(task, approval(interrupt["id"], None, "cancelled"))
         assert (state(done), office.done("refunded")) == ("COMPLETED", [])
-        assert [received.answers for received in model.heard[1]] == ["", "", "c1"]
+        assert [received.answers for received in model.conversations[1]] == ["", "", "c1"]
 
     async def test_an_answer_that_can_not_be_understood_is_requested_again(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([REFUND, says("Refunded.")]):
+        async with serve([REFUND, replies("Refunded.")]):
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
             again = await answered(task, approval(interrupt["id"], {"approved": 1}))
@@ -518,7 +529,7 @@ class Approvals(Behaviour):
     async def test_a_fork_at_an_approval_is_answered_apart_from_its_source(
         self, office: Office
     ) -> None:
-        script = [REFUND, says("Refunded."), says("Kept.")]
+        script = [REFUND, replies("Refunded."), replies("Kept.")]
         async with (
             self.model(script) as model,
             TestFleet([self.build(model.url, office)], timeout=60) as fleet,
@@ -534,14 +545,14 @@ class Approvals(Behaviour):
             assert (await source.now()).task == done.task
         assert (done.state, forked.state) == ("completed", "completed")
         assert office.done("refunded") == ["A1:5"]
-        assert lines(model.heard[2])[:2] == ["user: Refund A1.", "assistant: refund(A1,5)"]
-        assert "too much" in model.heard[2][-1].text
+        assert lines(model.conversations[2])[:2] == ["user: Refund A1.", "assistant: refund(A1,5)"]
+        assert "too much" in model.conversations[2][-1].text
 
     async def test_several_approvals_are_requested_at_once(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         both = calls(("c1", "refund", {"order": "A1"}), ("c2", "refund", {"order": "A2"}))
-        async with serve([both, says("Done.")]) as model:
+        async with serve([both, replies("Done.")]) as model:
             task = await submitter.start("agent", "Refund both.")
             # What runs side by side asks in any order.
             request = {each["toolCallId"]: each["id"] for each in await interrupts(task)}
@@ -551,12 +562,12 @@ class Approvals(Behaviour):
                 more=[approval(request["c2"], {"approved": False})],
             )
         assert (state(done), office.done("refunded")) == ("COMPLETED", ["A1:1"])
-        assert len(model.heard[1]) == 4
+        assert len(model.conversations[1]) == 4
 
     async def test_an_approval_of_a_canceled_task_is_nobodys(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([REFUND, says("Sunny.")]):
+        async with serve([REFUND, replies("Sunny.")]):
             task = await submitter.start("agent", "Refund A1.", context="shared")
             await interrupts(task)
             await cancel_waiting(task)
@@ -574,14 +585,14 @@ class ApprovalsInTime(Approvals):
     async def test_an_answer_that_comes_too_late_is_a_refusal(
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
-        async with serve([REFUND, says("Too late.")], **{self.within: 0.0}) as model:
+        async with serve([REFUND, replies("Too late.")], **{self.within: 0.0}) as model:
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
             assert interrupt["expiresAt"]
             done = await answered(task, approval(interrupt["id"], {"approved": True}))
         assert (state(done), answer(done)) == ("COMPLETED", "Too late.")
         assert office.done("refunded") == []
-        assert "came too late" in model.heard[1][-1].text
+        assert "came too late" in model.conversations[1][-1].text
 
 
 class ApprovalsBesideClientTools(ClientTools, Approvals):
@@ -591,7 +602,7 @@ class ApprovalsBesideClientTools(ClientTools, Approvals):
         self, submitter: TaskSubmitter, serve: Serve, office: Office
     ) -> None:
         painted = ("p1", "paint", {"colour": "red"})
-        script = [calls(painted, ("c1", "refund", {"order": "A1"})), says("Done.")]
+        script = [calls(painted, ("c1", "refund", {"order": "A1"})), replies("Done.")]
         agui: Json = {"headrace.agui": {"tools": [PAINT]}}
         async with serve(script) as model:
             task = await submitter.start("agent", "Both.", metadata=agui)
@@ -602,7 +613,7 @@ class ApprovalsBesideClientTools(ClientTools, Approvals):
             done = await answered(task, parts.tool_result_part("p1", "wet"), agui, [decided])
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("refunded") == ["A1:1"]
-        received = {each.answers: each.text for each in model.heard[1] if each.answers}
+        received = {each.answers: each.text for each in model.conversations[1] if each.answers}
         assert received == {"p1": "wet", "c1": "refunded A1"}
 
 
@@ -610,7 +621,7 @@ class SharedState(Behaviour):
     """A tool ``put(item)`` of the agent adds to ``items`` of the state shared with the client."""
 
     async def test_state_is_shared_both_ways(self, submitter: TaskSubmitter, serve: Serve) -> None:
-        script = [calls(("c1", "put", {"item": "pear"})), says("Done.")]
+        script = [calls(("c1", "put", {"item": "pear"})), replies("Done.")]
         async with serve(script):
             agui = {"state": {"items": ["apple"]}}
             task = await submitter.start("agent", "Pears!", metadata={"headrace.agui": agui})

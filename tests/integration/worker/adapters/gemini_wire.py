@@ -9,7 +9,7 @@ from typing import Any, override
 import orjson
 
 from headrace.model.events import Json
-from tests.integration.worker.adapters.wire import ModelMessage, Refuses, Script, Spoken
+from tests.integration.worker.adapters.wire import ModelMessage, ModelOutput, Refuses, Script
 from tests.support.chat_stub import ChatStub, Reply, serving
 
 MODEL = "gemini-2.5-flash"
@@ -27,7 +27,7 @@ class GeminiModel(ChatStub):
     def __init__(self, script: Script | Iterable[Reply]) -> None:
         """Say what `script` has it say; replies as they are."""
         if callable(script):
-            super().__init__(lambda request: _reply(script(_told(request))))
+            super().__init__(lambda request: _reply(script(_conversation(request))))
         else:
             super().__init__(map(_reply, script))
 
@@ -52,9 +52,9 @@ class GeminiModel(ChatStub):
         await writer.drain()
 
     @property
-    def heard(self) -> list[list[ModelMessage]]:
+    def conversations(self) -> list[list[ModelMessage]]:
         """The conversation of each request."""
-        return [_told(request) for request in self.requests]
+        return [_conversation(request) for request in self.requests]
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def gemini_model(script: Script | Iterable[Reply]) -> AsyncIterator[Gemini
         yield model
 
 
-def _reply(output: Spoken | Reply) -> Reply:
+def _reply(output: ModelOutput | Reply) -> Reply:
     if isinstance(output, Reply):
         return output
     if isinstance(output, Refuses):
@@ -90,7 +90,7 @@ def last() -> Json:
     return {"candidates": [{**ends, "index": 0}], "usageMetadata": used, "modelVersion": MODEL}
 
 
-def _told(request: Json) -> list[ModelMessage]:
+def _conversation(request: Json) -> list[ModelMessage]:
     return [messages for content in request["contents"] for messages in _messages(content)]
 
 

@@ -31,7 +31,7 @@ from tests.integration.worker.adapters.wire import (
     Refuses,
     Script,
     chat_model,
-    says,
+    replies,
 )
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, state
@@ -91,7 +91,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
     ) -> None:
         """The tools are the backend's: one that had not ended is told to its model as such."""
         office.hold("eve")
-        async with self.model([BOTH, says("Done.")]) as model:
+        async with self.model([BOTH, replies("Done.")]) as model:
             with kill(model) as worker:
                 task = await submitter.start("agent", "Mail both.")
                 await until_printed(task, "sent to bob")
@@ -101,7 +101,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
             office.release("eve")
         assert (state(done), answer(done)) == ("COMPLETED", "Done.")
         assert office.done("begun").count("bob") == 1
-        received = [each for each in model.heard[1] if each.answers]
+        received = [each for each in model.conversations[1] if each.answers]
         assert [each.answers for each in received if each.text == "sent to bob"] == ["c1"]
 
     @override

@@ -11,7 +11,7 @@ from headrace import Agent
 from headrace.testing import TestFleet
 from tests.architecture.tree import ROOT
 from tests.integration.worker.adapters.gemini_wire import gemini_model
-from tests.integration.worker.adapters.wire import calls, chat_model, says
+from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.support.chat_stub import Reply, ag_ui_stub, chat_stub, deltas
 from tests.support.document import shown
 from tests.support.examples import example
@@ -99,7 +99,7 @@ async def test_a_model_is_offered_the_tools_of_an_mcp_server(
 
 
 async def test_an_agent_of_the_openai_agents_sdk_is_served() -> None:
-    script = [calls(("h1", "transfer_to_refunds", {})), says("Refunded.")]
+    script = [calls(("h1", "transfer_to_refunds", {})), replies("Refunded.")]
     async with chat_model(script) as model:
         front = example("agents_handoff", URL=model.url).front
         desk = declared("openai_agents_agent(", front=front)["desk"]
@@ -107,7 +107,7 @@ async def test_an_agent_of_the_openai_agents_sdk_is_served() -> None:
 
 
 async def test_an_agent_of_googles_adk_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with gemini_model([says("Hello.")]) as model:
+    async with gemini_model([replies("Hello.")]) as model:
         monkeypatch.setenv("GOOGLE_API_KEY", "k")
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
         desk = declared("adk_agent(", front=example("adk_transfer").front)["desk"]

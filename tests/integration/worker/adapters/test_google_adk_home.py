@@ -13,7 +13,7 @@ from headrace.sdk.errors import Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.gemini_wire import GeminiModel, chunk, gemini_model, last
 from tests.integration.worker.adapters.test_google_adk import gemini
-from tests.integration.worker.adapters.wire import Refuses, Script, Spoken, calls, says
+from tests.integration.worker.adapters.wire import ModelOutput, Refuses, Script, calls, replies
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import Reply
 from tests.support.examples import example
@@ -89,7 +89,7 @@ def instructions(model: GeminiModel) -> list[str]:
 async def test_the_example_requests_approval_and_refunds(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = [OVER, calls(("c1", "refund", {"order": "A1"})), says("Refunded.")]
+    script = [OVER, calls(("c1", "refund", {"order": "A1"})), replies("Refunded.")]
     async with gemini_model(script) as model:
         monkeypatch.setenv("GOOGLE_API_KEY", "k")
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
@@ -105,7 +105,7 @@ async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
 ) -> None:
     from google.adk.tools.function_tool import FunctionTool
 
-    script = [OVER, PAY, says("Done.")]
+    script = [OVER, PAY, replies("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: desk_of(llm, tool)) as model:
         task = await submitter.start("a", "Refund A1.")
@@ -126,13 +126,13 @@ async def test_the_agent_that_was_transferred_to_goes_on_as_a_subagent(
 async def test_a_retry_goes_on_with_the_agent_that_was_transferred_to(
     submitter: TaskSubmitter, served: Served
 ) -> None:
-    script: list[Spoken] = [OVER, *[Refuses(429)] * 2, says("Done.")]
+    script: list[ModelOutput] = [OVER, *[Refuses(429)] * 2, replies("Done.")]
     async with served(script, desk_of) as model:
         done = await folded(await submitter.start("a", "Refund A1."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     assert instructions(model) == ["Hand over", *["Refund"] * 3]
-    assert [received.line for received in model.heard[3]] == [
-        received.line for received in model.heard[1]
+    assert [received.line for received in model.conversations[3]] == [
+        received.line for received in model.conversations[1]
     ]
 
 
@@ -149,7 +149,7 @@ async def test_a_long_running_tools_result_is_the_users_to_give(
         started.append(item)
         return {"status": "pending", "ticket": "T1"}
 
-    script = [calls(("c1", "order", {"item": "pear"})), says("Ordered."), says(" It came.")]
+    script = [calls(("c1", "order", {"item": "pear"})), replies("Ordered."), replies(" It came.")]
     made = LongRunningFunctionTool(order)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[made])) as model:
         task = await submitter.start("a", "A pear.")
@@ -157,7 +157,7 @@ async def test_a_long_running_tools_result_is_the_users_to_give(
         assert "T1" in interrupt["message"]
         done = await answered(task, approval(interrupt["id"], {"status": "here"}))
     assert (state(done), answer(done), started) == ("COMPLETED", "Ordered. It came.", ["pear"])
-    assert "{'status': 'here'}" in [received.text for received in model.heard[2]]
+    assert "{'status': 'here'}" in [received.text for received in model.conversations[2]]
     assert results(done) == [({"status": "here"}, "")]
 
 
@@ -168,7 +168,7 @@ async def test_a_request_for_input_takes_an_answer_of_its_schema(
     from google.adk.tools import request_input  # type: ignore[attr-defined]
 
     asks = {"message": "How many?", "response_schema": {"type": "integer"}}
-    script = [calls(("c1", "adk_request_input", asks)), says("Three.")]
+    script = [calls(("c1", "adk_request_input", asks)), replies("Three.")]
     async with served(
         script, lambda llm: LlmAgent(name="a", model=llm, tools=[request_input])
     ) as model:
@@ -182,7 +182,7 @@ async def test_a_request_for_input_takes_an_answer_of_its_schema(
         assert state(again) == "INPUT_REQUIRED"
         done = await answered(task, {"text": "3"})
     assert (state(done), answer(done), results(done)) == ("COMPLETED", "Three.", [(3, "")])
-    assert model.heard[1][-1].text == "3"
+    assert model.conversations[1][-1].text == "3"
 
 
 async def test_a_retry_behind_an_approval_carries_it_out_once(
@@ -198,10 +198,10 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(
         paid.append(amount)
         return "paid"
 
-    script: list[Spoken] = [
+    script: list[ModelOutput] = [
         calls(("c1", "pay_out", {"amount": 2})),
         *[Refuses(503)] * 2,
-        says("Done."),
+        replies("Done."),
     ]
     tool = FunctionTool(pay_out, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
@@ -209,7 +209,7 @@ async def test_a_retry_behind_an_approval_carries_it_out_once(
         [interrupt] = await interrupts(task)
         done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), answer(done), paid) == ("COMPLETED", "Done.", [2])
-    assert model.heard[3] == model.heard[1]
+    assert model.conversations[3] == model.conversations[1]
 
 
 async def test_a_tool_that_requests_more_is_given_it(
@@ -226,7 +226,7 @@ async def test_a_tool_that_requests_more_is_given_it(
         payload: Any = tool_context.tool_confirmation.payload
         return {"booked": payload["days"], "of": days}
 
-    script = [calls(("c1", "book", {"days": 5})), says("Booked.")]
+    script = [calls(("c1", "book", {"days": 5})), replies("Booked.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[book])):
         task = await submitter.start("a", "Five days.")
         [interrupt] = await interrupts(task)
@@ -257,7 +257,7 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
 
     script = [
         calls(("c1", "note", {"amount": 1}), ("c2", "pay_out", {"amount": 2})),
-        says("Done."),
+        replies("Done."),
     ]
     tools: list[Any] = [note, FunctionTool(pay_out, require_confirmation=True)]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=tools)) as model:
@@ -265,7 +265,7 @@ async def test_approvals_and_plain_calls_of_one_response_are_each_carried_out_on
         [interrupt] = await interrupts(task)
         done = await answered(task, approval(interrupt["id"], {"approved": True}))
     assert (state(done), paid) == ("COMPLETED", [-1, 2])
-    assert sorted(received.text for received in model.heard[1][2:]) == ["noted", "paid"]
+    assert sorted(received.text for received in model.conversations[1][2:]) == ["noted", "paid"]
 
 
 async def test_text_beside_an_approval_is_sent_after_the_result(
@@ -274,7 +274,7 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
     from google.adk.agents import LlmAgent
     from google.adk.tools.function_tool import FunctionTool
 
-    script = [PAY, calls(("c2", "pay", {"amount": 6})), says("Done.")]
+    script = [PAY, calls(("c2", "pay", {"amount": 6})), replies("Done.")]
     tool = FunctionTool(pay, require_confirmation=True)
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[tool])) as model:
         task = await submitter.start("a", "Pay.")
@@ -283,11 +283,11 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
         await answered(task, part, more=[{"text": "And again."}])
         [again] = await interrupts(task)
         await answered(task, approval(again["id"], {"approved": True}))
-    assert [received.line for received in model.heard[1]][-2:] == [
+    assert [received.line for received in model.conversations[1]][-2:] == [
         "tool: paid 5",
         "user: And again.",
     ]
-    assert [received.line for received in model.heard[2]][-3:] == [
+    assert [received.line for received in model.conversations[2]][-3:] == [
         "user: And again.",
         "assistant: pay(6)",
         "tool: paid 6",
@@ -300,7 +300,7 @@ async def test_reasoning_is_shown_and_signatures_are_sent_again(
     from google.adk.agents import LlmAgent
 
     signed = {"functionCall": {"id": "c1", "name": "pay", "args": {"amount": 1}}}
-    replies = [
+    script = [
         Reply(
             [
                 chunk({"text": "Hm.", "thought": True}),
@@ -310,7 +310,7 @@ async def test_reasoning_is_shown_and_signatures_are_sent_again(
         ),
         Reply([chunk({"text": "Paid."}), last()]),
     ]
-    async with served(replies, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as received:
+    async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])) as received:
         done = await folded(await submitter.start("a", "Pay 1."))
     assert (thoughts(done), answer(done)) == ("Hm.", "Paid.")
     sent = [p for content in received.requests[1]["contents"] for p in content["parts"]]
@@ -322,7 +322,8 @@ async def test_output_of_a_shape_is_data(submitter: TaskSubmitter, served: Serve
     from google.adk.agents import LlmAgent
 
     async with served(
-        [says('{"sides"', ": 6}")], lambda llm: LlmAgent(name="a", model=llm, output_schema=Shape)
+        [replies('{"sides"', ": 6}")],
+        lambda llm: LlmAgent(name="a", model=llm, output_schema=Shape),
     ):
         done = await folded(await submitter.start("a", "How many?"))
     [artifact] = done["artifacts"]
@@ -345,7 +346,7 @@ async def test_agents_in_sequence_each_emit_their_part(
     def made(llm: Any) -> SequentialAgent:  # noqa: ANN401  # the library's
         return SequentialAgent(name="both", sub_agents=[*steps_of(llm)])
 
-    async with served([says("First."), says("Second.")], made):
+    async with served([replies("First."), replies("Second.")], made):
         task = await submitter.start("a", "Go.")
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
@@ -372,7 +373,7 @@ async def test_a_workflow_runs_each_of_its_agents_once_over_attempts(
 
     monkeypatch.setattr(AdkEvents, "take", take)
 
-    async with served([says("First."), says("Second.")], made) as model:
+    async with served([replies("First."), replies("Second.")], made) as model:
         task = await submitter.start("a", "Go.")
         done = await folded(task)
     assert (state(done), answer(done)) == ("COMPLETED", "First.Second.")
@@ -395,7 +396,7 @@ async def test_an_answer_that_was_kept_is_not_requested_again(
         await whole(self)
 
     monkeypatch.setattr(AdkEvents, "end", end)
-    async with served([says("Six.")], lambda llm: LlmAgent(name="a", model=llm)) as model:
+    async with served([replies("Six.")], lambda llm: LlmAgent(name="a", model=llm)) as model:
         done = await folded(await submitter.start("a", "How many?"))
     assert (state(done), answer(done), len(model.requests)) == ("COMPLETED", "Six.", 1)
 
@@ -411,8 +412,8 @@ async def test_a_tool_that_is_an_agent_is_one_call(
     script = [
         calls(("c1", "payer", {"request": "Pay."})),
         calls(("n1", "pay", {"amount": 1})),
-        says("I paid."),
-        says("Done."),
+        replies("I paid."),
+        replies("Done."),
     ]
 
     def made(llm: Any) -> LlmAgent:  # noqa: ANN401  # the library's
@@ -440,10 +441,10 @@ async def test_callbacks_and_plugins_of_the_agent_decide_what_a_tool_has_answere
         wrapped = LlmAgent(name="a", model=llm, tools=[pay])
         return App(name="shop", root_agent=wrapped, plugins=[Shouting("shouting")])
 
-    async with served([PAY, says("Done.")], made) as model:
+    async with served([PAY, replies("Done.")], made) as model:
         done = await folded(await submitter.start("a", "Pay."))
     assert results(done) == [("PAID 5", "")]
-    assert model.heard[1][-1].text == "PAID 5"
+    assert model.conversations[1][-1].text == "PAID 5"
 
 
 async def test_ids_that_a_model_uses_again_are_distinguished(
@@ -451,7 +452,7 @@ async def test_ids_that_a_model_uses_again_are_distinguished(
 ) -> None:
     from google.adk.agents import LlmAgent
 
-    script = [PAY, calls(("c1", "pay", {"amount": 6})), says("Done.")]
+    script = [PAY, calls(("c1", "pay", {"amount": 6})), replies("Done.")]
     async with served(script, lambda llm: LlmAgent(name="a", model=llm, tools=[pay])):
         done = await folded(await submitter.start("a", "Pay twice."))
     assert [content for content, _ in results(done)] == ["paid 5", "paid 6"]
@@ -496,7 +497,7 @@ async def test_arguments_stream_where_the_model_streams_them(
         piece({"jsonPath": "$.sent", "boolValue": True}),
         chunk({"functionCall": {"willContinue": False}}),
     ]
-    whole = [Reply([*streamed, last()]), Reply([*streamed, last()]), says("Done.")]
+    whole = [Reply([*streamed, last()]), Reply([*streamed, last()]), replies("Done.")]
     async with served(whole, lambda llm: LlmAgent(name="a", model=llm, tools=[note])) as model:
         task = await submitter.start("a", "Note it.")
         done = await folded(task)
@@ -514,4 +515,4 @@ async def test_arguments_stream_where_the_model_streams_them(
     ]
     assert len({parts.tool_call_id(part) for part in pieces}) == 2
     assert [part["text"] for part in pieces[:4]] == ["", '{"order":"A\\"', "1é", '","amount":5']
-    assert len(model.heard) == 3
+    assert len(model.conversations) == 3

@@ -11,7 +11,7 @@ from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.office import Office
-from tests.integration.worker.adapters.wire import calls, chat_model, says
+from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.gates import opened
 from tests.support.log_reading import answer, folded, state, words
@@ -262,7 +262,7 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
         paying.append(f"{to}:{amount}")
         return "paid"
 
-    async with chat_model([BOTH, says("Done.")]) as model:
+    async with chat_model([BOTH, replies("Done.")]) as model:
         request: Any = {"model": "small", "base_url": model.url, "api_key": "k"}
         review: Any = HumanInTheLoopMiddleware({"pay": True})
         graph = create_agent(

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from headrace import tool, tracing
 from headrace.sdk.agent import Agent
 from headrace_worker.span_content import LIMIT
-from tests.integration.worker.adapters.wire import calls, chat_model, says
+from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import folded, state
 from tests.support.spans import RecordedSpans
@@ -97,7 +97,7 @@ async def ran(
     submitter: TaskSubmitter, working: Working, made: Callable[[str], Agent], question: str
 ) -> None:
     """Have the agent answer, by a tool's call and a response."""
-    async with chat_model([LOOKS, says("secret ", "answer")]) as model, working(made(model.url)):
+    async with chat_model([LOOKS, replies("secret ", "answer")]) as model, working(made(model.url)):
         task = await submitter.start("a", question)
         assert state(await folded(task)) == "COMPLETED"
 

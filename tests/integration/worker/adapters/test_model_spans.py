@@ -14,7 +14,7 @@ from headrace.sdk.agent import Agent
 from tests.integration.worker.adapters.behaviour import until_printed
 from tests.integration.worker.adapters.gemini_wire import MODEL, gemini_model
 from tests.integration.worker.adapters.test_google_adk import gemini
-from tests.integration.worker.adapters.wire import Refuses, Script, calls, chat_model, says
+from tests.integration.worker.adapters.wire import Refuses, Script, calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import folded, state
 from tests.support.spans import RecordedSpans, parent, traceparent
@@ -100,7 +100,7 @@ def of_calls(spans: RecordedSpans) -> list[ReadableSpan]:
 async def test_each_call_is_a_span_of_the_attempt_with_its_tokens(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
-    async with serving(working, made, [LOOKS, says("A wall."), says("Again.")]):
+    async with serving(working, made, [LOOKS, replies("A wall."), replies("Again.")]):
         for words in ("Look.", "And now?"):
             assert state(await folded(await submitter.start("a", words))) == "COMPLETED"
     found = of_calls(spans)
@@ -126,7 +126,7 @@ async def test_each_call_is_a_span_of_the_attempt_with_its_tokens(
 async def test_a_call_that_fails_is_an_errors_span_and_the_next_attempts_is_another(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
-    async with serving(working, made, [Refuses(500), says("x"), Refuses(500), says("y")]):
+    async with serving(working, made, [Refuses(500), replies("x"), Refuses(500), replies("y")]):
         for words in ("One.", "Two."):
             assert state(await folded(await submitter.start("a", words))) == "COMPLETED"
     found = of_calls(spans)
@@ -141,7 +141,7 @@ async def test_a_call_that_fails_is_an_errors_span_and_the_next_attempts_is_anot
 async def test_a_call_that_the_user_cancels_is_ended(
     submitter: TaskSubmitter, working: Working, spans: RecordedSpans, made: Callable[[str], Agent]
 ) -> None:
-    async with chat_model([says("Well,", hangs=True)]) as model, working(made(model.url)):
+    async with chat_model([replies("Well,", hangs=True)]) as model, working(made(model.url)):
         task = await submitter.start("a", "Go on.")
         await until_printed(task, "Well,")
         await task.held()
@@ -167,7 +167,7 @@ async def test_adks_own_spans_are_of_the_attempt_and_hold_no_content(
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # A process' provider can be set only once.
     monkeypatch.setattr(adk_tracing, "tracer", provider.get_tracer("adk"))
-    async with gemini_model([says("secret one"), says("secret two")]) as model:
+    async with gemini_model([replies("secret one"), replies("secret two")]) as model:
         wrapped = LlmAgent(name="a", instruction="secret rule", model=gemini(model.url))
         async with working(adk_agent(wrapped, name="a", memory="task")):
             for words in ("secret ask", "secret again"):

@@ -12,7 +12,7 @@ from tests.integration.worker.adapters.behaviour import (
     lines,
 )
 from tests.integration.worker.adapters.office import Office
-from tests.integration.worker.adapters.wire import calls, says
+from tests.integration.worker.adapters.wire import calls, replies
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import folded
 from tests.support.task_submitter import TaskSubmitter
@@ -51,7 +51,7 @@ class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedStat
         async def consult(ctx: RunContext) -> str:
             return (await ctx.delegate("child", "asked by the parent")).text
 
-        script = [calls(("c1", "consult", {})), says("I know."), says("I said so.")]
+        script = [calls(("c1", "consult", {})), replies("I know."), replies("I said so.")]
         async with self.model(script) as model:
             parent = openai_agent(
                 name="agent", model="small", base_url=model.url, tools=[tool(consult)]
@@ -59,7 +59,7 @@ class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedStat
             async with working(parent, child):
                 await folded(await submitter.start("agent", "Find out.", context="shared"))
                 await folded(await submitter.start("agent", "Again?", context="shared"))
-        assert lines(model.heard[2]) == [
+        assert lines(model.conversations[2]) == [
             "user: Find out.",
             "assistant: consult()",
             "tool: child on asked by the parent",

@@ -12,12 +12,12 @@ from headrace.sdk.errors import Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import (
     ChatModel,
+    ModelOutput,
     Refuses,
     Script,
-    Spoken,
     calls,
     chat_model,
-    says,
+    replies,
 )
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import Reply, chat_stub, deltas
@@ -57,7 +57,7 @@ class Shape(BaseModel):
 async def test_the_example_hands_over_and_answers(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    script = [calls(("h1", "transfer_to_refunds", {})), says("Refunded.")]
+    script = [calls(("h1", "transfer_to_refunds", {})), replies("Refunded.")]
     async with (
         chat_model(script) as served,
         working(example("agents_handoff", URL=served.url).desk),
@@ -79,7 +79,7 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
     script = [
         calls(("h1", "transfer_to_refunds", {})),
         calls(("c1", "refund", {"order": "A1"})),
-        says("Done."),
+        replies("Done."),
     ]
     refunded: list[str] = []
 
@@ -121,7 +121,7 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
     from headrace_worker.adapters import openai_agents_agent
 
     over = calls(("h1", "transfer_to_refunds", {}))
-    script: list[Spoken] = [over, *[Refuses(429)] * 3, says("Done.")]
+    script: list[ModelOutput] = [over, *[Refuses(429)] * 3, replies("Done.")]
     async with model(script) as (served, llm):
         target: SdkAgent[None] = SdkAgent("refunds", instructions="Refund.", model=llm)
         entry: SdkAgent[None] = SdkAgent(
@@ -133,8 +133,8 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
     systems = [request["messages"][0]["content"] for request in served.requests]
     assert systems == ["Hand over.", *["Refund."] * 4]
-    assert [received.line for received in served.heard[4]] == [
-        received.line for received in served.heard[1]
+    assert [received.line for received in served.conversations[4]] == [
+        received.line for received in served.conversations[1]
     ]
 
 
@@ -152,8 +152,8 @@ async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused
 
     script = [
         calls(("c1", "ask_payer", {"input": "Pay."})),
-        says("I paid."),
-        says("Done."),
+        replies("I paid."),
+        replies("Done."),
         calls(("c2", "ask_payer", {"input": "Pay."})),
         calls(("n1", "pay", {})),
     ]
@@ -187,7 +187,7 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
         """Pay."""
         return "paid"
 
-    script = [calls(("c1", "pay", {})), calls(("c2", "pay", {})), says("Done.")]
+    script = [calls(("c1", "pay", {})), calls(("c2", "pay", {})), replies("Done.")]
     async with model(script) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent(
             "a", model=llm, tools=[function_tool(pay, needs_approval=True)]
@@ -197,7 +197,7 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
             [interrupt] = await interrupts(task)
             part = approval(interrupt["id"], {"approved": True})
             await answered(task, part, more=[{"text": "And again."}])
-    assert [received.line for received in served.heard[1]][-2:] == [
+    assert [received.line for received in served.conversations[1]][-2:] == [
         "tool: paid",
         "user: And again.",
     ]
@@ -237,7 +237,7 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
         await whole(self, suspended=suspended)
 
     monkeypatch.setattr(AgentsEvents, "end", end)
-    async with model([says('{"sides": 6}')]) as (served, llm):
+    async with model([replies('{"sides": 6}')]) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         served_agent = openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
         async with working(served_agent):
@@ -261,7 +261,7 @@ async def test_images_that_a_tool_returns_are_sent_again(
         return [ToolOutputText(text=words), image] if words else image
 
     both = calls(("c1", "look", {}), ("c2", "look", {"words": "Again."}))
-    script: list[Spoken] = [both, *[Refuses(429)] * 4, says("Nice.")]
+    script: list[ModelOutput] = [both, *[Refuses(429)] * 4, replies("Nice.")]
     async with model(script) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(look)])
         async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
@@ -313,7 +313,7 @@ async def test_output_of_a_shape_is_data_and_usage_is_counted(
 
     from headrace_worker.adapters import openai_agents_agent
 
-    async with model([says('{"sides"', ": 6}")]) as (_, llm):
+    async with model([replies('{"sides"', ": 6}")]) as (_, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
             done = await folded(await submitter.start("a", "How many?"))
@@ -350,13 +350,13 @@ async def test_tools_get_the_runs_context_and_guardrails_reject(
         del ctx, agent
         return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(output))
 
-    script = [calls(("c1", "whoami", {})), says("You."), says("x")]
+    script = [calls(("c1", "whoami", {})), replies("You."), replies("x")]
     async with model(script) as (served, llm):
         wrapped = SdkAgent("a", model=llm, tools=[whoami], input_guardrails=[polite])
         async with working(openai_agents_agent(wrapped, name="a", memory="task")):
             await folded(await submitter.start("a", "Who?", owner="ada"))
             rejected = await folded(await submitter.start("a", "damn"))
-    assert served.heard[1][-1].text == "ada"
+    assert served.conversations[1][-1].text == "ada"
     assert state(rejected) == "REJECTED"
 
 
@@ -387,7 +387,7 @@ async def test_nothing_is_traced(submitter: TaskSubmitter, working: Working) -> 
     seen = Seen()
     set_trace_processors([seen])
     try:
-        async with model([says("x")]) as (_, llm):
+        async with model([replies("x")]) as (_, llm):
             wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
             async with working(openai_agents_agent(wrapped, name="a", memory="task")):
                 await folded(await submitter.start("a", "x"))

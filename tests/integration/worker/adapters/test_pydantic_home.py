@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
-from tests.integration.worker.adapters.wire import Refuses, Spoken, calls, chat_model, says
+from tests.integration.worker.adapters.wire import ModelOutput, Refuses, calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, results, state
 from tests.support.task_submitter import TaskSubmitter
@@ -185,14 +185,14 @@ async def test_images_that_a_tool_returns_are_sent_again(
     def look() -> object:
         return image if is_alone else among_text
 
-    script: list[Spoken] = [calls(("c1", "look", {})), *[Refuses(429)] * 4, says("Nice.")]
+    script: list[ModelOutput] = [calls(("c1", "look", {})), *[Refuses(429)] * 4, replies("Nice.")]
     async with chat_model(script) as served:
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
             done = await folded(await submitter.start("p", "Look."))
     assert answer(done) == "Nice."
-    first, last = served.heard[1], served.heard[-1]
+    first, last = served.conversations[1], served.conversations[-1]
     assert [received.images for received in first if received.images] == [[b"\x89PNG"]]
     assert [(received.line, received.images) for received in last] == [
         (t.line, t.images) for t in first
@@ -213,7 +213,7 @@ async def test_bytes_that_a_tool_returns_are_base64(
     def look() -> bytes:
         return b"\xff\x00"
 
-    async with chat_model([calls(("c1", "look", {})), says("Nice.")]) as served:
+    async with chat_model([calls(("c1", "look", {})), replies("Nice.")]) as served:
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
         async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
@@ -267,7 +267,7 @@ async def test_tokens_cost_what_the_library_states(
 
     monkeypatch.setattr(ModelResponse, "cost", cost)
     before = spent()
-    async with chat_model([says("x")]) as stub:
+    async with chat_model([replies("x")]) as stub:
         priced = OpenAIChatModel("small", provider=OpenAIProvider(base_url=stub.url, api_key="k"))
         for model in (priced, FunctionModel(stream_function=stream)):
             async with working(pydantic_ai_agent(PydanticAgent(model), name="p", memory="task")):

@@ -13,7 +13,7 @@ from tests.support.chat_stub import ChatStub, Reply, call, chunk, deltas, servin
 
 
 @dataclass(frozen=True)
-class Says:
+class ModelReply:
     """An answer, in pieces."""
 
     pieces: tuple[str, ...]
@@ -32,17 +32,17 @@ class Refuses:
     status: int = 429
 
 
-type Spoken = Says | Refuses
+type ModelOutput = ModelReply | Refuses
 
 
-def says(*pieces: str, cut: bool = False, hangs: bool = False) -> Says:
+def replies(*pieces: str, cut: bool = False, hangs: bool = False) -> ModelReply:
     """Return an answer of text."""
-    return Says(pieces, cut=cut, hangs=hangs)
+    return ModelReply(pieces, cut=cut, hangs=hangs)
 
 
-def calls(*called: tuple[str, str, Json], cut: bool = False) -> Says:
+def calls(*called: tuple[str, str, Json], cut: bool = False) -> ModelReply:
     """Return an answer of tool calls."""
-    return Says((), called, cut=cut)
+    return ModelReply((), called, cut=cut)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Model(Protocol):
     url: str
 
     @property
-    def heard(self) -> list[list[ModelMessage]]:
+    def conversations(self) -> list[list[ModelMessage]]:
         """The conversation of each request, in order, without system messages."""
 
     async def until_left(self) -> None:
@@ -81,7 +81,7 @@ class Model(Protocol):
         """Return when that many requests have come."""
 
 
-type Script = Iterable[Spoken] | Callable[[list[ModelMessage]], Spoken]
+type Script = Iterable[ModelOutput] | Callable[[list[ModelMessage]], ModelOutput]
 """What the model says: one after the other, or as it is asked."""
 
 
@@ -91,14 +91,14 @@ class ChatModel(ChatStub):
     def __init__(self, script: Script) -> None:
         """Say what `script` has it say."""
         if callable(script):
-            super().__init__(lambda request: _reply(script(_told(request))))
+            super().__init__(lambda request: _reply(script(_conversation(request))))
         else:
             super().__init__(map(_reply, script))
 
     @property
-    def heard(self) -> list[list[ModelMessage]]:
+    def conversations(self) -> list[list[ModelMessage]]:
         """The conversation of each request."""
-        return [_told(request) for request in self.requests]
+        return [_conversation(request) for request in self.requests]
 
 
 @asynccontextmanager
@@ -109,7 +109,7 @@ async def chat_model(script: Script) -> AsyncIterator[ChatModel]:
         yield model
 
 
-def _reply(output: Spoken) -> Reply:
+def _reply(output: ModelOutput) -> Reply:
     if isinstance(output, Refuses):
         return Reply(status=output.status, headers={"retry-after": "0"})
     pieces: list[Json] = [{"content": piece} for piece in output.pieces]
@@ -123,7 +123,7 @@ def _reply(output: Spoken) -> Reply:
     return Reply([*deltas(*pieces, finish=finish), usage(10, 5)])
 
 
-def _told(request: Json) -> list[ModelMessage]:
+def _conversation(request: Json) -> list[ModelMessage]:
     return [_message(m) for m in request["messages"] if m["role"] not in {"system", "developer"}]
 
 

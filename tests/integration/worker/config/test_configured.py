@@ -26,7 +26,7 @@ class File:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "headrace.yaml"
 
-    def says(self, **agents: str) -> None:
+    def declare(self, **agents: str) -> None:
         """Declare `agents`; whole or not at all, as an editor writes it."""
         lines = [f"  {name}: {section}" for name, section in agents.items()]
         new = self.path.with_suffix(".new")
@@ -50,15 +50,15 @@ async def has_written(worker: WorkerProcess, words: str) -> bool:
 async def test_agents_come_and_go_with_the_file(
     submitter: TaskSubmitter, spawn: Spawn, file: File
 ) -> None:
-    file.says(repeater=ECHO)
+    file.declare(repeater=ECHO)
     worker = await started(spawn, file)
     assert (await folded(await submitter.start("repeater", "hello")))["status"][
         "state"
     ] == COMPLETED
-    file.says(repeater=ECHO, tally=COUNTER)
+    file.declare(repeater=ECHO, tally=COUNTER)
     await eventually(lambda: has_written(worker, "serves repeater, tally"))
     assert (await folded(await submitter.start("tally", "2")))["status"]["state"] == COMPLETED
-    file.says(tally=COUNTER)
+    file.declare(tally=COUNTER)
     await eventually(lambda: has_written(worker, "reloaded: " + worker.id + " serves tally"))
     left = await submitter.start("repeater", "anybody?")
     directory = Directory(submitter.bus)
@@ -92,12 +92,12 @@ async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
     submitter: TaskSubmitter, spawn: Spawn, file: File, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    file.says(tally=GATED, rest=GATED)
+    file.declare(tally=GATED, rest=GATED)
     worker = await started(spawn, file)
     tasks = [await submitter.start(name, str(gate)) for name in ("tally", "rest")]
     for task in tasks:
         await task.held()
-    file.says(tally=GATED.replace("2", "7"))
+    file.declare(tally=GATED.replace("2", "7"))
     await eventually(lambda: has_written(worker, f"{worker.id} serves tally\n"))
     gate.touch()
     for task in tasks:
@@ -111,7 +111,7 @@ async def test_a_run_at_work_goes_on_when_its_agent_changes_or_goes(
 async def test_a_file_that_can_not_be_used_changes_nothing(
     submitter: TaskSubmitter, spawn: Spawn, file: File
 ) -> None:
-    file.says(repeater=ECHO)
+    file.declare(repeater=ECHO)
     worker = await started(spawn, file)
     for wrong, received in (
         ("{type: python}", "headrace.yaml:2: agents.repeater.target: Field required"),
@@ -125,7 +125,7 @@ async def test_a_file_that_can_not_be_used_changes_nothing(
         ),
         (f"{ECHO}\n  repeater: {ECHO}", "headrace.yaml:3: agents.repeater: is declared twice"),
     ):
-        file.says(repeater=wrong)
+        file.declare(repeater=wrong)
         await eventually(partial(has_written, worker, f"the old ones stay in use: {received}"))
     file.path.unlink()
     await eventually(lambda: has_written(worker, "No such file"))
@@ -139,14 +139,14 @@ async def test_what_has_no_effect_is_logged_as_a_warning(
 ) -> None:
     assert submitter.bus
     talker = "{model: {model: m, base_url: 'http://127.0.0.1:1'}, reasoning: {engine: x}}"
-    file.says(talker=talker)
+    file.declare(talker=talker)
     worker = await started(spawn, file)
     expected = "WARNING headrace.yaml:2: agents.talker.reasoning.engine: has no effect"
     assert await has_written(worker, expected)
 
 
 async def test_a_worker_whose_file_is_wrong_does_not_start(spawn: Spawn, file: File) -> None:
-    file.says(repeater="{type: python, target: 'a:b', x: 1}")
+    file.declare(repeater="{type: python, target: 'a:b', x: 1}")
     with pytest.raises(AssertionError) as ended:
         await started(spawn, file)
     assert "headrace.yaml:2: agents.repeater.x: unknown field; allowed: " in str(ended.value)

@@ -33,7 +33,7 @@ def invalid() -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "says"),
+    ("error", "code", "message"),
     [
         (TaskUnknown("task not found"), "task_unknown", "task not found"),
         (InvalidName("pageToken", "x", "is none"), "bad_request", "is none"),
@@ -43,10 +43,10 @@ def invalid() -> Exception:
         (TimeoutError(), "state_unavailable", "in time"),
     ],
 )
-def test_what_goes_wrong_is_reported(error: Exception, code: str, says: str) -> None:
+def test_what_goes_wrong_is_reported(error: Exception, code: str, message: str) -> None:
     refusal = refusal_of(error)
     assert refusal.code == code
-    assert says in refusal.message
+    assert message in refusal.message
 
 
 @pytest.mark.parametrize(

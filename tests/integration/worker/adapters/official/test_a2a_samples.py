@@ -153,7 +153,7 @@ async def test_a_greeting(http: httpx.AsyncClient, working: Working) -> None:
         working(executor_agent(Greeter(), name="greeter")),
         a2a_user(http, "greeter") as user,
     ):
-        received = await user.says("Ada")
+        received = await user.replies("Ada")
         [first] = [each.task for each in received if each.HasField("task")]
         task = await user.task(first.id)
     assert words(received) == ["On it.", "Hello, Ada", "That was it."]
@@ -170,8 +170,8 @@ async def test_a_conversion_requests_what_is_missing(
         working(executor_agent(Currency(), name="currency")),
         a2a_user(http, "currency") as user,
     ):
-        waiting = await user.says("1 USD")
-        received = await user.says("SEK")
+        waiting = await user.replies("1 USD")
+        received = await user.replies("SEK")
         [first] = [each.task for each in received if each.HasField("task")]
         task = await user.task(first.id)
     assert state(waiting) == TaskState.TASK_STATE_INPUT_REQUIRED
@@ -203,7 +203,7 @@ async def test_artifacts_of_several_kinds(
             canceled = await user.client.cancel_task(CancelTaskRequest(id=name))
             assert canceled.status.state == TaskState.TASK_STATE_CANCELED
         else:
-            received = await user.says("roll it")
+            received = await user.replies("roll it")
             name = next(each.task.id for each in received if each.HasField("task"))
         task = await user.task(name)
     text, data, file = task.artifacts

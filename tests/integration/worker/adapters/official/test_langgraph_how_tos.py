@@ -14,7 +14,7 @@ from tests.integration.worker.adapters.official.users import (
     state,
     words,
 )
-from tests.integration.worker.adapters.wire import calls, chat_model, says
+from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 
 ASKS, DONE = TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED
@@ -33,8 +33,8 @@ async def test_approve_or_reject(
     http: httpx.AsyncClient, working: Working, how_tos: ModuleType, said: str, told: str
 ) -> None:
     async with working(how_tos.approving()), a2a_user(http, "approving") as user:
-        asked = await user.says("Send it.")
-        done = await user.says(said)
+        asked = await user.replies("Send it.")
+        done = await user.replies(said)
     assert (state(asked), words(asked)) == (ASKS, ["Approve this?"])
     assert (state(done), words(done)[-1]) == (DONE, told)
 
@@ -44,7 +44,7 @@ async def test_approve_or_reject_by_ag_ui(
 ) -> None:
     user = AgUiUser(http, "approving", runs)
     async with working(how_tos.approving()):
-        [asked] = (await user.says("Send it."))["interrupts"]
+        [asked] = (await user.replies("Send it."))["interrupts"]
         done = await user.resumes({asked["id"]: True})
     assert asked["metadata"]["value"]["details"] == "$500"
     assert (done["type"], user.last["content"]) == ("success", "approved")
@@ -55,7 +55,7 @@ async def test_edit_the_state(
 ) -> None:
     user = AgUiUser(http, "editing", runs)
     async with working(how_tos.editing()):
-        [asked] = (await user.says("Sum it up."))["interrupts"]
+        [asked] = (await user.replies("Sum it up."))["interrupts"]
         assert user.state == {"summary": "The cat sat."}
         await user.resumes({asked["id"]: {"summary": "The cat sat down."}})
     assert user.state == {"summary": "The cat sat down."}
@@ -66,10 +66,10 @@ async def test_validate_what_a_person_enters(
     http: httpx.AsyncClient, working: Working, how_tos: ModuleType
 ) -> None:
     async with working(how_tos.validating()), a2a_user(http, "validating") as user:
-        asked = await user.says("Hello.")
-        again = await user.says("old")
-        once_more = await user.says("very old")
-        done = await user.says("42")
+        asked = await user.replies("Hello.")
+        again = await user.replies("old")
+        once_more = await user.replies("very old")
+        done = await user.replies("42")
     assert [state(told) for told in (asked, again, once_more, done)] == [ASKS, ASKS, ASKS, DONE]
     assert words(asked)[-1] == "How old are you?"
     assert words(again)[-1] == "'old' is no age. How old are you?"
@@ -81,8 +81,8 @@ async def test_wait_for_what_a_person_enters(
     http: httpx.AsyncClient, working: Working, how_tos: ModuleType
 ) -> None:
     async with working(how_tos.waiting()), a2a_user(http, "waiting") as user:
-        asked = await user.says("Begin.")
-        done = await user.says("fine")
+        asked = await user.replies("Begin.")
+        done = await user.replies("fine")
     assert words(asked) == ["First. ", "Your feedback?"]
     assert (state(done), words(done)[-2:]) == (DONE, ["You said fine. ", "Last."])
 
@@ -106,12 +106,12 @@ async def test_review_a_tool_call(  # noqa: PLR0913, PLR0917  # fixtures
     told: str,
 ) -> None:
     done: list[str] = []
-    script = [calls(("b1", "book", {"hotel": "Ritz"})), says("There you are.")]
+    script = [calls(("b1", "book", {"hotel": "Ritz"})), replies("There you are.")]
     async with chat_model(script) as model:
         user = AgUiUser(http, "booking", runs)
         async with working(how_tos.booking(model.url, done)):
-            [asked] = (await user.says("Book the Ritz."))["interrupts"]
+            [asked] = (await user.replies("Book the Ritz."))["interrupts"]
             await user.resumes({asked["id"]: answer})
     assert asked["metadata"]["value"]["args"] == {"hotel": "Ritz"}
     assert user.last["content"] == "There you are."
-    assert (done, model.heard[1][-1].text) == (booked, told)
+    assert (done, model.conversations[1][-1].text) == (booked, told)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.official.users import AgUiUser, RecordedRun
-from tests.integration.worker.adapters.wire import ChatModel, Script, calls, chat_model, says
+from tests.integration.worker.adapters.wire import ChatModel, Script, calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 
@@ -61,23 +61,23 @@ def serve(
 async def test_agentic_chat(serve: Serve, examples: ModuleType) -> None:
     script = [
         calls(("c1", "current_time", {"zone": "CET"})),
-        says("It is ", "noon."),
+        replies("It is ", "noon."),
         calls(("p1", "change_background", {"background": "red"})),
-        says("Red it is."),
+        replies("Red it is."),
     ]
     async with serve(script, examples.talkative) as (user, model):
         parameters = {"type": "object", "properties": {"background": {"type": "string"}}}
         named = {"name": "change_background", "description": "Change it."}
         user.tools = [{**named, "parameters": parameters}]
-        first = await user.says("What time is it?")
+        first = await user.replies("What time is it?")
         assert (first["type"], user.last["content"]) == ("success", "It is noon.")
         [result] = user.told("TOOL_CALL_RESULT")
         assert result["content"] == "12:00 CET"
-        pending = await user.says("Make it red.")
+        pending = await user.replies("Make it red.")
         assert pending == {"type": "success", "pendingToolCallIds": ["p1"]}
         await user.returns("p1", "done")
         assert user.last["content"] == "Red it is."
-    assert [received.line for received in model.heard[3]] == [
+    assert [received.line for received in model.conversations[3]] == [
         "user: What time is it?",
         "assistant: current_time(CET)",
         "tool: 12:00 CET",
@@ -90,13 +90,13 @@ async def test_agentic_chat(serve: Serve, examples: ModuleType) -> None:
 
 async def test_shared_state(serve: Serve, examples: ModuleType) -> None:
     soup = {"title": "Soup", "ingredients": ["leek", "salt"]}
-    script = [calls(("c1", "display_recipe", {"recipe": soup})), says("Salted.")]
+    script = [calls(("c1", "display_recipe", {"recipe": soup})), replies("Salted.")]
     async with serve(script, examples.cook, examples.kitchen) as (
         user,
         model,
     ):
         user.state = {"recipe": {"title": "Soup", "ingredients": ["leek"]}}
-        await user.says("Salt it.")
+        await user.replies("Salt it.")
     assert '"ingredients":["leek"]' in str(model.requests[0]["messages"][0])
     assert user.state == {"recipe": soup}
     assert user.last["content"] == "Salted."
@@ -104,12 +104,12 @@ async def test_shared_state(serve: Serve, examples: ModuleType) -> None:
 
 async def test_tool_based_generative_ui(serve: Serve, examples: ModuleType) -> None:
     haiku = {"lines": ["old pond", "a frog leaps in", "the sound"]}
-    script = [calls(("h1", "generate_haiku", haiku)), says("There.")]
+    script = [calls(("h1", "generate_haiku", haiku)), replies("There.")]
     async with serve(script, examples.PydanticAgent) as (user, _):
         array = {"type": "array", "items": {"type": "string"}}
         parameters = {"type": "object", "properties": {"lines": array}}
         user.tools = [{"name": "generate_haiku", "description": "x", "parameters": parameters}]
-        pending = await user.says("A haiku.")
+        pending = await user.replies("A haiku.")
         assert pending["pendingToolCallIds"] == ["h1"]
         arguments = "".join(event["delta"] for event in user.told("TOOL_CALL_ARGS"))
         assert "a frog leaps in" in arguments
@@ -119,20 +119,20 @@ async def test_tool_based_generative_ui(serve: Serve, examples: ModuleType) -> N
 
 async def test_human_in_the_loop_by_a_tool_of_the_users(serve: Serve, examples: ModuleType) -> None:
     steps = {"steps": [{"description": "boil", "status": "enabled"}]}
-    script = [calls(("s1", "generate_task_steps", steps)), says("One step it is.")]
+    script = [calls(("s1", "generate_task_steps", steps)), replies("One step it is.")]
     async with serve(script, examples.PydanticAgent) as (user, model):
         parameters = {"type": "object", "properties": {"steps": {"type": "array", "items": {}}}}
         user.tools = [{"name": "generate_task_steps", "description": "", "parameters": parameters}]
-        await user.says("Plan tea.")
+        await user.replies("Plan tea.")
         await user.returns("s1", '{"accepted": true, "steps": ["boil"]}')
     assert user.last["content"] == "One step it is."
-    assert orjson.loads(model.heard[1][-1].text) == {"accepted": True, "steps": ["boil"]}
+    assert orjson.loads(model.conversations[1][-1].text) == {"accepted": True, "steps": ["boil"]}
 
 
 async def test_tool_approval(serve: Serve, examples: ModuleType) -> None:
-    script = [calls(("d1", "delete_file", {"path": "a.txt"})), says("So be it.")]
+    script = [calls(("d1", "delete_file", {"path": "a.txt"})), replies("So be it.")]
     async with serve(script, examples.careful) as (user, model):
-        request = await user.says("Delete it.")
+        request = await user.replies("Delete it.")
         [interrupt] = request["interrupts"]
         assert (request["type"], interrupt["toolCallId"]) == ("interrupt", "d1")
         again = await user.resumes({interrupt["id"]: {"approved": "perhaps"}})
@@ -140,14 +140,14 @@ async def test_tool_approval(serve: Serve, examples: ModuleType) -> None:
         edited = {"approved": True, "editedArgs": {"path": "b.txt"}}
         await user.resumes({interrupt["id"]: edited})
     assert user.last["content"] == "So be it."
-    assert model.heard[1][-1].text == "deleted b.txt"
+    assert model.conversations[1][-1].text == "deleted b.txt"
 
 
 async def test_predictive_state_updates(serve: Serve, examples: ModuleType) -> None:
     script = [
         calls(("c1", "document_predict_state", {})),
         calls(("w1", "write_document", {"document": "Once upon a time"})),
-        says("Written."),
+        replies("Written."),
     ]
     async with serve(script, examples.author, examples.document) as (
         user,
@@ -156,7 +156,7 @@ async def test_predictive_state_updates(serve: Serve, examples: ModuleType) -> N
         user.state = {"document": "Once"}
         parameters = {"type": "object", "properties": {"document": {"type": "string"}}}
         user.tools = [{"name": "write_document", "description": "x", "parameters": parameters}]
-        pending = await user.says("Go on.")
+        pending = await user.replies("Go on.")
         assert pending["pendingToolCallIds"] == ["w1"]
         kinds = [event["type"] for event in user.events]
         [custom] = user.told("CUSTOM")
@@ -176,10 +176,10 @@ async def test_agentic_generative_ui(serve: Serve, examples: ModuleType) -> None
             ("c2", "update_plan_step", {"index": 0, "status": "completed"}),
             ("c3", "update_plan_step", {"index": 1, "status": "completed"}),
         ),
-        says("Tea."),
+        replies("Tea."),
     ]
     async with serve(script, examples.planner) as (user, _):
-        await user.says("Make tea.")
+        await user.replies("Make tea.")
     assert [step["status"] for step in user.state["steps"]] == ["completed", "completed"]
     assert (len(user.told("STATE_SNAPSHOT")), len(user.told("STATE_DELTA"))) == (1, 2)
     assert user.last["content"] == "Tea."

@@ -38,7 +38,7 @@ class A2AUser:
     client: A2AClient
     waits: Task | None = None
 
-    async def says(self, text: str) -> list[StreamResponse]:
+    async def replies(self, text: str) -> list[StreamResponse]:
         """Send a message, and return what comes."""
         message = new_text_message(text, role=Role.ROLE_USER)
         if self.waits is not None:
@@ -110,7 +110,7 @@ class AgUiUser:
     """Of the last run."""
     thread: str = field(default_factory=lambda: str(uuid4()))
 
-    async def says(self, text: str) -> Json:
+    async def replies(self, text: str) -> Json:
         """Send a message, and return how the run ends."""
         self.messages.append({"id": str(uuid4()), "role": "user", "content": text})
         return await self._run()
