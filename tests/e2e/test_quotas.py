@@ -38,7 +38,14 @@ tenant = "patient"
 runs = 1
 warn_at = 0.0
 at_limit = "input-required"
+
+[[quota]]
+name = "warned"
+tenant = "warned"
+runs = 1000
+warn_at = 0.0
 """
+WIM = Person("warned", "wim")
 ZOE, YAN = Person("open", "zoe"), Person("open", "yan")
 OPEN = '[[quota]]\nname = "two"\ntenant = "open"\nowner = "*"\nopen = 2\n'
 QUOTAS = f'{OPEN}[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
@@ -159,7 +166,7 @@ async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
 def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
     """The URLs of a gateway at whose quota tasks wait, and of one without quotas."""
     (tmp_path / "quotas.toml").write_text(PATIENT)
-    credentials = {"HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", PAT))}
+    credentials = {"HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", PAT, WIM))}
     quotas = {"HEADRACE_QUOTAS": str(tmp_path / "quotas.toml")}
     made = [
         extra_services.gateway(tmp_path / "asking", fleet.nats_url, **credentials, **quotas),
@@ -173,10 +180,43 @@ def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
         yield urls
 
 
+async def quotas_said(gateway: str, http: httpx.AsyncClient) -> dict[str, str]:
+    """Return the name of the quota that the response over each binding has in its header."""
+    agent = f"{gateway}/v1/agents/{AGENT}"
+    run = {"threadId": "w", "runId": "w", "state": {}, "tools": [], "context": []}
+    run |= {"forwardedProps": {}, "messages": [{"id": "w", "role": "user", "content": "hi"}]}
+    old = {"kind": "message", "messageId": "o", "role": "user"}
+    old |= {"parts": [{"kind": "text", "text": "hi"}]}
+
+    def call(method: str, sent: Json) -> Json:
+        return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": sent}}
+
+    bodies: dict[str, tuple[str, Json]] = {
+        "REST": (f"{agent}/message:send", {"message": message("hi")}),
+        "REST, streamed": (f"{agent}/message:stream", {"message": message("hi")}),
+        "JSON-RPC": (agent, call("SendMessage", message("hi"))),
+        "JSON-RPC, streamed": (agent, call("SendStreamingMessage", message("hi"))),
+        "JSON-RPC of A2A 0.3": (agent, call("message/send", old)),
+        "AG-UI": (f"{agent}/ag-ui", run),
+        "Hector": (f"{agent}/message:stream?format=agui", {"message": message("hi")}),
+    }
+    answers = {
+        binding: await http.post(path, json=body, headers=WIM.bearer)
+        for binding, (path, body) in bodies.items()
+    }
+    return {
+        binding: answer.raise_for_status().headers.get("headrace-quota", "").partition(";")[0]
+        for binding, answer in answers.items()
+    }
+
+
 async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_next_message(
     asking: list[str], fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     here, free = asking
+    said = await quotas_said(here, http)
+    assert said == dict.fromkeys(said, "warned")
+    assert len(said) == 7
 
     async def sent(url: str, text: str, **more: str) -> httpx.Response:
         body = {"message": message(text) | more}

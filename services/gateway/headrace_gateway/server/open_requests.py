@@ -8,7 +8,7 @@ routes do so with `answering`.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
@@ -123,8 +123,25 @@ class OpenRequest:
         """Record that the append is in no log."""
         self._unsettled = None
 
+    def with_headers(self, app: ASGIApp) -> ASGIApp:
+        """Return the request's response `app` with the headers to add to it."""
+        added = self.response_headers
+        if not added:
+            return app
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message["headers"], *added]}
+                await send(message)
+
+            await app(scope, receive, send_with_headers)
+
+        return answer
+
 
 _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
+_is_repeatable: ContextVar[bool] = ContextVar("is_repeatable", default=False)
 
 
 def open_request() -> OpenRequest | None:
@@ -138,9 +155,14 @@ def name_operation(operation: str) -> None:
         request.operation = operation
 
 
+def unrepeatable_request() -> OpenRequest | None:
+    """Return the request of the current task, or None if repeating that is safe."""
+    return None if _is_repeatable.get() else _current.get()
+
+
 def may_be_repeated() -> None:
-    """Detach the current task from its request, because repeating the request is safe."""
-    _current.set(None)
+    """Record that repeating the current task's request is safe."""
+    _is_repeatable.set(True)
 
 
 type OnEnd = Callable[[OpenRequest, BaseException | None], None]
@@ -237,9 +259,7 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
         try:
             one = requests_of(request.scope).one(protocol_of(request.scope), "http")
             async with one:
-                response = await endpoint(request)
-                added = one.response_headers
-                return _with_headers(response, added) if added else response
+                return one.with_headers(await endpoint(request))
         except ClientDisconnect:
             return Response(status_code=_CLIENT_WENT_AWAY)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
@@ -248,15 +268,3 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
     return answer
 
 
-def _with_headers(app: ASGIApp, headers: Sequence[tuple[bytes, bytes]]) -> ASGIApp:
-    """Return the response `app` with further headers."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *headers]}
-            await send(message)
-
-        await app(scope, receive, send_with_headers)
-
-    return answer

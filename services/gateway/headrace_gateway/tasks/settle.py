@@ -26,7 +26,7 @@ from headrace.model.task import TaskKey, is_task_id
 from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.server.open_requests import open_request
+from headrace_gateway.server.open_requests import unrepeatable_request
 
 
 class Unanswered(HeadraceError):
@@ -148,7 +148,7 @@ class InputAppends:
             Restarting: the gateway has abandoned the request; nothing has happened.
             HeadraceError: as `attempt`; nothing has happened, and nothing will.
         """
-        unsettled, request = Unsettled(key.task, context), open_request()
+        unsettled, request = Unsettled(key.task, context), unrepeatable_request()
         if request is not None:
             request.storing(unsettled)
         try:

@@ -97,7 +97,8 @@ class JsonRpcBinding:
         request_id: _Id = None
         binding, is_stream = self._binding(request, RPC), False
         try:
-            async with requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc"):
+            one = requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc")
+            async with one:
                 # Authenticate the caller before the body is read.
                 caller_of(self._services, request)
                 check_content_type(request, form=adapt is not None)
@@ -117,7 +118,8 @@ class JsonRpcBinding:
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
                 call = self._call(request, method, operation, params, version)
-                return await self._dispatch(_RpcCall(request, call, binding, request_id, params))
+                rpc_call = _RpcCall(request, call, binding, request_id, params)
+                return one.with_headers(await self._dispatch(rpc_call))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
