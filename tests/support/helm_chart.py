@@ -20,14 +20,35 @@ def values_of(name: str) -> dict[str, Any]:
     return found
 
 
+def helm_library() -> Any:  # noqa: ANN401 - a module
+    """Return Helm's library; skip the test where it has no wheel."""
+    return pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64")
+
+
+def lint_errors(values: dict[str, Any]) -> list[str]:
+    """Return what ``helm lint --strict`` says of the chart with the values."""
+    errors: list[str] = helm_library().lint(CHART, values, strict=True)["errors"]
+    return errors
+
+
+def installed(values: dict[str, Any]) -> list[Manifest]:
+    """Return what ``helm install --dry-run=client`` would install.
+
+    Raises:
+        HelmError: it would install nothing.
+    """
+    with helm_library().Config(storage_driver="memory") as config:
+        release = config.install(CHART, RELEASE, values, namespace="prod", dry_run="client")
+    return [one for one in yaml.safe_load_all(release["manifest"]) if one is not None]
+
+
 def render(values: dict[str, Any]) -> list[Manifest]:
-    """Return what ``helm template`` makes of the values; the library has no wheel everywhere.
+    """Return what ``helm template`` makes of the values.
 
     Raises:
         HelmError: the values do not fit the chart's schema.
     """
-    helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64")
-    with helm.Chart.load(CHART) as chart:
+    with helm_library().Chart.load(CHART) as chart:
         rendered = chart.render(values=values, name=RELEASE, namespace="prod")
     return [
         found

@@ -17,7 +17,16 @@ from headrace_triggers.settings import TriggersSettings
 from headrace_worker.settings import WorkerSettings
 from tests.support import javascript
 from tests.support.compose_file import ROOT
-from tests.support.helm_chart import CHART, Manifest, of_kind, render, rendered, values_of
+from tests.support.helm_chart import (
+    CHART,
+    Manifest,
+    installed,
+    lint_errors,
+    of_kind,
+    render,
+    rendered,
+    values_of,
+)
 
 SETS = ["default", "keda", "nats", "nats-cluster", "small", "valkey"]
 WORKERS = {
@@ -77,6 +86,18 @@ def test_its_version_is_the_projects() -> None:
 def test_the_sets_are_those_of_the_chart() -> None:
     files = (CHART / "ci").glob("*-values.yaml")
     assert sorted(one.name.removesuffix("-values.yaml") for one in files) == SETS
+
+
+@every_set
+def test_helm_lints_each_set_and_would_install_what_it_renders(name: str) -> None:
+    assert lint_errors(values_of(name)) == []
+    would_be = installed(values_of(name))
+    assert sorted(would_be, key=str) == sorted(rendered(name), key=str)
+
+
+def test_helm_lints_no_values_that_the_chart_does_not_know() -> None:
+    errors = lint_errors(values_of("default") | {"gatway": {}})
+    assert any("gatway" in error for error in errors)
 
 
 @every_set
