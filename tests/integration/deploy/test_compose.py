@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -271,20 +272,66 @@ def test_a_gateway_goes_by_no_name_but_its_own(
 
 
 @pytest.mark.parametrize("role", ["gateway", "worker", "task-state", "triggers"])
-def test_every_services_health_check_passes(deployment: Deployment, role: str) -> None:
+def test_every_services_health_check_passes_whatever_the_agents_modules_are_called(
+    deployment: Deployment, role: str, tmp_path: Path
+) -> None:
+    for module in ("socket", "urllib"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('this is an agent')")
     kind, program, *arguments = deployment.services[role].healthcheck
     assert (kind, program) == ("CMD", "python")
     urls = deployment.health_urls(role)
     assert len(urls) == deployment.services[role].replicas
     for url in urls:
-        there = [argument.replace("http://127.0.0.1:8080", url) for argument in arguments]
-        assert url in there[-1]
+        port = url.rpartition(":")[2]
+        there = [argument.replace("8080", port) for argument in arguments]
+        assert port in there[-1]
 
         def passes(command: list[str] = there) -> bool:
-            checked = subprocess.run([sys.executable, *command], check=False, timeout=60)
+            checked = subprocess.run(
+                [sys.executable, *command], check=False, timeout=60, cwd=tmp_path
+            )
             return checked.returncode == 0
 
         until(passes, f"the health check of a {role} passes")
+
+
+def test_a_health_check_fails_where_nothing_is_ready(services: dict[str, ComposeService]) -> None:
+    [_, _, *arguments] = services["gateway"].healthcheck
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        port = str(server.getsockname()[1])
+        command = [argument.replace("8080", port) for argument in arguments]
+        checked = pool.submit(
+            subprocess.run, [sys.executable, *command], check=False, capture_output=True, timeout=60
+        )
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(4096).startswith(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
+        assert checked.result(60).returncode == 1
+
+
+def test_valkey_does_not_start_without_its_configuration(
+    services: dict[str, ComposeService], tmp_path: Path
+) -> None:
+    shell, option, script = services["valkey"].command
+    script = re.sub(r"/(etc|tmp)/", rf"{tmp_path}/\1-", script.replace("$$", "$"))
+    command = [shell, option, script]
+    started = tmp_path / "started"
+    entry = tmp_path / "docker-entrypoint.sh"
+    entry.write_text(f"#!/bin/sh\necho $* > {started}\n")
+    entry.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REDISCLI_AUTH": "secret"}
+
+    def starts() -> bool:
+        subprocess.run(command, env=environment, check=False, capture_output=True, timeout=60)
+        return started.exists()
+
+    assert not starts()
+    (tmp_path / "etc-valkey").mkdir()
+    (tmp_path / "etc-valkey" / "valkey.conf").write_text("maxmemory 1gb\n")
+    assert starts()
+    made = tmp_path / "tmp-valkey.conf"
+    assert made.read_text() == "maxmemory 1gb\nrequirepass secret\n"
 
 
 def test_every_worker_announces_its_agents(deployment: Deployment) -> None:
