@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import platform
+import resource
 import signal
 import socket
 import socketserver
@@ -106,6 +107,7 @@ def _run(
         return os.EX_CONFIG
     log_lines.configure(prepared.logs)
     _warn_of_ineffective_settings(variables)
+    _allow_open_files()
     with (
         tracing.exporting(variables, prepared.logs.service),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -119,6 +121,17 @@ def _run(
             _log.error("%s", error)
             return 1
     return 0
+
+
+def _allow_open_files() -> None:
+    """Allow this process as many open files as the system does: each connection is one.
+
+    Processes start with 1,024 under systemd and some container engines, for the sake of programs
+    that use ``select``.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS states a limit that it does not accept.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _warn_of_ineffective_settings(variables: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -63,6 +64,27 @@ def test_garbage_is_collected_again_once_a_service_has_started(
     finally:
         gc.set_threshold(*before)
     assert collected == [False, True]
+
+
+def test_a_service_may_open_as_many_files_as_the_system_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soft: list[int] = []
+
+    @asynccontextmanager
+    async def serving(stop: asyncio.Event) -> AsyncIterator[None]:
+        soft.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        stop.set()
+        yield
+
+    monkeypatch.setattr(service, "settle", lambda: None)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
+    try:
+        assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert soft == [before[1]]
 
 
 def test_a_service_that_cannot_start_leaves_the_garbage_collector_on() -> None:
