@@ -9,10 +9,12 @@ own begin with ``headrace.``.
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Token
 from functools import lru_cache
 from importlib.metadata import entry_points
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from opentelemetry import context, trace
@@ -65,7 +67,8 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 
 def is_enabled() -> bool:
     """Return whether this process has a tracer provider, set up here or by a launcher."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    # By its type: the check of an abstract class costs more than a span's attributes.
+    return type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
 
 
 def captures_content() -> bool:
@@ -144,7 +147,7 @@ def start_span(
         links: The traceparents of the spans to link to.
     """
     provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider):
+    if type(provider) is trace.ProxyTracerProvider:
         return trace.INVALID_SPAN
     linked = _links(links) if links else ()
     if getattr(provider, "can_record", False):
@@ -171,24 +174,41 @@ def stated_traceparent(headers: Mapping[str, str]) -> str | None:
     return stated if _VALID.fullmatch(stated) else None
 
 
-@contextmanager
-def current(span: Span) -> Iterator[None]:
-    """Make the span the current one in the block, and end it with the block.
+class CurrentSpan:
+    """Makes a span the current one in the block, and ends it with the block.
 
     What the block raises is recorded by its class. An invalid span changes nothing.
     """
-    if not span.get_span_context().is_valid:
-        yield
-        return
-    token = context.attach(trace.set_span_in_context(span))
-    try:
-        yield
-    except BaseException as error:
-        note_error(span, type(error).__name__)
-        raise
-    finally:
-        context.detach(token)
-        span.end()
+
+    __slots__ = "_before_end", "_span", "_token"
+
+    def __init__(self, span: Span, before_end: Callable[[], None] | None = None) -> None:
+        """Call `before_end` at the end of the block, to record what is known then."""
+        self._span, self._before_end = span, before_end
+        self._token: Token[context.Context] | None = None
+
+    def __enter__(self) -> None:
+        """Make the span the current one."""
+        if self._span.get_span_context().is_valid:
+            self._token = context.attach(trace.set_span_in_context(self._span))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the span."""
+        if self._token is None:
+            return
+        try:
+            if self._before_end is not None:
+                self._before_end()
+        finally:
+            if kind is not None:
+                note_error(self._span, kind.__name__)
+            context.detach(self._token)
+            self._span.end()
 
 
 def traceparent_of(span: Span) -> str | None:

@@ -1,8 +1,8 @@
 """The spans of an attempt: its own, and those of its tool calls and model calls."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from opentelemetry import trace
@@ -227,19 +227,14 @@ class AttemptSpan:
 
     def lasting(self) -> AbstractContextManager[None]:
         """Make the span the current one in the block, and end it with the block."""
-        return nullcontext() if self.own_traceparent is None else self._lasting()
+        return tracing.CurrentSpan(self._span, self._note_totals)
 
-    @contextmanager
-    def _lasting(self) -> Iterator[None]:
-        with tracing.current(self._span):
-            try:
-                yield
-            finally:
-                if used := self._usage_attributes():
-                    self._span.set_attributes(used)
-                if self.texts is not None:
-                    output = output_json(self.texts.text, self._finish_reason)
-                    self._span.set_attribute("gen_ai.output.messages", output)
+    def _note_totals(self) -> None:
+        if used := self._usage_attributes():
+            self._span.set_attributes(used)
+        if self.texts is not None:
+            output = output_json(self.texts.text, self._finish_reason)
+            self._span.set_attribute("gen_ai.output.messages", output)
 
     def note_end(self, state: str, error: BaseException | None) -> None:
         """Record the state in which the run ends, and for a failed one the agent's `error`."""

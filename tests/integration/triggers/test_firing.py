@@ -65,7 +65,7 @@ async def test_with_traces_a_task_is_below_the_span_that_handles_its_event(
     bus: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spans, event = RecordedSpans(monkeypatch), f"00-{'a' * 32}-{'b' * 16}-01"
-    with tracing.current(tracing.start_span("orders process", SpanKind.CONSUMER, event)):
+    with tracing.CurrentSpan(tracing.start_span("orders process", SpanKind.CONSUMER, event)):
         fired = await firings(bus, directory).begin(replace(FIRING, traceparent=event))
     [handled] = spans.named("orders process")
     [first] = await entries(bus, fired.key)

@@ -102,7 +102,7 @@ def _both(
 
 
 def _raise_in(span: Span) -> None:
-    with pytest.raises(KeyError), tracing.current(span):
+    with pytest.raises(KeyError), tracing.CurrentSpan(span):
         raise KeyError("x")
 
 

@@ -266,5 +266,3 @@ def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Respons
             return failed(request, error)
 
     return answer
-
-

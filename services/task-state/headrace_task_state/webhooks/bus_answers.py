@@ -59,7 +59,7 @@ class BusAnswers:
             BusUnavailable: NATS does not answer.
         """
         span = _span(answers, key, traceparent)
-        with tracing.current(span):
+        with tracing.CurrentSpan(span):
             context = tracing.traceparent_of(span) or traceparent
             failure = await self._publish(answers, key, name, event, context)
             if failure is not None:

@@ -183,7 +183,7 @@ class ChatRun:
         }
         span = tracing.start_span(f"chat {model}", SpanKind.CLIENT, None, attributes)
         note_input(span, lambda: of_chat(messages))
-        with tracing.current(span):
+        with tracing.CurrentSpan(span):
             try:
                 yield
             finally:
