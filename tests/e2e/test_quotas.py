@@ -183,9 +183,9 @@ def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
 async def quotas_said(gateway: str, http: httpx.AsyncClient) -> dict[str, str]:
     """Return the name of the quota that the response over each binding has in its header."""
     agent = f"{gateway}/v1/agents/{AGENT}"
-    run = {"threadId": "w", "runId": "w", "state": {}, "tools": [], "context": []}
+    run: Json = {"threadId": "w", "runId": "w", "state": {}, "tools": [], "context": []}
     run |= {"forwardedProps": {}, "messages": [{"id": "w", "role": "user", "content": "hi"}]}
-    old = {"kind": "message", "messageId": "o", "role": "user"}
+    old: Json = {"kind": "message", "messageId": "o", "role": "user"}
     old |= {"parts": [{"kind": "text", "text": "hi"}]}
 
     def call(method: str, sent: Json) -> Json:
