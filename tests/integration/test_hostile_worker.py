@@ -434,10 +434,14 @@ async def purges_logs(w: World) -> bool:
     return await w.answers("STREAM.PURGE.EVENTS", {"filter": "headrace.event.nothing"})
 
 
-@attempt("purge keys or dead letters")
-async def purges_others(w: World) -> bool:
-    query = {"filter": "nothing"}
-    return any([await w.answers(f"STREAM.PURGE.{one}", query) for one in ("KV_KEYS", "DEAD")])
+@attempt("purge keys")
+async def purges_keys(w: World) -> bool:
+    return await w.answers("STREAM.PURGE.KV_KEYS", {"filter": "nothing"})
+
+
+@attempt("purge dead letters")
+async def purges_letters(w: World) -> bool:
+    return await w.answers("STREAM.PURGE.DEAD", {"filter": "nothing"})
 
 
 @attempt("delete a stream")

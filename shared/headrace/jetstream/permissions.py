@@ -187,7 +187,10 @@ class Permissions:
             # It shows the owners of triggers how many events wait.
             *_api("CONSUMER.INFO", [f"{stream}.>" for stream in self._event_streams()]),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
-            *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
+            *_api(
+                "STREAM.PURGE",
+                [*self._events, streams.runs, streams.dead, f"OBJ_{streams.files}"],
+            ),
             *self._queues(),
             f"{INBOX}.{GATEWAY}.>",
         ]

@@ -441,4 +441,6 @@ class DeadLetter(BusMessage):
     """The original's body, base64."""
     trigger: str | None = None
     """The trigger or schedule that could make no task of the original."""
+    agent: str | None = None
+    """Its agent, which the letter's subject then does not name."""
     at: Annotated[str, Field(description="RFC 3339")]

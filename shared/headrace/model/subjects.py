@@ -177,9 +177,9 @@ class Subjects:
         """Return the subject of a request to one replica of task state, or to all."""
         return f"{self.prefix}.state.{'all.' if of_all else ''}{operation}"
 
-    def dead(self, tenant: str, agent: str) -> str:
-        """Return the subject of the dead letters of a tenant's agent."""
-        return f"{self.prefix}.dead.{tenant}.{agent}"
+    def dead(self, tenant: str, place: str) -> str:
+        """Return the subject of the dead letters of a tenant's agent, trigger or schedule."""
+        return f"{self.prefix}.dead.{tenant}.{place}"
 
     def dead_letters(self) -> str:
         """Return the filter for all dead letters: the DEAD stream."""

@@ -11,10 +11,11 @@ unchanged.
 A letter's number is its sequence in the stream. Numbers are never reused.
 """
 
+import hashlib
 import secrets
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
@@ -34,6 +35,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE, SUBJECT, without_nats
+from headrace.jetstream.purge import purge
 from headrace.log import last_entry, replay
 from headrace.model import events
 from headrace.model.delegation import DELEGATION
@@ -64,6 +66,9 @@ _MOST_READ = 10_000
 _MOST_BYTES = 32 * 1024 * 1024
 """What is read for one page, about: letters, and bytes of what they are about."""
 
+_PLACE = 32
+"""Hexadecimal digits."""
+
 _CLOCKS = timedelta(minutes=1)
 """How far clocks may differ: a gateway's, by which triggers are made, and NATS's."""
 
@@ -88,12 +93,23 @@ class LetterFilter:
     """Letters that were stored before this are not read."""
 
     def matches(self, letter: "Letter") -> bool:
-        """Return whether a letter of this tenant and agent has this kind, task and trigger."""
+        """Return whether a letter of this tenant has this agent, kind, task and trigger."""
         return (
-            self.kind in (None, letter.kind)
+            self.agent in (None, letter.agent)
+            and self.kind in (None, letter.kind)
             and self.task in (None, letter.task)
             and self.trigger in (None, letter.content.trigger)
         )
+
+    @property
+    def place(self) -> str:
+        """The last token of the subjects of all letters that match, as a pattern."""
+        if self.trigger is not None:
+            return _place_of(self.trigger)
+        # Those of events have places of their own, and name no task.
+        if self.agent is None or (self.kind in (None, "event") and self.task is None):
+            return "*"
+        return encode_token(self.agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +213,11 @@ class Letters:
         return LetterPage(found, None)
 
     async def _batches(self, wanted: LetterFilter, after: int) -> AsyncIterator[list[Letter]]:
-        """Yield the letters of the tenants and agents that `wanted` names."""
+        """Yield the letters at the places that `wanted` names."""
         with self._stream_required():
             await until_answered(self._bus, lambda: stream_info(self._bus, self._stream))
         subject = self._bus.subjects.dead(
-            "*" if wanted.tenant is None else encode_token(wanted.tenant),
-            "*" if wanted.agent is None else encode_token(wanted.agent),
+            "*" if wanted.tenant is None else encode_token(wanted.tenant), wanted.place
         )
         start: Json = {"seq": after + 1}
         if wanted.since is not None and not after:
@@ -274,38 +289,31 @@ class Letters:
         return self._read(int(headers[SEQUENCE]), headers[SUBJECT], msg.data)
 
     def _read(self, number: int, subject: str, data: bytes) -> Letter:
-        tenant, agent = map(decode_token, subject.split(".")[-2:])
+        tenant, place = map(decode_token, subject.split(".")[-2:])
         try:
             content = DeadLetter.decode(subject, data)
         except UndecodableMessage as error:
             content = DeadLetter(reason=f"not a dead letter: {error.reason}", subject="", at="")
-            return Letter(number, tenant, agent, "other", content)
-        return Letter(number, tenant, agent, _kind(content, self._bus.subjects.prefix), content)
+            return Letter(number, tenant, place, "other", content)
+        kind = _kind(content, self._bus.subjects.prefix)
+        return Letter(number, tenant, content.agent or place, kind, content)
 
 
-def letters_of(tenant: str, source: str, made: datetime | None) -> LetterFilter:
+def letters_of(tenant: str, source: str, made: datetime) -> LetterFilter:
     """Return the filter for the letters of a trigger or schedule of the tenant, a token.
 
-    Those from before it was `made` are not read. None: all are.
+    Those from before it was `made` are not read.
     """
-    since = None if made is None else made - _CLOCKS
-    return LetterFilter(decode_token(tenant), kind="event", trigger=source, since=since)
+    return LetterFilter(decode_token(tenant), kind="event", trigger=source, since=made - _CLOCKS)
 
 
-async def drop_letters_of(bus: Bus, tenant: str, source: str, made: datetime | None) -> None:
+async def drop_letters_of(bus: Bus, tenant: str, source: str) -> None:
     """Drop the letters of a trigger or schedule of the tenant, a token.
-
-    A letter's subject names no trigger, so this reads all of the tenant's since the trigger was
-    `made`. None: all that there are.
 
     Raises:
         BusUnavailable: The stream does not answer or refuses.
     """
-    letters, wanted = Letters(bus), letters_of(tenant, source, made)
-    # Their numbers only: letters may be as large as messages, and as many as events.
-    for number in [one.number async for one in letters.find(wanted)]:
-        with suppress(LetterUnknown):
-            await letters.drop(number)
+    await purge(bus, bus.streams.dead, bus.subjects.dead(tenant, _place_of(source)))
 
 
 async def write_letter(
@@ -320,9 +328,21 @@ async def write_letter(
     """
     prefix = bus.subjects.prefix
     tenant, agent = addressee(letter.subject, prefix) if to is None else to
+    place = agent
+    if letter.trigger is not None:
+        place = _place_of(letter.trigger)
+        letter = letter.model_copy(update={"agent": agent})
     headers = None if message_id is None else {MESSAGE_ID: message_id}
-    await store_with_retries(bus, bus.subjects.dead(tenant, agent), letter.encode(), headers)
+    await store_with_retries(bus, bus.subjects.dead(tenant, place), letter.encode(), headers)
     metrics.DEAD_LETTERS.labels(_kind(letter, prefix)).inc()
+
+
+def _place_of(source: str) -> str:
+    """Return the last token of the subjects of a trigger's or schedule's letters.
+
+    It is a hash, because a source's name may be as long as several tokens, and no agent's name.
+    """
+    return f"_{hashlib.sha256(source.encode()).hexdigest()[:_PLACE]}"
 
 
 def addressee(subject: str, prefix: str) -> tuple[str, str]:

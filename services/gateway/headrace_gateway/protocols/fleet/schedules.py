@@ -242,24 +242,20 @@ class SchedulePages:
             ScheduleUnknown: the caller has no such schedule.
             HeadraceError: as `Access.check_anyone` and `drop_letters_of`.
         """
-        await self._services.background.run(self._delete(*await self._deletable(request)))
+        await self._services.background.run(self._delete(await self._deletable(request)))
         return json_response({}, headers=NO_STORE)
 
-    async def _deletable(self, request: Request) -> tuple[ScheduleKey, datetime | None]:
-        """Return the key of the schedule that the request names, and when it was made.
-
-        None if it can't be read.
-        """
+    async def _deletable(self, request: Request) -> ScheduleKey:
+        """Return the key of the schedule that the request names, also if it can't be read."""
         try:
-            found = await self._found(request, "DeleteSchedule")
+            return (await self._found(request, "DeleteSchedule")).key
         except ScheduleUnreadable as unreadable:
             self._record(request, unreadable.key, ANY_AGENT, "DeleteSchedule")
-            return unreadable.key, None
-        return found.key, _made(found)
+            return unreadable.key
 
-    async def _delete(self, key: ScheduleKey, made: datetime | None) -> None:
+    async def _delete(self, key: ScheduleKey) -> None:
         # The letters first: without the schedule they could no longer be dropped.
-        await drop_letters_of(self._services.bus, key.tenant, key.source, made)
+        await drop_letters_of(self._services.bus, key.tenant, key.source)
         await self._schedules.delete(key)
 
     async def _found(self, request: Request, operation: str) -> StoredSchedule:

@@ -168,8 +168,7 @@ class TriggerPages:
 
     async def _delete(self, trigger: Trigger) -> None:
         # The letters first: without the trigger they could no longer be dropped.
-        made = datetime.fromisoformat(trigger.since)
-        await drop_letters_of(self._services.bus, trigger.tenant, trigger.source, made)
+        await drop_letters_of(self._services.bus, trigger.tenant, trigger.source)
         await self._store.delete(trigger)
 
     async def _switch(
