@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import nats
+from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 from headrace.directory import AgentCard, Announcer
@@ -43,6 +44,17 @@ async def events_begun(bus: Bus) -> list[str]:
     return sorted(part["data"]["id"] for part in parts)
 
 
+async def have_begun(bus: Bus, publisher: Client, *names: str) -> bool:
+    """Tell whether these events have begun tasks, and publish an alert until one has.
+
+    Alerts over core NATS are lost until the trigger is subscribed to.
+    """
+    found = set(await events_begun(bus))
+    if "alert" not in found:
+        await publisher.publish("alerts.new", b'{"id": "alert"}')
+    return found >= set(names)
+
+
 async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
     with SecuredNats(tmp_path, documented("text")) as server:
         fleet, shop = (server.url.replace("//", f"//{one}@") for one in ("fleet:f", "shop:s"))
@@ -68,17 +80,16 @@ async def test_events_of_another_account_begin_tasks(tmp_path: Path) -> None:
             for name in ("o1", "o2"):
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
 
-            async def have_begun(*names: str) -> bool:
-                # Alerts over core NATS are lost until the trigger is subscribed to.
-                await publisher.publish("alerts.new", b'{"id": "alert"}')
-                return set(await events_begun(bus)) >= set(names)
-
-            await eventually(lambda: have_begun("o1", "o2", "alert"), "their tasks have begun")
+            await eventually(
+                lambda: have_begun(bus, publisher, "o1", "o2", "alert"), "their tasks have begun"
+            )
             await replicas[0].stop()
             for name in ("o3", "o4"):
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
             await replicas[1].start()
-            await eventually(lambda: have_begun("o3", "o4"), "those that waited begin tasks")
+            await eventually(
+                lambda: have_begun(bus, publisher, "o3", "o4"), "those that waited begin tasks"
+            )
             ids = [one for one in await events_begun(bus) if one != "alert"]
             assert ids == ["o1", "o2", "o3", "o4"]
         finally:
@@ -115,13 +126,11 @@ async def test_events_of_a_server_behind_a_leaf_node_begin_tasks_that_answer_the
                 )
             await replica.start()
 
-            async def have_begun(*names: str) -> bool:
-                await publisher.publish("alerts.new", b'{"id": "alert"}')
-                return set(await events_begun(bus)) >= set(names)
-
             for name in ("o1", "o2"):
                 await events.publish("orders.created", json.dumps({"id": name}).encode())
-            await eventually(lambda: have_begun("o1", "o2", "alert"), "their tasks have begun")
+            await eventually(
+                lambda: have_begun(bus, publisher, "o1", "o2", "alert"), "their tasks have begun"
+            )
             # While the hub is away, events are stored at the leaf.
             await asyncio.to_thread(places.hub.kill)
             for name in ("o3", "o4"):
@@ -129,7 +138,7 @@ async def test_events_of_a_server_behind_a_leaf_node_begin_tasks_that_answer_the
             await asyncio.to_thread(places.hub.start)
             # A mirror tries again 10 s later if its origin was not there yet.
             what = "those that waited begin tasks"
-            await eventually(lambda: have_begun("o3", "o4"), what, 3 * TIMEOUT)
+            await eventually(lambda: have_begun(bus, publisher, "o3", "o4"), what, 3 * TIMEOUT)
             ids = [one for one in await events_begun(bus) if one != "alert"]
             assert ids == ["o1", "o2", "o3", "o4"]
             place = {"subject": "done.orders", "stream": "DONE"}
