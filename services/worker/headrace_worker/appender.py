@@ -40,7 +40,8 @@ PRESSING = 8
 _LOOK = 2.0
 """Timeout in seconds for reading new entries; a failed read is followed by the next one."""
 
-type Made = tuple[list[Draft], Stamp]
+type EntryContent = tuple[list[Draft], Stamp]
+"""What one append is to store."""
 
 
 class GivesWay(Exception):
@@ -204,7 +205,7 @@ class Appender:
             self.offered -= self._pending.drop_last(len(last))
             raise
 
-    async def go_on(self, following: Callable[[], Draft]) -> int:
+    async def begin_next_run(self, following: Callable[[], Draft]) -> int:
         """Append the next run's input after `close`, and return that run.
 
         `following` is called again if more messages are queued in the meantime.
@@ -213,12 +214,12 @@ class Appender:
             Fenced, LogLost: as for `close`.
         """
 
-        def made() -> Made:
+        def make() -> EntryContent:
             run = self._writer.generation + 1
             stamp = replace(self.authorship, run=run, attempt=0).stamp(run, SUBMITTED)
             return [following()], stamp
 
-        return await self._store(made)
+        return await self._store(make)
 
     async def append_last(self, last: Draft, timeout: float) -> None:
         """Drop pending events and append `last`, if that takes at most `timeout` seconds."""
@@ -372,7 +373,7 @@ class Appender:
         """
         self._in_flight = message
         try:
-            first = await self._store(partial(self._made, message, state, gives_way), sent)
+            first = await self._store(partial(self._content, message, state, gives_way), sent)
         except GivesWay:
             self._pending.put_back(message)
             raise
@@ -384,7 +385,9 @@ class Appender:
         finally:
             self._in_flight = None
 
-    def _made(self, message: PendingMessage, state: str, gives_way: Callable[[], bool]) -> Made:
+    def _content(
+        self, message: PendingMessage, state: str, gives_way: Callable[[], bool]
+    ) -> EntryContent:
         if gives_way():
             raise GivesWay
         return message.drafts, self._stamp(state, message.checkpoint)
@@ -392,13 +395,15 @@ class Appender:
     def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
         return self.authorship.stamp(self._writer.generation + 1, state, checkpoint)
 
-    async def _store(self, made: Callable[[], Made], sent: AppendRequest | None = None) -> int:
-        """Append what `made` returns, if it has events, and return its first generation.
+    async def _store(
+        self, make: Callable[[], EntryContent], sent: AppendRequest | None = None
+    ) -> int:
+        """Append what `make` returns, if it has events, and return its first generation.
 
-        `made` is called again only if other messages were queued first. Set `sent` if what it
+        `make` is called again only if other messages were queued first. Set `sent` if what it
         returns has been sent.
         """
-        drafts, stamp = made()
+        drafts, stamp = make()
         while drafts:
             sending, sent = sent, None
             try:
@@ -411,7 +416,7 @@ class Appender:
             except FencedBy as fence:
                 if not self._steps_behind(fence.entry):
                     raise
-                drafts, stamp = made()
+                drafts, stamp = make()
             else:
                 self._note_append()
                 break

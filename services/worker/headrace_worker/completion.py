@@ -89,7 +89,7 @@ async def _append(execution: Execution, end: End) -> int | None:
     # The run does not end here: append the last message, then the next input.
     last = [execution.working(message=end.message)] if end.message else []
     await appender.close([*retractions, *last], WORKING)
-    return await appender.go_on(lambda: _next_input(execution, *inputs.waiting))
+    return await appender.begin_next_run(lambda: _next_input(execution, *inputs.waiting))
 
 
 async def _end_children(execution: Execution, state: str) -> None:

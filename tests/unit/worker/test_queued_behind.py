@@ -195,7 +195,7 @@ async def conclude(appender: Appender, inputs: Inputs) -> None:
         metadata = {"input": first.name, events.WAITING: [other.generation for other in others]}
         return events.status_update("task", "ctx", SUBMITTED, first.message, metadata)
 
-    await appender.go_on(following)
+    await appender.begin_next_run(following)
 
 
 def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | InputRefusal]]) -> None:

@@ -251,8 +251,8 @@ class Subscription:
                 await self._write(messages)
                 del messages
 
-    def _has_begun(self) -> None:
-        """End now if the gateway stops: the client has received what was there."""
+    def _mark_begun(self) -> None:
+        """Note that the client has received what was there; end if the gateway stops."""
         self._is_new = False
         self._why = self._why or self._stopping
 
@@ -279,7 +279,7 @@ class Subscription:
     async def _wait(self) -> Messages | None:
         """Wait for a change; return what was rendered meanwhile and is still to be written."""
         if self._is_new:
-            self._has_begun()
+            self._mark_begun()
         if self._why is not None or self._gone:
             return None
         messages = await self._wait_for_change()
@@ -300,7 +300,7 @@ class Subscription:
             await self._transport.write(messages)
             self._writing = False
             if self._is_new:
-                self._has_begun()
+                self._mark_begun()
         self._silent_since = asyncio.get_running_loop().time()
 
     async def _end(self, messages: Messages) -> None:

@@ -199,7 +199,8 @@ class RangeFollower:
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout, self._silence)
-        writing, newest = BatchWrite(self._writer, self._lag, summaries), (0, 0)
+        writing = BatchWrite(self._writer, self._lag, summaries)
+        newest = 0, 0  # Sequence and time of the last message up to the head.
         try:
             await entries.open()
             at = Progress(origin=progress.origin, summarized=entries.head)
@@ -207,15 +208,14 @@ class RangeFollower:
             _log.info("range %s: summarized up to sequence %d", self._range.name, entries.head)
             async for arrivals in entries.batches():
                 batch = await summaries.build(arrivals, at)
-                await self._announced(batch)
+                await self._send_before(batch)
                 before, at = at, replace(at, summaries=at.summaries + 1)
                 await writing.begin(before, at, batch.changes)
-                known = [one[:3:2] for one in arrivals if one.sequence <= entries.head]
-                newest = max(newest, *known) if known else newest
-            shards = entries.reached
-            last, time = newest
-            then = replace(at, position=entries.head, last=last, time=time)
-            then = replace(then, summarized=max([entries.head, *shards.values()]))
+                stored = [(one.sequence, one.time) for one in arrivals]
+                newest = max([newest, *(one for one in stored if one[0] <= entries.head)])
+            shards, (last, time) = entries.reached, newest
+            summarized = max([entries.head, *shards.values()])
+            then = replace(at, position=entries.head, last=last, time=time, summarized=summarized)
             await writing.begin(at, then, [])
             await writing.done()
         finally:
@@ -224,7 +224,7 @@ class RangeFollower:
         self._tombstone_seen()
         return then, shards
 
-    async def _announced(self, batch: StoreBatch) -> None:
+    async def _send_before(self, batch: StoreBatch) -> None:
         """Send what must be sent before a batch is written."""
         for letter in batch.letters:
             await self._letters.send(letter)
@@ -241,7 +241,7 @@ class RangeFollower:
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 started = self._loop.time()
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
-                await self._announced(batch)
+                await self._send_before(batch)
                 end = arrivals[-1].sequence if arrivals else consumer.examined
                 then = replace(batch.then, position=max(batch.then.position, end))
                 if then == progress:
@@ -292,7 +292,7 @@ class RangeFollower:
         if not progress.is_summarizing:
             return arrivals
         subjects = self._bus.subjects
-        shard_of = {
+        applied = {
             subjects.shard_events(shard).removesuffix(">"): at for shard, at in shards.items()
         }
         return [
@@ -300,7 +300,7 @@ class RangeFollower:
             for one in arrivals
             if not any(
                 one.sequence <= at and one.msg.subject.startswith(start)
-                for start, at in shard_of.items()
+                for start, at in applied.items()
             )
         ]
 
