@@ -90,6 +90,19 @@ async def test_streams_that_differ_hide_nothing_of_the_services(
     assert (seen["task state"], seen["agents"]) == (["problem"], ["warning"])
 
 
+async def test_event_streams_that_the_fleet_has_not_are_named_and_hide_nothing(
+    own_names: BusSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = Bus(own_names)
+    await bus.connect("test")
+    await bus.close()
+    monkeypatch.setenv("HEADRACE_EVENT_STREAMS", str(own_names.event_streams + 2))
+    code, seen = await asyncio.to_thread(doctor)
+    assert (code, seen["NATS"]) == (1, ["ok"] * 3)
+    assert seen["streams"] == ["problem"] * 2
+    assert (seen["task state"], seen["agents"]) == (["problem"], ["warning"])
+
+
 async def test_an_invalid_setting_of_one_service_hides_nothing_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

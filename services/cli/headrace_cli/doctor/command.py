@@ -48,9 +48,11 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 def _on_nats(nats_url: str | None) -> list[Diagnosis]:
     async def look(bus: Bus) -> list[Diagnosis]:
         different = await stream_differences(bus)
-        found = await _all(check_nats(bus, different))
-        if not missing_streams(different):
-            found += await _all(check_fleet(bus))
+        missing = await missing_streams(bus)
+        found = await _all(check_nats(bus, different, missing))
+        # A fleet with fewer event streams than the settings name works.
+        if missing.issubset(map(bus.streams.events, range(1, bus.settings.event_streams))):
+            found += await _all(check_fleet(bus, missing))
         return found
 
     try:

@@ -1,6 +1,6 @@
 """Checks of the services: which of them answer, and what they could not process."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 
 import orjson
 
@@ -19,8 +19,10 @@ _FAR_BEHIND = 10_000
 """Log entries that task state applies in some seconds."""
 
 
-async def check_fleet(bus: Bus) -> AsyncIterator[Diagnosis]:
-    """Yield what is found about the services on the connected `bus`, whose streams exist.
+async def check_fleet(bus: Bus, missing: Collection[str]) -> AsyncIterator[Diagnosis]:
+    """Yield what is found about the services on the connected `bus`.
+
+    Its streams exist, except for event streams in `missing`.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -29,7 +31,7 @@ async def check_fleet(bus: Bus) -> AsyncIterator[Diagnosis]:
     await directory.read()
     for finding in _check_agents(directory):
         yield finding
-    yield await _check_task_state(bus)
+    yield await _check_task_state(bus, missing)
     yield await _check_dead_letters(bus)
 
 
@@ -47,7 +49,7 @@ def _check_agents(directory: Directory) -> Iterator[Diagnosis]:
         yield ok(AGENTS, f"{len(cards)} known, {len(workers)} workers")
 
 
-async def _check_task_state(bus: Bus) -> Diagnosis:
+async def _check_task_state(bus: Bus, missing: Collection[str]) -> Diagnosis:
     try:
         answer = await bus.request(bus.subjects.state("ready"), b"", _TIMEOUT)
         positions = orjson.loads(answer.data).get("positions") or {}
@@ -59,8 +61,9 @@ async def _check_task_state(bus: Bus) -> Diagnosis:
         )
     lag = 0
     for number in range(bus.settings.event_streams):
-        head = (await stream_state(bus, bus.streams.events(number))).last
-        lag += max(0, head - int(positions.get(str(number), 0)))
+        if (name := bus.streams.events(number)) not in missing:
+            head = (await stream_state(bus, name)).last
+            lag += max(0, head - int(positions.get(str(number), 0)))
     if lag > _FAR_BEHIND:
         return warning(TASK_STATE, f"its view is {lag} log entries behind", "start more replicas")
     return ok(TASK_STATE, f"its view is {lag} log entries behind")

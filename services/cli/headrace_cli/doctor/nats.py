@@ -1,7 +1,7 @@
 """Checks of NATS: whether it answers, its streams and its clock."""
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from datetime import datetime
 
 import orjson
@@ -10,7 +10,7 @@ from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import consumer_differences
 from headrace.jetstream.errors import translated
-from headrace.jetstream.streams import Difference, Effect, declarations, differences
+from headrace.jetstream.streams import Difference, declarations, differences, find
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.triggers import covers, overlap
@@ -26,10 +26,12 @@ _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
 
 
-async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator[Diagnosis]:
+async def check_nats(
+    bus: Bus, different: Sequence[Difference], missing: Collection[str]
+) -> AsyncIterator[Diagnosis]:
     """Yield what is found about the server and the streams of the connected `bus`.
 
-    `different` is what `stream_differences` returned.
+    `different` and `missing` are what `stream_differences` and `missing_streams` returned.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -45,7 +47,6 @@ async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
     if not different:
         yield ok(STREAMS, "they match the settings")
-    missing = missing_streams(different)
     for declared in declarations(bus.settings):
         if (name := declared.name or "") not in missing:
             for finding in check_stream(await stream_info(bus, name)):
@@ -66,9 +67,15 @@ async def stream_differences(bus: Bus) -> list[Difference]:
     return await until_answered(bus, lambda: _differences(bus))
 
 
-def missing_streams(different: Iterable[Difference]) -> set[str]:
-    """Return the names of the streams, including those of buckets, that do not exist."""
-    return {one.stream for one in different if one.effect is Effect.CREATE}
+async def missing_streams(bus: Bus) -> set[str]:
+    """Return the names of the streams, including those of buckets, that do not exist.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    names = [declared.name or "" for declared in declarations(bus.settings)]
+    with translated():
+        return {name for name in names if await find(bus.js, name) is None}
 
 
 async def _rights(bus: Bus) -> Json | None:
