@@ -21,8 +21,13 @@ class SpanCollector(HTTPServer):
     def __init__(self) -> None:
         """Listen on a free port."""
         super().__init__(("127.0.0.1", 0), _Export)
-        self.received: list[ExportTraceServiceRequest] = []
+        self.bodies: list[bytes] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def received(self) -> list[ExportTraceServiceRequest]:
+        """Return the requests. They are decoded here, not while the services work."""
+        return [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
 
     def spans(self) -> list[tuple[str, str]]:
         """Return the service and the name of each span received."""
@@ -44,7 +49,7 @@ class _Export(BaseHTTPRequestHandler):
         """Keep the spans of a request."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") is None and self.path == "/v1/traces":
-            self.server.received.append(ExportTraceServiceRequest.FromString(body))
+            self.server.bodies.append(body)
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
