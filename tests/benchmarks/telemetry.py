@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +33,11 @@ from tests.support.span_collector import collector_process
 
 NEITHER, METRICS, SAMPLED, BOTH = "neither", "metrics", "metrics, 1 trace in 10", "metrics, traces"
 VARIANTS = (NEITHER, METRICS, SAMPLED, BOTH)
+
+type _ByRole = dict[str, float]
+
+_OWN = "gateway", "worker", "task-state", "triggers"
+"""The roles of Headrace's own processes; NATS and Redis make no spans."""
 
 _RUN_GOAL, _TOKEN_GOAL = 1.05, 1.01
 """What the processor time with both is not to exceed, by that with neither."""
@@ -158,13 +163,30 @@ async def lines(server: Contestant, switch: Switch, sizes: Sizes, rounds: int) -
     place = Place(server, JSON_RPC, sizes)
     costs = await _short_runs(place, switch, rounds)
     tokens = await _tokens(place, switch)
-    runs_cost = {name: statistics.median(each) for name, each in costs.items()}
-    parts = [f"{name} {runs_cost[name]:,.0f} us ({_beside(costs, name)})" for name in VARIANTS]
-    beside = statistics.median(_ratios(costs, BOTH))
+    of_all = _totals(costs, costs[BOTH][0].keys())
     return [
-        f"a short run, 32 at once, streamed: {', '.join(parts)}, {_verdict(beside, _RUN_GOAL)}",
+        _runs_line("a short run, 32 at once, streamed", of_all),
+        _runs_line("its part in Headrace's own processes", _totals(costs, _OWN)),
         _tokens_line(tokens, sizes.paced_tokens),
     ]
+
+
+def _totals(
+    costs: Mapping[str, Sequence[Mapping[str, float]]], roles: Iterable[str]
+) -> dict[str, list[float]]:
+    """Return by variant what each round took in the processes of `roles`."""
+    chosen = list(roles)
+    return {
+        variant: [sum(cost[role] for role in chosen) for cost in of_rounds]
+        for variant, of_rounds in costs.items()
+    }
+
+
+def _runs_line(what: str, costs: Mapping[str, Sequence[float]]) -> str:
+    each = {name: statistics.median(of_rounds) for name, of_rounds in costs.items()}
+    parts = [f"{name} {each[name]:,.0f} us ({_beside(costs, name)})" for name in VARIANTS]
+    verdict = _verdict(statistics.median(_ratios(costs, BOTH)), _RUN_GOAL)
+    return f"{what}: {', '.join(parts)}, {verdict}"
 
 
 def _ratios(costs: Mapping[str, Sequence[float]], name: str) -> list[float]:
@@ -191,38 +213,40 @@ def _tokens_line(tokens: Tokens, of_run: int) -> str:
     )
 
 
-async def _short_runs(place: Place, switch: Switch, rounds: int) -> dict[str, list[float]]:
+async def _short_runs(place: Place, switch: Switch, rounds: int) -> dict[str, list[_ByRole]]:
     """Return by variant the microseconds of a run in each round."""
     for variant in VARIANTS:
         switch.choose(variant)
         await _run_cost(place)
-    costs: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+    costs: dict[str, list[_ByRole]] = {variant: [] for variant in VARIANTS}
     for at in range(rounds):
         # Back and forth, so that what grows meanwhile weighs on all of them.
         for variant in VARIANTS if at % 2 else reversed(VARIANTS):
             switch.choose(variant)
             costs[variant].append(await _run_cost(place))
-            sys.stderr.write(f"short runs, {variant}: {costs[variant][-1]:,.0f} us each\n")
+            cost = sum(costs[variant][-1].values())
+            sys.stderr.write(f"short runs, {variant}: {cost:,.0f} us each\n")
     return costs
 
 
-async def _run_cost(place: Place) -> float:
+async def _run_cost(place: Place) -> _ByRole:
     before = processor_time.by_role(place.contestant)
     sample = await runs.short_runs(place)
-    return await _microseconds(place.contestant, before) / sample.done
+    spent = await _microseconds(place.contestant, before)
+    return {role: microseconds / sample.done for role, microseconds in spent.items()}
 
 
-async def _microseconds(server: Contestant, before: Mapping[str, float]) -> float:
+async def _microseconds(server: Contestant, before: Mapping[str, float]) -> _ByRole:
     await processor_time.settle(server)
     after = processor_time.by_role(server)
-    return sum(seconds - before[role] for role, seconds in after.items()) * 1e6
+    return {role: (seconds - before[role]) * 1e6 for role, seconds in after.items()}
 
 
 async def _tokens(place: Place, switch: Switch) -> Tokens:
     switch.choose(NEITHER)
     before = processor_time.by_role(place.contestant)
     sample = await pace.usual(place)
-    cost = await _microseconds(place.contestant, before) / sample.done
+    cost = sum((await _microseconds(place.contestant, before)).values()) / sample.done
     switch.choose(BOTH)
     calls = switch.metric_calls()
     sample = await pace.usual(place)

@@ -202,12 +202,13 @@ async def test_what_traces_and_metrics_cost_is_measured(tmp_path: Path) -> None:
         span_collector() as spans,
         contestants.headrace(tmp_path, environment=switch.environment(spans.url)) as server,
     ):
-        short_runs, tokens = await telemetry.lines(server, switch, TINY, rounds=1)
+        short_runs, own, tokens = await telemetry.lines(server, switch, TINY, rounds=1)
 
     figure = r"[\d,.]+ us \([\d.]+ x, [\d.]+ to [\d.]+\)"
     figures = ", ".join(f"{name} {figure}" for name in telemetry.VARIANTS)
     goal = r"goal 1.0[15] x \((ok|NO)\)"
     assert re.fullmatch(rf"a short run, 32 at once, streamed: {figures}, {goal}", short_runs)
+    assert re.fullmatch(rf"its part in Headrace's own processes: {figures}, {goal}", own)
     parts = r"[\d,]+ us, of which [\d.]+ calls of metrics [\d.]+ us"
     assert re.fullmatch(rf"a token of 4, 60 streams x 20/s: {parts}: [\d.]+ x, {goal}", tokens)
 
