@@ -221,8 +221,7 @@ class Consumer:
             ConsumerLost: the consumer can't be used any more.
             BusUnavailable: NATS is not connected.
         """
-        if not self._arrived:
-            await self._wait()
+        await self.arrival()
         if self._lost and not self._arrived:
             raise ConsumerLost(self._lost)
         number, size = _fitting(self._arrived[:most], most_bytes)
@@ -235,12 +234,21 @@ class Consumer:
         await self._pulls.top_up(len(self._arrived))
         return taken
 
-    async def accumulate(self, seconds: float) -> None:
+    async def arrival(self) -> None:
+        """Return when a message waits to be taken, or if none arrived for a while."""
+        if not self._arrived:
+            await self._wait()
+
+    async def accumulate(self, seconds: float, others: float = 0.0) -> None:
         """Let messages of working tasks accumulate for `seconds`.
 
-        Return early after `want`, if another message arrives, or if a batch is full.
+        If another message arrives meanwhile, let those that follow it accumulate for `others`
+        seconds instead. Return at once if one waits already, after `want`, or if a batch is full.
         """
-        await _within(seconds, self._is_batch_due)
+        if not self._is_batch_due.is_set():
+            await _within(seconds, self._is_batch_due)
+            if self._arrived:
+                await self.accumulate_all(others)
 
     async def accumulate_all(self, seconds: float) -> None:
         """Let all messages accumulate for `seconds`, or until `want` or a full batch."""

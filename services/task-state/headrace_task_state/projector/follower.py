@@ -77,8 +77,9 @@ async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
 _log = logging.getLogger(__name__)
 
 LINGER = 0.02
-"""Seconds between batches while fewer than `FULL` messages wait. Under load this lets texts
-accumulate; each batch costs about as much as twenty events."""
+"""Seconds between batches while fewer than `FULL` messages wait, and from the first message after a
+silence to its batch. This lets texts accumulate, and a short run's messages; each batch costs about
+as much as twenty events."""
 
 FULL = 250
 
@@ -238,6 +239,9 @@ class RangeFollower:
         batches = Batches(self._bus.subjects, self._timeout, self._silence)
         async with self._consuming(progress) as (consumer, writing):
             while True:
+                if not consumer.waiting:
+                    await consumer.arrival()
+                    await consumer.accumulate_all(LINGER)
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 started = self._loop.time()
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
@@ -283,7 +287,8 @@ class RangeFollower:
         await asyncio.sleep(started + (LONGER if is_loaded else LINGER) - self._loop.time())
         if is_loaded:
             await consumer.accumulate_all(started + LONGEST - self._loop.time())
-        await consumer.accumulate(started + self._output_linger - self._loop.time())
+        rest = started + self._output_linger - self._loop.time()
+        await consumer.accumulate(rest, LINGER)
 
     def _left(
         self, arrivals: list[Arrival], progress: Progress, shards: dict[int, int]

@@ -13,7 +13,7 @@ from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.consumers import HEARTBEAT, WINDOW
 from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
-from headrace.model.task import COMPLETED, WORKING
+from headrace.model.task import COMPLETED, SUBMITTED, WORKING
 from headrace_task_state.projector.consumer import (
     MOST,
     MOST_BYTES,
@@ -247,6 +247,30 @@ async def test_output_accumulates_until_a_task_stops_working(bus: FakeServer) ->
     bus.deliver(entry(3, COMPLETED))
     await waiting
     assert len(await consumer.take(600, 10**6)) == 3
+
+
+async def test_messages_that_follow_one_that_ends_the_silence_accumulate_with_it(
+    bus: FakeServer,
+) -> None:
+    consumer = await opened(bus)
+    waiting = asyncio.create_task(consumer.accumulate(3600, 3600))
+    await asyncio.sleep(0)
+    for number, state in enumerate((SUBMITTED, WORKING, COMPLETED), 1):
+        bus.deliver(entry(number, state))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    is_over_before = waiting.done()
+    consumer.want()
+    await waiting
+    assert not is_over_before
+    assert len(await consumer.take(600, 10**6)) == 3
+
+
+async def test_a_message_that_already_waits_has_no_others_accumulate(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    bus.deliver(entry(1, SUBMITTED))
+    await consumer.accumulate(3600, 3600)
+    assert len(await consumer.take(600, 10**6)) == 1
 
 
 async def test_output_accumulates_until_a_list_waits_for_it(bus: FakeServer) -> None:
