@@ -106,8 +106,8 @@ class LetterFilter:
         """The last token of the subjects of all letters that match, as a pattern."""
         if self.trigger is not None:
             return _place_of(self.trigger)
-        # Those of events have places of their own, and name no task.
-        if self.agent is None or (self.kind in (None, "event") and self.task is None):
+        # Those of events have places of their own. A task that began has none.
+        if self.agent is None or self.kind == "event" or (self.kind, self.task) == (None, None):
             return "*"
         return encode_token(self.agent)
 

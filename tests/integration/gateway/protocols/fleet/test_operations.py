@@ -127,6 +127,21 @@ async def test_a_triggers_letters_are_dropped_at_once_and_no_others_are_read(
     assert len(others) == len([one for one in left if one.agent == "other"]) > 0
 
 
+async def test_letters_of_events_are_found_by_agent_and_task(
+    bus: Bus, fleet: ScriptedFleet
+) -> None:
+    assert fleet.working
+    task = mint_task_id(0)
+    letter = DeadLetter(reason="why", subject="s", trigger="trigger/ann/t", task=task, at="")
+    await write_letter(bus, letter, to=("some", "ask"))
+    for kind in ("event", None):
+        found = [one.task async for one in Letters(bus).find(LetterFilter("some", "ask", kind))]
+        assert found == [task]
+    assert [one async for one in Letters(bus).find(LetterFilter("some", "echo", "event"))] == []
+    [by_task] = [one async for one in Letters(bus).find(LetterFilter("some", "ask", "event", task))]
+    assert by_task.agent == "ask"
+
+
 async def test_letters_of_another_tenant_are_unknown(
     http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
 ) -> None:
