@@ -1,32 +1,21 @@
 """What was given up is tried again from the terminal, and clients find what came of it."""
 
 import asyncio
-import os
-import subprocess
-import sys
 
 import httpx
 import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
+from tests.support.terminal import enter
 from tests.support.waiting import eventually
-
-_TIMEOUT = 120
 
 
 def headrace(fleet: Fleet, *arguments: str) -> str:
     """Return what a command of an operator's says, who stands beside the stack's data."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace_cli", *arguments],
-        env=own | {"HEADRACE_DATA_DIR": str(fleet.stack.data_dir)},
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-    )
-    return done.stdout
+    done = enter(*arguments, HEADRACE_DATA_DIR=str(fleet.stack.data_dir))
+    assert done.code == 0, done.err
+    return done.out
 
 
 @pytest.mark.usefixtures("extra_worker")

@@ -75,7 +75,7 @@ def limited(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
 def runs_shown(url: str, person: Person) -> dict[str, int]:
     """Return how many runs of each owner the command shows to `person`."""
     arguments = ("--by", "owner", "--days", "2", "--json", "--token", person.token)
-    shown = headrace(url, "usage", *arguments).stdout.splitlines()
+    shown = headrace(url, "usage", *arguments).out.splitlines()
     return {row["owner"]: row["runs"] for row in map(json.loads, shown)}
 
 

@@ -2,9 +2,6 @@
 
 import asyncio
 import hashlib
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,10 +24,9 @@ from tests.support.role_agents import LARGE
 from tests.support.roles import NatsOfRoles
 from tests.support.servers import ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
+from tests.support.terminal import enter
 from tests.support.waiting import eventually, until
 from tests.support.worker_process import WorkerProcess
-
-_TIMEOUT = 120
 
 _SEEN = 500
 """Events of a counter, one every 10 ms, by which task state has long asked its worker."""
@@ -47,17 +43,9 @@ class RoleFleet:
 
     def operate(self, *arguments: str) -> str:
         """Return what a command of an operator's says."""
-        own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-        done = subprocess.run(
-            [sys.executable, "-m", "headrace_cli", *arguments],
-            env=own | self.nats.login("operator"),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        done = enter(*arguments, **self.nats.login("operator"))
+        assert done.code == 0, done.err
+        return done.out
 
 
 def _group(name: str, agents: Agents) -> WorkerGroup:

@@ -27,8 +27,17 @@ MODULES = {
     "worker": "headrace_worker.main",
     "task-state": "headrace_task_state.main",
     "triggers": "headrace_triggers.main",
+    "agents": "headrace_cli.agents",
+    "cancel": "headrace_cli.cancel",
     "dead": "headrace_cli.dead.command",
     "dev": "headrace_cli.dev.command",
+    "fork": "headrace_cli.fork",
+    "schedules": "headrace_cli.schedules",
+    "send": "headrace_cli.send",
+    "tail": "headrace_cli.tail",
+    "tasks": "headrace_cli.tasks",
+    "usage": "headrace_cli.usage",
+    "workers": "headrace_cli.workers",
 }
 """What each command imports first, and all that it needs with it."""
 

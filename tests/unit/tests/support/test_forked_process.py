@@ -87,7 +87,7 @@ def test_a_fork_is_killed_frozen_and_waited_for(tmp_path: Path) -> None:
     ("command", "environment"),
     [
         (["node", "worker.mjs"], {}),
-        ([str(HEADRACE), "send"], {}),
+        ([str(HEADRACE), "completion"], {}),
         ([str(HEADRACE)], {}),
         ([str(HEADRACE), "worker"], {"PYTHONPROFILEIMPORTTIME": "1"}),
     ],
