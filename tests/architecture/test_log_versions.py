@@ -55,3 +55,8 @@ def test_the_guide_to_upgrades_names_the_range() -> None:
     [stated] = re.findall(r"The current range is (\d+) to (\d+)", guide)
     assert stated == READABLE
     assert re.findall(r"HEADRACE_LOG_VERSION=(\d+)", guide) == [NEXT_VERSION]
+
+
+def test_the_guide_to_upgrades_names_the_views_version() -> None:
+    guide = (ROOT / "docs" / "upgrades.md").read_text()
+    assert re.findall(r"The view of this release has version (\d+)", guide) == [SHAPE]
