@@ -53,6 +53,8 @@ _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
 _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
 
+_AUTHORIZATIONS = "a request has at most one header Authorization (RFC 9110, section 5.3)"
+
 _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
@@ -302,17 +304,22 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to serve the request, unless its head is too large or has not one host."""
+        """Begin to serve the request, unless its head is too large or ambiguous."""
         if self.transport.is_closing():
             return
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
-        hosts = [name for name, _ in self.headers].count(b"host")
+        names = [name for name, _ in self.headers]
+        hosts = names.count(b"host")
         # Two would let a proxy and the gateway disagree about the request's origin. Before HTTP/1.1
         # there was none.
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(400, "INVALID_ARGUMENT", _HOSTS)
+            return
+        # A proxy may have checked the other token than the gateway would.
+        if names.count(b"authorization") > 1:
+            self._refuse(400, "INVALID_ARGUMENT", _AUTHORIZATIONS)
             return
         now = self.loop.time()
         self._awaited, self._deadline, self._last = (

@@ -219,6 +219,16 @@ async def test_a_head_without_one_host_is_refused(wire: Wire, hosts: str, upgrad
     assert await wire.refusal() == (400, "a request has one header Host (RFC 9112, section 3.2)")
 
 
+@pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+async def test_a_head_with_two_authorizations_is_refused(wire: Wire, upgrade: str) -> None:
+    two = "Authorization: Bearer one\r\nauthorization: Bearer two\r\n"
+    wire.send(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{two}{upgrade}\r\n")
+    assert await wire.refusal() == (
+        400,
+        "a request has at most one header Authorization (RFC 9110, section 5.3)",
+    )
+
+
 async def test_only_the_rule_on_hosts_of_the_gateway_holds_for_http_1_0(wire: Wire) -> None:
     wire.send("GET /healthz HTTP/1.0\r\n\r\n")
     assert await wire.refusal() == (

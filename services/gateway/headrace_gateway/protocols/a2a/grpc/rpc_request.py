@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.types import Message
 
+from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
@@ -36,6 +37,15 @@ class RpcRequest:
             },
             self._receive,
         )
+
+    def check(self) -> None:
+        """Check that at most one caller is named.
+
+        Raises:
+            Malformed: there are several tokens, as with HTTP's header.
+        """
+        if [key for key, _ in self.metadata].count("authorization") > 1:
+            raise Malformed([Violation("authorization", "must be sent at most once")])
 
     def hang_up(self) -> None:
         """Mark the client as disconnected."""

@@ -184,8 +184,9 @@ class Service:
         """Return the call and the operation's parameters.
 
         Raises:
-            A2AError, HeadraceError: the request is refused before the operation runs.
+            A2AError, HeadraceError, Malformed: the request is refused before the operation runs.
         """
+        asking.check()
         # Authenticate the caller before the request is read.
         caller = caller_of(self._services, asking.request)
         held = hold(self._services.body_limits.held.hold(caller))

@@ -251,6 +251,16 @@ async def test_invalid_fields_are_named_with_their_rules(channel: grpc.aio.Chann
     assert "required" in fields["message.role"]
 
 
+async def test_two_tokens_are_refused(channel: grpc.aio.Channel) -> None:
+    two = (("authorization", "Bearer one"), ("authorization", "Bearer two"))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub_of(channel).SendMessage(asking(), metadata=two)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.aio.AioRpcError) as streamed:
+        await stub_of(channel).SendStreamingMessage(asking(), metadata=two).read()
+    assert streamed.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_each_event_carries_its_cursor_and_a_stream_goes_on_behind_it(
     channel: grpc.aio.Channel,
 ) -> None:
