@@ -1,6 +1,7 @@
 """Client connections: limits on incomplete requests, and the backlog of unread bytes."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,6 +53,9 @@ _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
 _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
+
+_ABSOLUTE = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
+"""The beginning of a request target in absolute form, with its authority."""
 
 _AUTHORIZATIONS = "a request has at most one header Authorization (RFC 9110, section 5.3)"
 
@@ -321,6 +325,10 @@ class HttpProtocol(HttpToolsProtocol):
         if names.count(b"authorization") > 1:
             self._refuse(400, "INVALID_ARGUMENT", _AUTHORIZATIONS)
             return
+        if (target := _ABSOLUTE.match(self.url)) is not None:
+            # It takes the place of Host (RFC 9112, section 3.2.2), for all that checks or shows it.
+            self.headers[:] = [one for one in self.headers if one[0] != b"host"]
+            self.headers.append((b"host", target[1]))
         now = self.loop.time()
         self._awaited, self._deadline, self._last = (
             _Awaited.BODY,

@@ -237,6 +237,23 @@ async def test_only_the_rule_on_hosts_of_the_gateway_holds_for_http_1_0(wire: Wi
     )
 
 
+@pytest.mark.parametrize("scheme", ["http", "HTTPS"])
+async def test_a_target_with_another_host_is_refused_like_that_host(
+    wire: Wire, scheme: str
+) -> None:
+    target = f"{scheme}://other.example:80/healthz"
+    wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert await wire.refusal() == (
+        403,
+        "'other.example:80' is not a host of this gateway; add it to HEADRACE_ALLOWED_HOSTS",
+    )
+
+
+async def test_a_host_is_that_of_the_target_if_it_has_one(wire: Wire) -> None:
+    wire.send("GET http://localhost/healthz HTTP/1.1\r\nHost: other.example\r\n\r\n")
+    assert "200 OK" in await wire.until('{"status":"ok"}')
+
+
 async def test_a_head_without_an_end_is_refused_when_it_is_too_large(wire: Wire) -> None:
     wire.send("GET /" + "x" * http_protocol.HEAD_BYTES)
     assert (await wire.refusal())[0] == 431
