@@ -21,7 +21,9 @@ class NumberLimit:
     ) -> Added:
         """Return what `add` returns. `remove` takes it back if others were added meanwhile.
 
-        Processes that add at the same time may all be refused, but never exceed the limit.
+        `remove` leaves a record that another request has replaced, because that one was accepted.
+        Apart from such records, processes that add at the same time may all be refused, but never
+        exceed the limit.
 
         Raises:
             HeadraceError: The refusal.

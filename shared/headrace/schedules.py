@@ -141,7 +141,16 @@ class Schedules:
 
         most = self._most_per_owner
         refusal = TooManySchedules(f"an owner may have at most {most} schedules; delete one")
-        return await NumberLimit(most, count, refusal).add(add, lambda _: self.delete(key))
+        return await NumberLimit(most, count, refusal).add(add, self._take_back)
+
+    async def _take_back(self, added: StoredSchedule) -> None:
+        """Delete the schedule, unless another request has replaced it meanwhile."""
+        subjects, tokens = self._bus.subjects, added.key.tokens
+        subject = subjects.schedule(*tokens)
+        await purge(self._bus, self._stream, subject, before=added.sequence + 1)
+        if await self._message({"last_by_subj": subject}) is None:
+            for left in (subjects.firing, subjects.fired):
+                await purge(self._bus, self._stream, left(*tokens))
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
         """Return the schedule. None: it does not exist.

@@ -7,6 +7,7 @@ the tenant and the name, and are their owners' likewise.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -116,6 +117,19 @@ class UnreadableTrigger:
     name: str
 
 
+class _Made(Exception):
+    """Another request has made the trigger meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A trigger that was stored."""
+
+    trigger: Trigger
+    sequence: int
+    is_new: bool
+
+
 class TriggerStore:
     """The kept triggers."""
 
@@ -157,12 +171,19 @@ class TriggerStore:
                 by_owner=before is None or before.by_owner,
             )
 
-        put = partial(self._change, tenant, owner, spec.name, put_over)
-        is_new = (await self._find(tenant, owner, spec.name))[1].data is None
-        before, trigger = (
-            await self._limit(tenant, owner).add(put, self._take_back) if is_new else await put()
-        )
-        return trigger, before is None
+        def make(before: Trigger | None) -> Trigger:
+            if before is not None:
+                raise _Made
+            return put_over(None)
+
+        change = partial(self._change, tenant, owner, spec.name)
+        if (await self._find(tenant, owner, spec.name))[1].data is None:
+            # What another request makes at the same time is changed, which no limit refuses.
+            with suppress(_Made):
+                made = await self._limit(tenant, owner).add(partial(change, make), self._take_back)
+                return made.trigger, True
+        changed = await change(put_over)
+        return changed.trigger, changed.is_new
 
     def _limit(self, tenant: str, owner: str) -> NumberLimit:
         async def count() -> int:
@@ -172,10 +193,9 @@ class TriggerStore:
         refusal = TooManyTriggers(f"an owner may have at most {most} triggers; delete one")
         return NumberLimit(most, count, refusal)
 
-    async def _take_back(self, put: tuple[Trigger | None, Trigger]) -> None:
-        before, trigger = put
-        if before is None:  # Otherwise another process made it, and takes it back.
-            await self.delete(trigger)
+    async def _take_back(self, made: _Changed) -> None:
+        """Delete the trigger, unless another request has changed it meanwhile."""
+        await self._bucket.delete_revision(made.trigger.key, made.sequence)
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.
@@ -194,7 +214,7 @@ class TriggerStore:
                 )
             return found.model_copy(update={"paused": True})
 
-        return (await self._change(trigger.tenant, trigger.owner, trigger.name, paused))[1]
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, paused)).trigger
 
     async def resume(self, trigger: Trigger) -> Trigger:
         """Let the events of a paused trigger begin tasks again, and return it as it is now.
@@ -207,12 +227,12 @@ class TriggerStore:
         def resumed(before: Trigger | None) -> Trigger:
             return _existing(before, trigger).model_copy(update={"paused": False})
 
-        return (await self._change(trigger.tenant, trigger.owner, trigger.name, resumed))[1]
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, resumed)).trigger
 
     async def _change(
         self, tenant: str, owner: str, name: str, change: Callable[[Trigger | None], Trigger]
-    ) -> tuple[Trigger | None, Trigger]:
-        """Change the owner's trigger of that name, and return it as it was and as it is."""
+    ) -> _Changed:
+        """Change the owner's trigger of that name, or make it."""
         for _ in range(_ROUNDS):
             key, found = await self._find(tenant, owner, name)
             before = _known(name, found.data)
@@ -220,10 +240,10 @@ class TriggerStore:
             # The previous release reads records without fields that it does not have.
             data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
             try:
-                await self._bucket.put(key, data, found.sequence)
+                sequence = await self._bucket.put(key, data, found.sequence)
             except KeyChanged:
                 continue
-            return before, changed
+            return _Changed(changed, sequence, is_new=before is None)
         raise KeyChanged(f"trigger {name!r} is being changed concurrently")
 
     async def get(self, tenant: str, owner: str, name: str) -> Trigger:

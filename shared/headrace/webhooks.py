@@ -180,7 +180,7 @@ class Webhooks:
             try:
                 if found.data is None:
                     add = partial(self._bucket.put, name, webhook.encode(), found.sequence)
-                    await self._limit(key).add(add, lambda _: self.delete(key, token))
+                    await self._limit(key).add(add, partial(self._take_back, name))
                 else:
                     replacement = _replacement(_decode(key, found.data), webhook)
                     await self._bucket.put(name, replacement.encode(), found.sequence)
@@ -189,6 +189,10 @@ class Webhooks:
             await self.wake(key, token)
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
+
+    async def _take_back(self, name: str, sequence: int) -> None:
+        """Delete the webhook, unless another request has replaced it meanwhile."""
+        await self._bucket.delete_revision(name, sequence, seconds=_FORGET_AFTER)
 
     async def create(self, key: TaskKey, webhook: Webhook) -> None:
         """Store a webhook of a task that may not exist yet; one that is there already stays.

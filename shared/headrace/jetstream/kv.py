@@ -100,8 +100,18 @@ class Bucket:
         nats-server is killed later, the value is back (2.15 keeps no record of the removal of what
         was replaced): for keys that are many, and whose owner removes those again.
         """
-        mark = {KV_OPERATION: "DEL"} | ({} if seconds is None else {TTL: str(seconds)})
-        await store_with_retries(self._bus, self.prefix + key, b"", mark)
+        await store_with_retries(self._bus, self.prefix + key, b"", _deletion(seconds))
+
+    async def delete_revision(self, key: str, sequence: int, *, seconds: int | None = None) -> bool:
+        """Delete the key as `delete`, if it is at `sequence`. Return whether it was."""
+        subject, mark = self.prefix + key, _deletion(seconds)
+        try:
+            await store_after(self._bus, self._stream, subject, b"", sequence, mark)
+        except Refused as refused:
+            if refused.has_other_sequence:
+                return False
+            raise
+        return True
 
     async def forget(self, pattern: str) -> None:
         """Remove every key that matches `pattern`, without a deletion marker."""
@@ -203,6 +213,11 @@ def stream_of(name: str) -> str:
 def subject_of(name: str, key: str) -> str:
     """Return the subject of `key` in the bucket `name`."""
     return f"$KV.{name}.{key}"
+
+
+def _deletion(seconds: int | None) -> dict[str, str]:
+    """Return the headers of a deletion marker that expires after `seconds`."""
+    return {KV_OPERATION: "DEL"} | ({} if seconds is None else {TTL: str(seconds)})
 
 
 def _age(written: datetime) -> float:

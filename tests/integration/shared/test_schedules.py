@@ -27,6 +27,7 @@ from headrace.schedules import (
     ScheduleOver,
     Schedules,
     ScheduleUnknown,
+    StoredSchedule,
     TooManySchedules,
 )
 from tests.support.resuming_sizes import SEED
@@ -290,6 +291,31 @@ async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -
         await schedules.put(other, schedule(every="1h"))
     await schedules.put(key, schedule(every="2h"))
     await schedules.delete(key)
+
+
+class OvertakenSchedules(Schedules):
+    """Schedules whose first definition is over the limit, and replaced, once it is stored."""
+
+    async def _store(self, key: ScheduleKey, schedule: Schedule, after: int) -> StoredSchedule:
+        stored = await super()._store(key, schedule, after)
+        others = Schedules(self._bus)
+        await others.put(ScheduleKey(key.tenant, key.owner, "other"), schedule)
+        await others.put(key, schedule.model_copy(update={"every": "2h"}))
+        await others.run_now(key, "now")
+        return stored
+
+
+async def test_a_schedule_over_the_limit_stays_if_another_request_has_replaced_it(
+    bus: Bus, key: ScheduleKey
+) -> None:
+    with pytest.raises(TooManySchedules):
+        await OvertakenSchedules(bus, most_per_owner=1).put(key, schedule(every="1h"))
+    kept = await Schedules(bus).get(key)
+    assert kept is not None
+    assert kept.schedule.every == "2h"
+    assert await waiting(bus, key) == 1
+    for name in (key.name, "other"):
+        await Schedules(bus).delete(ScheduleKey(key.tenant, key.owner, name))
 
 
 async def test_no_more_schedules_than_allowed_are_made_at_the_same_time(

@@ -1,6 +1,7 @@
 """The operations on push notification configs, in both JSON bindings."""
 
 import asyncio
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
+from headrace.number_limit import NumberLimit
 from headrace.webhooks import (
     MOST_PER_TASK,
     Address,
@@ -121,6 +123,29 @@ async def test_no_more_than_that_are_made_at_the_same_time(bus: Bus) -> None:
     assert {type(one) for one in refused} == {TooManyWebhooks}
     kept = await webhooks.list(key)
     assert len(kept) == len(names) - len(refused) <= MOST_PER_TASK
+    await webhooks.delete_all(key)
+
+
+class OvertakenWebhooks(Webhooks):
+    """Webhooks that are over the limit, and replaced, once they are stored."""
+
+    def _limit(self, key: TaskKey) -> NumberLimit:
+        async def count() -> int:
+            stored = await self.list(key)
+            for one in stored:
+                await Webhooks(self._bus).put(key, one.model_copy(update={"owner": "bob"}))
+            return 2 * len(stored)
+
+        return replace(super()._limit(key), most=1, count=count)
+
+
+async def test_one_over_the_limit_stays_if_another_request_has_replaced_it(bus: Bus) -> None:
+    key, webhooks = TaskKey("default", "assistant", mint_task_id(0)), Webhooks(bus)
+    progress = WebhookProgress(generation=0)
+    hook = Webhook(id="c", owner="ann", address=Address(url=URL), progress=progress)
+    with pytest.raises(TooManyWebhooks):
+        await OvertakenWebhooks(bus).put(key, hook)
+    assert [one.owner for one in await webhooks.list(key)] == ["bob"]
     await webhooks.delete_all(key)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
@@ -15,6 +16,7 @@ from headrace.jetstream.kv import Bucket
 from headrace.model.events import now
 from headrace.model.messages import DeadLetter
 from headrace.model.subjects import encode_token
+from headrace.number_limit import NumberLimit
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace.trigger_firings import FiringHistory, TriggerFiring
 from headrace.trigger_spec import TriggerSpec
@@ -378,6 +380,44 @@ async def test_a_list_of_ones_triggers_reads_no_others(
     for one in await store.all():
         await store.delete(one)
     assert (await http.get(PATH)).json() == {"triggers": []}
+
+
+class OvertakenTriggers(TriggerStore):
+    """Triggers of which others are made, or replaced, while one is added."""
+
+    def __init__(self, bus: Bus, other: TriggerSpec, most: int) -> None:
+        super().__init__(bus, most)
+        self._other = other
+
+    def _limit(self, tenant: str, owner: str) -> NumberLimit:
+        async def count() -> int:
+            stored = await self.all(tenant, owner)
+            if stored or self._most_per_owner > 1:
+                await TriggerStore(self._bus).put(self._other, tenant, owner)
+            return 3 * len(stored)
+
+        return replace(super()._limit(tenant, owner), count=count)
+
+
+async def test_a_trigger_over_the_limit_stays_if_another_request_has_replaced_it(bus: Bus) -> None:
+    spec, other = (
+        TriggerSpec.model_validate(SPEC | {"name": "t", "text": text}) for text in ("own", "other")
+    )
+    with pytest.raises(TooManyTriggers):
+        await OvertakenTriggers(bus, other, 1).put(spec, "default", "ann")
+    [kept] = await TriggerStore(bus).all("default", "ann")
+    assert kept.text == "other"
+    await TriggerStore(bus).delete(kept)
+
+
+async def test_a_trigger_that_another_request_makes_meanwhile_is_changed(bus: Bus) -> None:
+    spec, other = (
+        TriggerSpec.model_validate(SPEC | {"name": "t", "text": text}) for text in ("own", "other")
+    )
+    changed, is_new = await OvertakenTriggers(bus, other, 2).put(spec, "default", "ann")
+    assert (changed.text, is_new) == ("own", False)
+    assert await TriggerStore(bus).all("default", "ann") == [changed]
+    await TriggerStore(bus).delete(changed)
 
 
 async def test_no_more_triggers_than_allowed_are_made_at_the_same_time(bus: Bus) -> None:
