@@ -96,6 +96,7 @@ INTERNALS: dict[type, dict[str, str]] = {
         "scope": ATTRIBUTE,
         "send_400_response": "self, msg",
         "transport": ATTRIBUTE,
+        "url": ATTRIBUTE,
     },
     WebSocketProtocol: {
         "close_sent": ATTRIBUTE,
