@@ -7,10 +7,10 @@ import click
 
 from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.durables import consumer_differences, mend
+from headrace.jetstream.durables import contract_differences, mend
 from headrace.jetstream.errors import translated
 from headrace.jetstream.mirrors import Mirror, answering_origins, create_mirrors
-from headrace.jetstream.streams import Difference, allowed_changes, apply, differences
+from headrace.jetstream.streams import Difference, allowed_changes, apply
 from headrace.model.errors import StreamsDiffer
 from headrace.tasks.forget import clear_mirrored
 from headrace_cli.on_bus import on_bus, with_nats
@@ -41,7 +41,7 @@ def streams() -> None:
 @with_json
 def plan(nats_url: str | None, printer: Printer) -> None:
     """Show what `apply` would change. Exit code 0: nothing; 3: something."""
-    found = on_bus(nats_url, _planned)
+    found = on_bus(nats_url, contract_differences)
     _show(printer, found)
     if found:
         sys.exit(CHANGES_WANTED)
@@ -73,7 +73,7 @@ def apply_(
                 await apply(bus.js, bus.settings, shrink=shrink, promote=promote)
             await mend(bus)
 
-        planned = await _planned(bus)
+        planned = await contract_differences(bus)
         if promote:
             await until_answered(bus, check)
             with translated():
@@ -104,15 +104,6 @@ def mirror(domain: str, nats_url: str | None, printer: Printer) -> None:
 
     for one in on_bus(nats_url, work):
         printer.record(asdict(one), str(one))
-
-
-async def _planned(bus: Bus) -> list[Difference]:
-    async def look() -> list[Difference]:
-        with translated():
-            found = await differences(bus.js, bus.settings)
-        return found + await consumer_differences(bus)
-
-    return await until_answered(bus, look)
 
 
 def _show(printer: Printer, found: list[Difference]) -> None:

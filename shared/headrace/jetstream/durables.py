@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 
 from nats.js import api
 
-from headrace.jetstream.api import Json, request
+from headrace.jetstream.api import Json, request, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info, consumers
-from headrace.jetstream.errors import ErrorCode, Refused
-from headrace.jetstream.streams import Difference, Effect
+from headrace.jetstream.errors import ErrorCode, Refused, translated
+from headrace.jetstream.streams import Difference, Effect, differences
 from headrace.model.errors import StreamsDiffer
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import Subjects
@@ -106,6 +106,21 @@ async def ensure_consumer(
     found = (await consumer_info(bus, stream, str(config.durable_name), timeout))["config"]
     if broken := [str(one) for one in _differing(stream, config, found)]:
         raise StreamsDiffer("\n  ".join(["a consumer differs from the bus contract:", *broken]))
+
+
+async def contract_differences(bus: Bus) -> list[Difference]:
+    """Return how streams, buckets and consumers differ from the contract and the settings.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+
+    async def look() -> list[Difference]:
+        with translated():
+            found = await differences(bus.js, bus.settings)
+        return found + await consumer_differences(bus)
+
+    return await until_answered(bus, look)
 
 
 async def consumer_differences(bus: Bus) -> list[Difference]:

@@ -182,6 +182,9 @@ class Effect(StrEnum):
                 return "headrace streams apply"
 
 
+_NUMBER_OF_EVENT_STREAMS = "the number of event streams"
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One setting of one stream, or one stream that is missing."""
@@ -195,6 +198,12 @@ class Difference:
     """The environment variable that requires it; empty: the bus contract requires it."""
     remedy: str = ""
     """What to do about it; empty: run the command of its effect."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the stream does not exist."""
+        grows = self.effect is Effect.GROW and self.setting == _NUMBER_OF_EVENT_STREAMS
+        return grows or self.effect is Effect.CREATE
 
     @property
     def change(self) -> str:
@@ -454,8 +463,8 @@ async def _surplus(js: JetStreamContext, settings: BusSettings) -> list[Differen
 
 
 def _other_number(stream: str, effect: Effect, there: int, settings: BusSettings) -> Difference:
-    what, named = "the number of event streams", variable("event_streams")
-    return Difference(stream, effect, what, there, settings.event_streams, named)
+    what, wanted = _NUMBER_OF_EVENT_STREAMS, settings.event_streams
+    return Difference(stream, effect, what, there, wanted, variable("event_streams"))
 
 
 async def allowed_changes(

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import ServiceUnavailableError
 
+from headrace.jetstream import durables
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import ensure_consumer, of_firings, of_pushes
 from headrace.jetstream.streams import apply, differences
@@ -116,8 +117,8 @@ async def test_an_election_is_waited_out(
 
         return ask
 
-    for work in (differences, apply):
-        monkeypatch.setattr(streams, work.__name__, failing_once(work))
+    for module, work in ((durables, differences), (streams, apply)):
+        monkeypatch.setattr(module, work.__name__, failing_once(work))
     received = environment(own)
     for command in ("plan", "apply"):
         output = await asyncio.to_thread(

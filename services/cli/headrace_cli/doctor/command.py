@@ -9,11 +9,12 @@ from dataclasses import asdict
 import click
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.durables import contract_differences
 from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
 from headrace_cli.doctor.fleet import check_fleet
-from headrace_cli.doctor.nats import NATS, check_nats, missing_streams, stream_differences
+from headrace_cli.doctor.nats import NATS, check_nats
 from headrace_cli.doctor.redis import REDIS, check_redis
 from headrace_cli.doctor.settings import check_settings, errors_in
 from headrace_cli.failures import CommandFailed
@@ -47,9 +48,9 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 
 def _on_nats(nats_url: str | None) -> list[Diagnosis]:
     async def look(bus: Bus) -> list[Diagnosis]:
-        different = await stream_differences(bus)
-        missing = await missing_streams(bus)
-        found = await _all(check_nats(bus, different, missing))
+        different = await contract_differences(bus)
+        found = await _all(check_nats(bus, different))
+        missing = {one.stream for one in different if one.is_missing}
         # A fleet with fewer event streams than the settings name works.
         if missing.issubset(map(bus.streams.events, range(1, bus.settings.event_streams))):
             found += await _all(check_fleet(bus, missing))

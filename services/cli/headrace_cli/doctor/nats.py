@@ -1,16 +1,13 @@
 """Checks of NATS: whether it answers, its streams and its clock."""
 
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import orjson
 
-from headrace.jetstream.api import stream_info, until_answered
+from headrace.jetstream.api import server_time, stream_info
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.durables import consumer_differences
-from headrace.jetstream.errors import translated
-from headrace.jetstream.streams import Difference, declarations, differences, find
+from headrace.jetstream.streams import Difference, declarations
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.triggers import covers, overlap
@@ -26,12 +23,10 @@ _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
 
 
-async def check_nats(
-    bus: Bus, different: Sequence[Difference], missing: Collection[str]
-) -> AsyncIterator[Diagnosis]:
+async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator[Diagnosis]:
     """Yield what is found about the server and the streams of the connected `bus`.
 
-    `different` and `missing` are what `stream_differences` and `missing_streams` returned.
+    `different` is how streams and consumers differ from the settings.
 
     Raises:
         BusUnavailable: JetStream does not answer.
@@ -47,6 +42,7 @@ async def check_nats(
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
     if not different:
         yield ok(STREAMS, "they match the settings")
+    missing = {one.stream for one in different if one.is_missing}
     for declared in declarations(bus.settings):
         if (name := declared.name or "") not in missing:
             for finding in check_stream(await stream_info(bus, name)):
@@ -54,28 +50,8 @@ async def check_nats(
     events = bus.streams.events(0)
     if events not in missing:
         before = time.time()
-        there = datetime.fromisoformat((await stream_info(bus, events))["ts"]).timestamp()
+        there = await server_time(bus, events)
         yield check_clock(NATS, before, there, time.time())
-
-
-async def stream_differences(bus: Bus) -> list[Difference]:
-    """Return how streams, buckets and consumers differ from the settings.
-
-    Raises:
-        BusUnavailable: JetStream does not answer.
-    """
-    return await until_answered(bus, lambda: _differences(bus))
-
-
-async def missing_streams(bus: Bus) -> set[str]:
-    """Return the names of the streams, including those of buckets, that do not exist.
-
-    Raises:
-        BusUnavailable: JetStream does not answer.
-    """
-    names = [declared.name or "" for declared in declarations(bus.settings)]
-    with translated():
-        return {name for name in names if await find(bus.js, name) is None}
 
 
 async def _rights(bus: Bus) -> Json | None:
@@ -104,12 +80,6 @@ def check_rights(rights: Json | None, live: str) -> Diagnosis:
         )
         return warning(NATS, f"this login may publish on {live}, as only JetStream should", remedy)
     return ok(NATS, f"this login may not publish on {live}")
-
-
-async def _differences(bus: Bus) -> list[Difference]:
-    with translated():
-        found = await differences(bus.js, bus.settings)
-    return found + await consumer_differences(bus)
 
 
 def check_stream(info: Json) -> Iterator[Diagnosis]:
