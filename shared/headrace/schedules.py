@@ -145,12 +145,10 @@ class Schedules:
 
     async def _take_back(self, added: StoredSchedule) -> None:
         """Delete the schedule, unless another request has replaced it meanwhile."""
-        subjects, tokens = self._bus.subjects, added.key.tokens
-        subject = subjects.schedule(*tokens)
+        subject = self._bus.subjects.schedule(*added.key.tokens)
         await purge(self._bus, self._stream, subject, before=added.sequence + 1)
         if await self._message({"last_by_subj": subject}) is None:
-            for left in (subjects.firing, subjects.fired):
-                await purge(self._bus, self._stream, left(*tokens))
+            await self._purge_firings(added.key)
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
         """Return the schedule. None: it does not exist.
@@ -271,8 +269,12 @@ class Schedules:
 
     async def delete(self, key: ScheduleKey) -> None:
         """Delete the schedule, its waiting firings and its history, if it exists."""
-        subjects = self._bus.subjects
-        for subject in (subjects.schedule, subjects.firing, subjects.fired):
+        await purge(self._bus, self._stream, self._bus.subjects.schedule(*key.tokens))
+        await self._purge_firings(key)
+
+    async def _purge_firings(self, key: ScheduleKey) -> None:
+        """Delete what a deleted schedule leaves: its waiting firings and its history."""
+        for subject in (self._bus.subjects.firing, self._bus.subjects.fired):
             await purge(self._bus, self._stream, subject(*key.tokens))
 
     async def firings(self, key: ScheduleKey) -> ScheduleFirings:
