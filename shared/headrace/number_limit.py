@@ -17,7 +17,7 @@ class NumberLimit:
     """What is raised if one more would be too many."""
 
     async def add[Added](
-        self, add: Callable[[], Awaitable[Added]], remove: Callable[[Added], Awaitable[None]]
+        self, add: Callable[[], Awaitable[Added]], remove: Callable[[Added], Awaitable[object]]
     ) -> Added:
         """Return what `add` returns. `remove` takes it back if others were added meanwhile.
 

@@ -7,7 +7,6 @@ the tenant and the name, and are their owners' likewise.
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -117,19 +116,6 @@ class UnreadableTrigger:
     name: str
 
 
-class _Made(Exception):
-    """Another request has made the trigger meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """A trigger that was stored."""
-
-    trigger: Trigger
-    sequence: int
-    is_new: bool
-
-
 class TriggerStore:
     """The kept triggers."""
 
@@ -171,19 +157,7 @@ class TriggerStore:
                 by_owner=before is None or before.by_owner,
             )
 
-        def make(before: Trigger | None) -> Trigger:
-            if before is not None:
-                raise _Made
-            return put_over(None)
-
-        change = partial(self._change, tenant, owner, spec.name)
-        if (await self._find(tenant, owner, spec.name))[1].data is None:
-            # What another request makes at the same time is changed, which no limit refuses.
-            with suppress(_Made):
-                made = await self._limit(tenant, owner).add(partial(change, make), self._take_back)
-                return made.trigger, True
-        changed = await change(put_over)
-        return changed.trigger, changed.is_new
+        return await self._change(tenant, owner, spec.name, put_over)
 
     def _limit(self, tenant: str, owner: str) -> NumberLimit:
         async def count() -> int:
@@ -192,10 +166,6 @@ class TriggerStore:
         most = self._most_per_owner
         refusal = TooManyTriggers(f"an owner may have at most {most} triggers; delete one")
         return NumberLimit(most, count, refusal)
-
-    async def _take_back(self, made: _Changed) -> None:
-        """Delete the trigger, unless another request has changed it meanwhile."""
-        await self._bucket.delete_revision(made.trigger.key, made.sequence)
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.
@@ -214,7 +184,7 @@ class TriggerStore:
                 )
             return found.model_copy(update={"paused": True})
 
-        return (await self._change(trigger.tenant, trigger.owner, trigger.name, paused)).trigger
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, paused))[0]
 
     async def resume(self, trigger: Trigger) -> Trigger:
         """Let the events of a paused trigger begin tasks again, and return it as it is now.
@@ -227,23 +197,28 @@ class TriggerStore:
         def resumed(before: Trigger | None) -> Trigger:
             return _existing(before, trigger).model_copy(update={"paused": False})
 
-        return (await self._change(trigger.tenant, trigger.owner, trigger.name, resumed)).trigger
+        return (await self._change(trigger.tenant, trigger.owner, trigger.name, resumed))[0]
 
     async def _change(
         self, tenant: str, owner: str, name: str, change: Callable[[Trigger | None], Trigger]
-    ) -> _Changed:
-        """Change the owner's trigger of that name, or make it."""
+    ) -> tuple[Trigger, bool]:
+        """Change the owner's trigger of that name, or make it; return it, and whether it is new."""
         for _ in range(_ROUNDS):
             key, found = await self._find(tenant, owner, name)
             before = _known(name, found.data)
             changed = change(before)
             # The previous release reads records without fields that it does not have.
             data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
+            put = partial(self._bucket.put, key, data, found.sequence)
             try:
-                sequence = await self._bucket.put(key, data, found.sequence)
+                if before is None:
+                    take_back = partial(self._bucket.delete_revision, key)
+                    await self._limit(tenant, owner).add(put, take_back)
+                else:
+                    await put()
             except KeyChanged:
                 continue
-            return _Changed(changed, sequence, is_new=before is None)
+            return changed, before is None
         raise KeyChanged(f"trigger {name!r} is being changed concurrently")
 
     async def get(self, tenant: str, owner: str, name: str) -> Trigger:
