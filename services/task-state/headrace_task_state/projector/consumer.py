@@ -221,7 +221,7 @@ class Consumer:
             ConsumerLost: the consumer can't be used any more.
             BusUnavailable: NATS is not connected.
         """
-        await self.arrival()
+        await self._arrival()
         if self._lost and not self._arrived:
             raise ConsumerLost(self._lost)
         number, size = _fitting(self._arrived[:most], most_bytes)
@@ -234,21 +234,17 @@ class Consumer:
         await self._pulls.top_up(len(self._arrived))
         return taken
 
-    async def arrival(self) -> None:
-        """Return when a message waits to be taken, or if none arrived for a while."""
-        if not self._arrived:
-            await self._wait()
-
     async def accumulate(self, seconds: float, others: float = 0.0) -> None:
         """Let messages of working tasks accumulate for `seconds`.
 
-        If another message arrives meanwhile, let those that follow it accumulate for `others`
-        seconds instead. Return at once if one waits already, after `want`, or if a batch is full.
+        Then, or once another message has arrived, let those that follow accumulate for `others`
+        seconds, from the first one. Return at once if another message waits already, after `want`,
+        or if a batch is full.
         """
         if not self._is_batch_due.is_set():
             await _within(seconds, self._is_batch_due)
-            if self._arrived:
-                await self.accumulate_all(others)
+            await self._arrival()
+            await self.accumulate_all(others)
 
     async def accumulate_all(self, seconds: float) -> None:
         """Let all messages accumulate for `seconds`, or until `want` or a full batch."""
@@ -259,7 +255,10 @@ class Consumer:
         self._is_batch_due.set()
         self._wanted.set()
 
-    async def _wait(self) -> None:
+    async def _arrival(self) -> None:
+        """Return when a message waits to be taken, or if none arrived for a while."""
+        if self._arrived:
+            return
         self._wake.clear()
         try:
             async with asyncio.timeout(self._heartbeat):

@@ -238,12 +238,12 @@ class RangeFollower:
         """
         batches = Batches(self._bus.subjects, self._timeout, self._silence)
         async with self._consuming(progress) as (consumer, writing):
+            since: float | None = None
+            is_loaded = False
             while True:
-                if not consumer.waiting:
-                    await consumer.arrival()
-                    await consumer.accumulate_all(LINGER)
+                await self._linger(consumer, since, is_loaded=is_loaded)
                 arrivals = await consumer.take(MOST, MOST_BYTES)
-                started = self._loop.time()
+                started, since = self._loop.time(), None
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
                 await self._send_before(batch)
                 end = arrivals[-1].sequence if arrivals else consumer.examined
@@ -259,7 +259,7 @@ class RangeFollower:
                 self._lag.waiting(waiting)
                 if waiting < FULL:
                     await writing.done()
-                    await self._linger(consumer, started, is_loaded=len(arrivals) >= MANY)
+                    since, is_loaded = started, len(arrivals) >= MANY
 
     @asynccontextmanager
     async def _consuming(self, progress: Progress) -> AsyncIterator[tuple[Consumer, "BatchWrite"]]:
@@ -282,12 +282,19 @@ class RangeFollower:
             await self._bus.unsubscribe(wanted)
             await consumer.close()
 
-    async def _linger(self, consumer: Consumer, started: float, *, is_loaded: bool) -> None:
-        """Let messages gather since `started`, the longer the more there are."""
-        await asyncio.sleep(started + (LONGER if is_loaded else LINGER) - self._loop.time())
-        if is_loaded:
-            await consumer.accumulate_all(started + LONGEST - self._loop.time())
-        rest = started + self._output_linger - self._loop.time()
+    async def _linger(self, consumer: Consumer, since: float | None, *, is_loaded: bool) -> None:
+        """Let the messages of a batch accumulate: since the last one, the longer the larger it was.
+
+        Without `since`, return at once if messages wait.
+        """
+        rest = 0.0
+        if since is not None:
+            await asyncio.sleep(since + (LONGER if is_loaded else LINGER) - self._loop.time())
+            if is_loaded:
+                await consumer.accumulate_all(since + LONGEST - self._loop.time())
+            rest = since + self._output_linger - self._loop.time()
+        elif consumer.waiting:
+            return
         await consumer.accumulate(rest, LINGER)
 
     def _left(
