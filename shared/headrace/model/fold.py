@@ -73,7 +73,7 @@ class Artifacts:
         generation, tag, value = item[0], item[1], item[2]
         if tag == TEXTS:
             if self._last is not None:
-                self._last.pieces.go_on(generation, value, item[3:])
+                self._last.pieces.continue_text(generation, value, item[3:])
         elif tag == ADD:
             self._add(generation, value)
         elif tag == NEW:
@@ -143,7 +143,7 @@ class History:
         generation, tag, value = item[0], item[1], item[2]
         if tag == TEXTS:
             if self._last is not None:
-                self._last.pieces.go_on(generation, value, item[3:])
+                self._last.pieces.continue_text(generation, value, item[3:])
         elif tag in _MESSAGES:
             self._take_output(generation, value, lasts=tag == OF_CHILD)
         elif tag == IN:

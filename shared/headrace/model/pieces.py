@@ -46,7 +46,7 @@ class Pieces:
         for part in parts:
             self._pieces.append((generation, part))
 
-    def go_on(self, generation: int, text: str, lengths: Sequence[int] = ()) -> None:
+    def continue_text(self, generation: int, text: str, lengths: Sequence[int] = ()) -> None:
         """Append a text to the last text part.
 
         With `lengths` it consists of texts of so many characters, of consecutive generations.
@@ -70,7 +70,9 @@ class Pieces:
             if before is not None and generation >= before:
                 break
             if isinstance(piece, _Texts):
-                run.go_on(piece.text if before is None else piece.first(before - generation))
+                run.continue_text(
+                    piece.text if before is None else piece.first(before - generation)
+                )
             else:
                 run.take(piece)
         return run.finish()
@@ -84,7 +86,7 @@ class _TextRun:
         self._first: Json | None = None
         self._texts: list[str] = []
 
-    def go_on(self, text: str) -> None:
+    def continue_text(self, text: str) -> None:
         if self._first is None:
             self._first = {"text": ""}
         self._texts.append(text)

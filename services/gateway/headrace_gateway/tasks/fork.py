@@ -141,7 +141,7 @@ class TaskForker:
             of, point = await self._source(fork_request, found.sequence, most)
             fork = Fork(fork_request.source, key, caller.owner, context, of, point)
             beginning = _Beginning(self._bus, self._feeds, self._inputs, fork, found.sequence)
-            await beginning.go_on(fork_request)
+            await beginning.complete(fork_request)
         except LogLost as loss:
             raise TaskUnknown(f"the beginning of task {fork_request.source.task} is gone") from loss
 
@@ -200,7 +200,7 @@ class _Beginning:
     head: int
     """Stream sequence of the source's last entry."""
 
-    async def go_on(self, fork_request: ForkRequest) -> None:
+    async def complete(self, fork_request: ForkRequest) -> None:
         """Copy the past and request the run that follows, if any."""
         fork = self.fork
         if fork_request.message is not None:

@@ -106,15 +106,15 @@ class Compaction:
     def take(self, item: Item) -> None:
         """Take the next item."""
         generation, tag, value = item
-        if tag in _EXTENDING and (text := self._going_on(tag, value)) is not None:
-            self.go_on(generation, text)
+        if tag in _EXTENDING and (text := self._continuing_text(tag, value)) is not None:
+            self.continue_text(generation, text)
             return
         self._join()
         self._items.append(item)
         if tag != META:
             self._remember(tag, value)
 
-    def go_on(self, generation: int, text: str) -> None:
+    def continue_text(self, generation: int, text: str) -> None:
         """Take an item that continues the text part at the end of the list."""
         if generation != self._next:
             self._join()
@@ -147,7 +147,7 @@ class Compaction:
         items, self._items = self._items, []
         return items
 
-    def _going_on(self, tag: str, value: Json) -> str | None:
+    def _continuing_text(self, tag: str, value: Json) -> str | None:
         """Return the text if `value` adds nothing else to the end of the list."""
         if self._open is None:
             return None
@@ -264,7 +264,7 @@ class Delta:
 
     def take_text(self, generation: int, text: str) -> None:
         """Take the text of a chunk of the `frame`."""
-        self._artifacts.go_on(generation, text)
+        self._artifacts.continue_text(generation, text)
 
     def take_artifact(self, item: Item | None) -> None:
         """Take the change of one artifact update of the entry."""

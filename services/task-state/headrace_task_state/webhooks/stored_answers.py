@@ -56,7 +56,7 @@ class StoredAnswers:
         if len(self._readings) > _MOST_SUBJECTS:
             self._readings.popitem(last=False)
         if name not in reading.names:
-            await reading.go_on()
+            await reading.read_on()
         return name in reading.names
 
     def _is_spent(self, reading: "_Reading", name: str) -> bool:
@@ -80,7 +80,7 @@ class _Reading:
         """Return whether `name` is not known, and no more messages may be read."""
         return self._read_number >= _MOST_READ and name not in self.names
 
-    async def go_on(self) -> None:
+    async def read_on(self) -> None:
         """Read to the last message; calls that wait for another one share its outcome.
 
         Raises:

@@ -10,8 +10,8 @@ def pieces() -> Pieces:
     """Return texts of generations 2 to 6."""
     made = Pieces()
     made.extend(2, [{"text": "2"}])
-    made.go_on(3, "345", [1, 1, 1])
-    made.go_on(6, "6")
+    made.continue_text(3, "345", [1, 1, 1])
+    made.continue_text(6, "6")
     return made
 
 
@@ -34,7 +34,7 @@ def test_parts_before_a_generation_leave_out_the_rest_of_its_texts(before: int) 
 def test_texts_without_a_part_before_them_are_one() -> None:
     found = Pieces()
     found.drop_after(0)
-    found.go_on(3, "34", [1, 1])
+    found.continue_text(3, "34", [1, 1])
     assert found.merged() == [{"text": "34"}]
     found.drop_after(2)
     assert found.merged() == []
@@ -45,7 +45,7 @@ def test_texts_are_cut_by_characters() -> None:
     for last in range(2, 8):
         found = Pieces()
         found.extend(2, [{"text": "_"}])
-        found.go_on(3, "".join(texts), list(map(len, texts)))
+        found.continue_text(3, "".join(texts), list(map(len, texts)))
         expected = [{"text": "_" + "".join(texts[: last - 2])}]
         assert found.merged(last + 1) == expected
         found.drop_after(last)
