@@ -18,6 +18,7 @@ from websockets.frames import CloseCode, Frame
 
 from headrace.light_event import LightEvent
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
+from headrace_gateway.server.auth.schemes import CREDENTIAL_HEADERS
 from headrace_gateway.server.body import HeldBody
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.open_requests import GRACE
@@ -57,7 +58,10 @@ _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
 _ABSOLUTE = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 """The beginning of a request target in absolute form, with its authority."""
 
-_AUTHORIZATIONS = "a request has at most one header Authorization (RFC 9110, section 5.3)"
+_AT_MOST_ONE = {
+    name.lower().encode(): f"a request has at most one header {name} (RFC 9110, section 5.3)"
+    for name in CREDENTIAL_HEADERS
+}
 
 _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
@@ -321,14 +325,17 @@ class HttpProtocol(HttpToolsProtocol):
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(400, "INVALID_ARGUMENT", _HOSTS)
             return
-        # A proxy may have checked the other token than the gateway would.
-        if names.count(b"authorization") > 1:
-            self._refuse(400, "INVALID_ARGUMENT", _AUTHORIZATIONS)
-            return
-        if (target := _ABSOLUTE.match(self.url)) is not None:
+        for name, message in _AT_MOST_ONE.items():
+            if names.count(name) > 1:
+                self._refuse(400, "INVALID_ARGUMENT", message)
+                return
+        if self.url[:1] != b"/" and (target := _ABSOLUTE.match(self.url)) is not None:
             # It takes the place of Host (RFC 9112, section 3.2.2), for all that checks or shows it.
             self.headers[:] = [one for one in self.headers if one[0] != b"host"]
             self.headers.append((b"host", target[1]))
+            # Uvicorn takes the whole target for a WebSocket's path.
+            path = self.url[target.end() :]
+            self.url = path if path.startswith(b"/") else b"/" + path
         now = self.loop.time()
         self._awaited, self._deadline, self._last = (
             _Awaited.BODY,

@@ -220,12 +220,15 @@ async def test_a_head_without_one_host_is_refused(wire: Wire, hosts: str, upgrad
 
 
 @pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
-async def test_a_head_with_two_authorizations_is_refused(wire: Wire, upgrade: str) -> None:
-    two = "Authorization: Bearer one\r\nauthorization: Bearer two\r\n"
+@pytest.mark.parametrize("name", ["Authorization", "X-API-Key"])
+async def test_a_head_with_two_credentials_of_a_kind_is_refused(
+    wire: Wire, name: str, upgrade: str
+) -> None:
+    two = f"{name}: one\r\n{name.lower()}: two\r\n"
     wire.send(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{two}{upgrade}\r\n")
     assert await wire.refusal() == (
         400,
-        "a request has at most one header Authorization (RFC 9110, section 5.3)",
+        f"a request has at most one header {name} (RFC 9110, section 5.3)",
     )
 
 
@@ -288,13 +291,29 @@ def frame(kind: int, content: bytes = b"", *, fin: bool = True) -> bytes:
 @pytest_asyncio.fixture(loop_scope="module")
 async def socket(wire: Wire) -> Wire:
     """The same connection, as a WebSocket to an agent."""
-    wire.send(
-        "GET /v1/agents/assistant/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+    wire.send(handshake("/v1/agents/assistant/stream", "localhost"))
+    assert "101" in await wire.until("\r\n\r\n")
+    return wire
+
+
+def handshake(target: str, host: str) -> str:
+    """Return a request to open a WebSocket."""
+    return (
+        f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
-    assert "101" in await wire.until("\r\n\r\n")
-    return wire
+
+
+@pytest.mark.parametrize(
+    ("authority", "host", "status"),
+    [("other.example", "localhost", 403), ("localhost", "other.example", 101)],
+)
+async def test_a_websockets_host_is_that_of_the_target_if_it_has_one(
+    wire: Wire, authority: str, host: str, status: int
+) -> None:
+    wire.send(handshake(f"http://{authority}/v1/agents/assistant/stream", host))
+    assert f"HTTP/1.1 {status} " in await wire.until("\r\n\r\n")
 
 
 async def frame_from(wire: Wire) -> tuple[int, bytes]:

@@ -26,6 +26,9 @@ BEARER = SecurityScheme(type="http", scheme="bearer")
 KEY = SecurityScheme(type="apiKey", name="X-API-Key")
 """An API key, if an agent names no other header."""
 
+CREDENTIAL_HEADERS = ("Authorization", KEY.name)
+"""Sent at most once in a request: a proxy may have checked another one than the gateway would."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schemes:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.auth.schemes import CREDENTIAL_HEADERS
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
@@ -42,10 +43,12 @@ class RpcRequest:
         """Check that at most one caller is named.
 
         Raises:
-            Malformed: there are several tokens, as with HTTP's header.
+            Malformed: there are several tokens or keys, as with HTTP's headers.
         """
-        if [key for key, _ in self.metadata].count("authorization") > 1:
-            raise Malformed([Violation("authorization", "must be sent at most once")])
+        keys = [key for key, _ in self.metadata]
+        for name in map(str.lower, CREDENTIAL_HEADERS):
+            if keys.count(name) > 1:
+                raise Malformed([Violation(name, "must be sent at most once")])
 
     def hang_up(self) -> None:
         """Mark the client as disconnected."""

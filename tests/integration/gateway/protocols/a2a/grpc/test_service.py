@@ -251,8 +251,9 @@ async def test_invalid_fields_are_named_with_their_rules(channel: grpc.aio.Chann
     assert "required" in fields["message.role"]
 
 
-async def test_two_tokens_are_refused(channel: grpc.aio.Channel) -> None:
-    two = (("authorization", "Bearer one"), ("authorization", "Bearer two"))
+@pytest.mark.parametrize("name", ["authorization", "x-api-key"])
+async def test_two_credentials_of_a_kind_are_refused(channel: grpc.aio.Channel, name: str) -> None:
+    two = ((name, "Bearer one"), (name, "Bearer two"))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub_of(channel).SendMessage(asking(), metadata=two)
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
