@@ -167,7 +167,11 @@ def start_service(
 
 
 def run_forked(
-    command: Sequence[str], typed: str, environment: Mapping[str, str], timeout: float
+    command: Sequence[str],
+    typed: str,
+    environment: Mapping[str, str],
+    timeout: float,
+    folder: Path | None = None,
 ) -> tuple[int, str, str]:
     """Run the console script `command`; return its exit code, stdout and stderr.
 
@@ -184,7 +188,7 @@ def run_forked(
             command=list(command),
             modules=str(HEADRACE.parent),
             environment=dict(environment),
-            folder=None,
+            folder=None if folder is None else str(folder),
             files=[f"/proc/{os.getpid()}/fd/{each.fileno()}" for each in (stdin, stdout, stderr)],
             imports=[],
         )

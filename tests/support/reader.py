@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.forked_process import HEADRACE
 from tests.support.pids import living
 from tests.support.pseudo_terminal import PseudoTerminal, at_terminal
 from tests.support.stack import Stack
+from tests.support.terminal import CommandResult, enter_in
 from tests.support.waiting import until
 
 _TIMEOUT = 250
@@ -21,11 +23,16 @@ _NOT_THEIRS = ("HEADRACE_", "PYTEST", "PYTHON", "VIRTUAL_ENV")
 class Reader:
     """One reader, whose commands are those of `environment`, as after ``source bin/activate``."""
 
-    def __init__(self, folder: Path, environment: Path) -> None:
-        """Begin in `folder`, which is made if it is missing."""
+    def __init__(self, folder: Path, environment: Path, *, is_forked: bool = False) -> None:
+        """Begin in `folder`, which is made if it is missing.
+
+        With `is_forked`, ``headrace`` is that of the tests' own environment, and a fork: it starts
+        in a tenth of the processor time.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._bin = environment / "bin"
+        self._is_forked = is_forked
         self.stack: Stack | None = None
         """The `headrace dev` in another terminal."""
 
@@ -44,7 +51,7 @@ class Reader:
         self.stack = Stack(
             self.folder,
             arguments=("--ephemeral", "--port", "0", *arguments),
-            program=[self._bin / program],
+            program=[HEADRACE if self._is_forked else self._bin / program],
             environment=environment,
         )
         return self.stack.start()
@@ -55,11 +62,13 @@ class Reader:
             stack, self.stack = self.stack, None
             assert stack.stop(signal.SIGINT) == 0, stack.log()
 
-    def enter(self, command: str) -> subprocess.CompletedProcess[str]:
+    def enter(self, command: str) -> CommandResult:
         """Enter a command whose output goes to a file, and return what came of it."""
         program, *arguments = shlex.split(command)
+        if self._is_forked and program == HEADRACE.name:
+            return enter_in(self.folder, *arguments, **self._environment())
         own = self._bin / program
-        return subprocess.run(
+        done = subprocess.run(
             [own if own.exists() else program, *arguments],
             cwd=self.folder,
             env=self._environment(),
@@ -69,6 +78,7 @@ class Reader:
             check=False,
             timeout=_TIMEOUT,
         )
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def at_terminal(self, command: str) -> Iterator[PseudoTerminal]:

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support import forked_process
 from tests.support.forked_process import HEADRACE
@@ -26,12 +27,20 @@ def enter(*arguments: str, typed: str = "", **environment: str) -> CommandResult
 
     Of the variables of the fleet it finds only those of `environment`.
     """
+    return enter_in(None, *arguments, typed=typed, **environment)
+
+
+def enter_in(
+    folder: Path | None, *arguments: str, typed: str = "", **environment: str
+) -> CommandResult:
+    """Return how ``headrace ARGUMENTS`` ended in a folder, or in any."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     command, given = [str(HEADRACE), *arguments], own | environment
     if forked_process.can_fork(command, given):
-        return CommandResult(*forked_process.run_forked(command, typed, given, _TIMEOUT))
+        return CommandResult(*forked_process.run_forked(command, typed, given, _TIMEOUT, folder))
     done = subprocess.run(
         command,
+        cwd=folder,
         env=given,
         input=typed,
         capture_output=True,
