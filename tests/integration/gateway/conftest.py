@@ -14,13 +14,11 @@ from headrace_gateway.timing import TIMING, GatewayTiming
 from tests.integration.gateway.scripts import AGENTS
 from tests.support.clients.bindings import Rest, Rpc, Talk
 from tests.support.clients.grpc_binding import Grpc
+from tests.support.module_loops import module_fixture, run_on_module_loops
 from tests.support.plain_http import KEEP_ALL, NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_fleet import Agents, ScriptedFleet
 from tests.support.servers import NatsProcess, ports
-
-module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
-"""One for all tests of a module: starting and stopping gateways takes most of a test's time."""
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +144,4 @@ async def talk(
 @pytest.hookimpl
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of this folder on their modules' loops, where the fixtures are."""
-    folder = f"{Path(__file__).parent}/"
-    for item in items:
-        if str(item.path).startswith(folder) and pytest_asyncio.is_async_test(item):
-            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+    run_on_module_loops(items, Path(__file__).parent)

@@ -50,7 +50,7 @@ def declared(
 
 async def answer(served: Agent, text: str) -> str:
     """Return what an agent answers in a fleet of its own."""
-    async with TestFleet([served]) as fleet:
+    async with TestFleet([served], timeout=60) as fleet:  # An MCP server may take long to start.
         return (await fleet.send(served.name, text)).text
 
 

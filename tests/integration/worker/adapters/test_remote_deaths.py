@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import pytest_asyncio
 
 from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_printed
@@ -22,7 +23,7 @@ _TARGET = "tests.support.outside_agent:outside"
 _TEXT = "reply once"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it
