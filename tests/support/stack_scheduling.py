@@ -17,6 +17,13 @@ _END_TO_END: Final = "tests/e2e/"
 _OF_THE_STACK: Final = {"stack", "fleet", "extra_worker", "slow_counters", "tight_gateway"}
 """The fixtures that start the shared stack."""
 _STACKS: Final = 2
+_ADAPTERS: Final = "tests/integration/worker/adapters/"
+_FRAMEWORKS: Final = (
+    ("google_adk", "langgraph", "graph_agent"),
+    ("openai", "model_span"),
+    ("pydantic", "ag_ui"),
+)
+"""Words of the names of files that import the same frameworks."""
 
 
 class StackScheduling(LoadFileScheduling):
@@ -24,7 +31,8 @@ class StackScheduling(LoadFileScheduling):
 
     Each process that runs such a file starts a stack: it costs 11 s of a core to start, and a tenth
     of a core until the last of these tests. Files with a stack of their own may run anywhere. One
-    process runs the tests of the architecture, which read and parse the same files.
+    process runs the tests of the architecture, which read and parse the same files, and one those
+    of adapters of the same frameworks, which take seconds to import.
     """
 
     def __init__(
@@ -45,6 +53,9 @@ class StackScheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if file.startswith(_ADAPTERS):
+            of = (each[0] for each in _FRAMEWORKS if any(word in file for word in each))
+            return f"{_ADAPTERS}{name}" if (name := next(of, "")) else file
         return _ARCHITECTURE if file.startswith(f"{_ARCHITECTURE}/") else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -17,9 +17,9 @@ from headrace_gateway.embedded import EmbeddedGateway
 from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.settings import GatewaySettings
 from tests.architecture.tree import ROOT
-from tests.integration.gateway.conftest import module_fixture
 from tests.support.clients.websocket import connect
 from tests.support.document import blocks
+from tests.support.module_loops import module_fixture
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports

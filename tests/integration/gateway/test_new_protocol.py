@@ -15,8 +15,8 @@ import pytest_asyncio
 from headrace.jetstream.connection import Bus
 from headrace.model.task import TaskKey
 from headrace_gateway.settings import GatewaySettings
-from tests.integration.gateway.conftest import module_fixture
 from tests.support.clients.bindings import Json
+from tests.support.module_loops import module_fixture
 from tests.support.plain_http import NO_TLS
 from tests.support.protocol_table import WITH_JSON_LINES
 from tests.support.running_gateway import running

@@ -85,6 +85,15 @@ def test_one_process_runs_the_tests_of_the_architecture() -> None:
     assert sorted(shares) == [0, 0, len(laws)]
 
 
+def test_one_process_runs_the_tests_of_adapters_of_the_same_frameworks() -> None:
+    names = ("google_adk", "langgraph_home", "graph_agent", "official/test_langgraph_how_tos")
+    same = [f"tests/integration/worker/adapters/test_{name}.py::test_it" for name in names]
+    scheduling, nodes = scheduled([*same, *OTHERS], 3)
+    run(scheduling, nodes)
+    shares = [sum("/adapters/" in file for file in node.files) for node in nodes]
+    assert sorted(shares) == [0, 0, len(same)]
+
+
 def test_a_process_with_the_stack_runs_what_needs_it_before_anything_else() -> None:
     tests = [*E2E[:3], *ALONE[:3], *E2E[3:6], *ALONE[3:], *E2E[6:], *OTHERS]
     scheduling, nodes = scheduled(tests, 5)
