@@ -367,7 +367,7 @@ def _matches(fields: Fields, query: ListTasks) -> bool:
     return (
         (query.any_owner or fields["owner"] == query.owner)
         and query.agent in (None, fields["agent"])
-        and query.status in (None, fields["state"])
+        and (query.status is None or fields["state"] in (query.status, query.or_status))
         and query.context in (None, fields["context"])
     )
 

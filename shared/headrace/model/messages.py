@@ -148,6 +148,8 @@ class ListTasks(BusMessage):
     context: str | None = None
     status: str | None = None
     """A task state. None: all."""
+    or_status: str | None = None
+    """A second state: tasks in either match. Not looked at without `status`."""
     status_after: str | None = None
     """RFC 3339. Only tasks whose status is from this time or later."""
     page_size: int = Field(default=50, ge=1, le=100)

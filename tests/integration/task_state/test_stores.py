@@ -347,9 +347,16 @@ async def test_what_follows_the_end_of_a_task_is_stored_too(stored_range: Stored
     stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
     assert read_found(stored).fold.task() == folded(log)
-    for state, number in ((COMPLETED, 0), (FAILED, 1), (None, 1)):
+    for states, number in (
+        ({"status": COMPLETED}, 0),
+        ({"status": FAILED}, 1),
+        ({}, 1),
+        ({"status": COMPLETED, "or_status": FAILED}, 1),
+        ({"status": FAILED, "or_status": COMPLETED}, 1),
+        ({"status": COMPLETED, "or_status": WORKING}, 0),
+    ):
         query = ListTasks.model_validate(
-            {"tenant": "default", "owner": log.owner, "status": state, "page_size": 5}
+            {"tenant": "default", "owner": log.owner, "page_size": 5, **states}
         )
         heads = {RANGES[0]: stored_range.progress.position}
         page = await stored_range.reader.page(query, "-inf", After(), heads)

@@ -40,8 +40,9 @@ class Lists:
             BusUnavailable: NATS does not answer.
         """
         after, least = decode_cursor(query.page_token), _least(query.status_after)
-        if query.status not in STATES | {None}:
-            raise InvalidName("status", query.status or "", "is not a task state")
+        for status in (query.status, query.or_status):
+            if status not in STATES | {None}:
+                raise InvalidName("status", status or "", "is not a task state")
         heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads)
         last = page.tasks[-1] if page.more else None

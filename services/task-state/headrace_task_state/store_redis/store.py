@@ -193,6 +193,7 @@ class RedisReader:
                 *(query.status or "", "" if query.context is None else "1", query.context or ""),
                 *(least, after.time, after.task, query.page_size),
                 *("1" if query.include_artifacts else "", _or_all(query.history_length)),
+                query.or_status or "",
             ],
         )
         _check_reached(heads, positions)

@@ -372,6 +372,7 @@ async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
         {"page_token": "é"},
         {"page_token": "WzEsMl0"},
         {"status": "TASK_STATE_NONSENSE"},
+        {"status": "TASK_STATE_WORKING", "or_status": "TASK_STATE_NONSENSE"},
         {"status_after": "yesterday"},
     ],
     ids=str,

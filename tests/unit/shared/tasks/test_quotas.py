@@ -43,7 +43,7 @@ class Usage:
             tenant == query.tenant
             and (query.any_owner or owner == query.owner)
             and query.agent in (None, agent)
-            and state == query.status
+            and state in (query.status, query.or_status)
             for tenant, owner, agent, state in self.open
         )
         return TasksFound(tasks=[], next_page_token="", page_size=1, total_size=number)
@@ -260,12 +260,28 @@ async def test_what_a_process_begins_counts_at_once_and_is_counted_again_before_
         await quotas.check(use())
         quotas.began(use())
         usage.open.append(("acme", "ann", "shop", SUBMITTED))
-    assert usage.listed == 2, "one count: a list for each state"
+    assert usage.listed == 1, "one count: one list of both states"
     assert await is_refused(quotas, use())
     usage.open.clear()
     await asyncio.sleep(0.11)  # As long as one count is used for refusals.
     assert not await is_refused(quotas, use())
     assert not await is_refused(quotas, use("bob"))
+
+
+class StartsWhatItLists(Usage):
+    """Counts in which each task begins to work as soon as it was listed."""
+
+    async def list(self, query: ListTasks) -> TasksFound:
+        found = await super().list(query)
+        self.open = [(tenant, owner, agent, WORKING) for tenant, owner, agent, _ in self.open]
+        return found
+
+
+async def test_a_task_that_begins_to_work_while_it_is_counted_counts_once() -> None:
+    usage = StartsWhatItLists()
+    usage.open = [("acme", "ann", "shop", SUBMITTED)]
+    assert await refused(usage, quota(open=2), use()) == [False]
+    assert [one[-1] for one in usage.open] == [WORKING], "it was listed"
 
 
 async def test_without_task_state_tasks_are_opened(usage: Usage) -> None:

@@ -7,7 +7,7 @@
 -- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for
 --       all), '1' to filter by context, context, minimum time ('-inf' for none), time and task after
 --       which the page begins ('' for the first page), size, '1' to include artifacts, number of last
---       messages of each task ('' for all)
+--       messages of each task ('' for all), a second state whose tasks match too ('' for none)
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
@@ -26,7 +26,7 @@ end
 
 local letters = {}
 for state, letter in pairs(LETTERS) do
-  if ARGV[5] == '' or ARGV[5] == state then
+  if ARGV[5] == '' or ARGV[5] == state or ARGV[14] == state then
     letters[#letters + 1] = letter
   end
 end
