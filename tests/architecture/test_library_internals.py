@@ -22,7 +22,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headrace.jetstream.client import FastParser, NatsClient
-from headrace_gateway.server.http_protocol import HttpProtocol, HttpServer, WebSocketProtocol
+from headrace_gateway.server.http_protocol import HttpProtocol
+from headrace_gateway.server.http_server import HttpServer
+from headrace_gateway.server.websocket_protocol import WebSocketProtocol
 from tests.architecture.tree import ROOT
 
 ATTRIBUTE = "attribute"

@@ -41,6 +41,7 @@ NOT_AT_START = {
         "jwt",  # with the first signed card, or for an issuer of tokens
         "opentelemetry.sdk",
         "redis",
+        "websockets",  # with the first WebSocket
         "yaml",
     ),
     "worker": (

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from headrace_gateway.server import http_protocol
+from headrace_gateway.server import http_protocol, websocket_protocol
 from headrace_gateway.timing import GatewayTiming
 from tests.support.clients.bindings import message
 from tests.support.scripted_fleet import ScriptedFleet
@@ -338,7 +338,7 @@ async def test_half_a_message_over_a_websocket_is_not_waited_for_for_ever(
 
 
 async def test_a_message_of_too_many_frames_is_refused(socket: Wire) -> None:
-    many = frame(MORE, fin=False) * http_protocol.MOST_FRAMES
+    many = frame(MORE, fin=False) * websocket_protocol.MOST_FRAMES
     socket.writer.write(frame(TEXT, b"{", fin=False) + many)
     kind, content = await frame_from(socket)
     assert (kind, int.from_bytes(content[:2])) == (CLOSE, 1009)
@@ -348,17 +348,17 @@ async def test_a_client_that_pings_and_takes_nothing_costs_no_memory(
     gateway: str, fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.working
-    served, received = list[http_protocol.WebSocketProtocol](), 0
-    data_received = http_protocol.WebSocketProtocol.data_received
+    served, received = list[websocket_protocol.WebSocketProtocol](), 0
+    data_received = websocket_protocol.WebSocketProtocol.data_received
 
-    def taken(wire: http_protocol.WebSocketProtocol, data: bytes) -> None:
+    def taken(wire: websocket_protocol.WebSocketProtocol, data: bytes) -> None:
         nonlocal received
         received += len(data)
         if wire not in served:
             served.append(wire)
         data_received(wire, data)
 
-    monkeypatch.setattr(http_protocol.WebSocketProtocol, "data_received", taken)
+    monkeypatch.setattr(websocket_protocol.WebSocketProtocol, "data_received", taken)
     place = urlsplit(gateway)
     client = stdlib_socket.socket()
     client.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_RCVBUF, 512 * 1024)
@@ -421,14 +421,14 @@ async def test_a_refused_client_that_takes_nothing_is_disconnected(
     socket: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost, paused = asyncio.Event(), asyncio.Event()
-    protocol = http_protocol.WebSocketProtocol
+    protocol = websocket_protocol.WebSocketProtocol
     connection_lost, pause_writing = protocol.connection_lost, protocol.pause_writing
 
-    def noted(wire: http_protocol.WebSocketProtocol, error: Exception | None) -> None:
+    def noted(wire: websocket_protocol.WebSocketProtocol, error: Exception | None) -> None:
         lost.set()
         connection_lost(wire, error)
 
-    def held(wire: http_protocol.WebSocketProtocol) -> None:
+    def held(wire: websocket_protocol.WebSocketProtocol) -> None:
         paused.set()
         pause_writing(wire)
 
