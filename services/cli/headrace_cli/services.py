@@ -30,6 +30,9 @@ _UNUSED: Mapping[str, tuple[str, ...]] = {
 use: uvicorn's reload, redis-py's metrics, FastStream's HTTP server."""
 
 
+_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+
+
 def check_target(target: str) -> str:
     """Return `target` if it has the form MODULE:ATTR, or is several of these with commas.
 
@@ -88,11 +91,13 @@ def run_service(service: str, package: str, *arguments: str, **options: bool) ->
     # Importing a service takes most of its start, and an unhandled SIGUSR2 would end the process. A
     # function, because child processes would inherit SIG_IGN.
     signal.signal(signal.SIGUSR2, _ignore)
-    if service != "worker":
-        # To find plugins, pydantic reads the metadata of all packages. Only agents may have some.
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
+    # To find plugins, pydantic reads the metadata of all packages. Only agents may have some.
+    is_given = _PLUGINS in os.environ
+    os.environ.setdefault(_PLUGINS, "true")
     with quick_imports(_UNUSED.get(service, ())):
         run = module_of(service, f"{package}.main").run
+    if service == "worker" and not is_given:
+        del os.environ[_PLUGINS]
     sys.exit(run(*arguments, **options))
 
 
