@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import jwt
@@ -16,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.utils import base64url_encode
+
+from headrace.dataclass import dataclass
 
 type PrivateKey = EllipticCurvePrivateKey | Ed25519PrivateKey | RSAPrivateKey
 

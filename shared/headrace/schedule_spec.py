@@ -119,7 +119,7 @@ class ScheduleSpec(Described):
 class BackFill(BaseModel):
     """A range of time that is over, for whose times a schedule fires."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     start: _Time = Field(alias="from")
     end: _Time = Field(alias="to")

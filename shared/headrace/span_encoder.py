@@ -7,7 +7,6 @@ joined. Needs the extra `opentelemetry`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
@@ -17,6 +16,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
+
+from headrace.dataclass import dataclass
 
 # A field is its tag, which is its number times 8 and its wire type, and its value. Wire type 0 is a
 # number with 7 bits in a byte, 1 and 5 are numbers of 8 and 4 bytes, 2 is a length and the bytes.

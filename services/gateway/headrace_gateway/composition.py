@@ -3,8 +3,8 @@
 import typing
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
+from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.links import Links

@@ -8,12 +8,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import ListChanges, ListedTask

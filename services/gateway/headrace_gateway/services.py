@@ -1,7 +1,6 @@
 """The services of a gateway, which are passed to its routes."""
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.schedules import Schedules

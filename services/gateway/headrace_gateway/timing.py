@@ -1,7 +1,6 @@
 """Durations of a gateway that are not settings; a test passes others instead of patching them."""
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.wait_for import ELECTION
 
 

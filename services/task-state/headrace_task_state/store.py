@@ -4,12 +4,14 @@ The store is a projection: if it is lost, it is rebuilt from the logs. This modu
 on how it is stored.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
+from headrace.dataclass import dataclass
 from headrace.model.change import Item
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.messages import ListTasks
@@ -17,7 +19,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Range:
     """The shards that one replica applies, in order: all shards of one event stream.
 

@@ -3,11 +3,12 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import itemgetter
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.model.change import Item
 from headrace.model.entry import ANSWERED
 from headrace.model.messages import ListTasks

@@ -1,7 +1,6 @@
 """What all stamps of one attempt have in common."""
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.task import RUN_ENDED, WORKING
 

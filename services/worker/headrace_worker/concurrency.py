@@ -10,9 +10,9 @@ import heapq
 import itertools
 import logging
 import time
-from dataclasses import dataclass
 
 from headrace import metrics
+from headrace.dataclass import dataclass
 
 
 class PermitTurn:

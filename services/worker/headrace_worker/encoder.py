@@ -13,9 +13,10 @@ the run ends.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import ANSWERED

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import (
     FileOwner,

@@ -1,7 +1,6 @@
 """Metrics of a worker's runs, by agent; each is recorded once per run, never per event."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Self
@@ -9,6 +8,7 @@ from typing import Self
 from prometheus_client import Counter, Gauge, Histogram
 
 from headrace import clock, metrics
+from headrace.dataclass import dataclass
 from headrace.model.task import RUN_ENDED
 from headrace_worker.assignment import Assignment
 from headrace_worker.execution import Execution

@@ -1,6 +1,6 @@
 """Durations of a worker that are not settings; a test passes others instead of patching them."""
 
-from dataclasses import dataclass
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class PricesUnreadable(HeadraceError):
 class Price(BaseModel):
     """One ``[[price]]`` of the file; amounts are for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str = Field(min_length=1)
     provider: str = "*"
@@ -140,7 +140,7 @@ class Price(BaseModel):
 
 
 class _PriceFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     price: list[Price]
 

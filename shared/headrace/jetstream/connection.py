@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
@@ -15,6 +14,7 @@ from nats.aio.transport import Transport
 from nats.js import JetStreamContext
 
 from headrace import metrics
+from headrace.dataclass import dataclass
 from headrace.jetstream.client import Listening, NatsClient
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.headers import STATUS

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from headrace.dataclass import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64decode
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from nats.aio.msg import Msg
 
 from headrace import clock
+from headrace.dataclass import dataclass
 from headrace.jetstream.api import (
     Json,
     get_message,

@@ -4,8 +4,7 @@ The last message on a schedule's subject is the schedule. Storing another one re
 without a time fires never. JetStream removes a schedule for one time when it fires.
 """
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.jetstream.api import store_after
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import ErrorCode, Refused

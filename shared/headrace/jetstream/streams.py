@@ -7,7 +7,7 @@ requires nothing.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ import orjson
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from headrace.dataclass import dataclass
 from headrace.environment import variable
 from headrace.jetstream.errors import ErrorCode
 from headrace.model.errors import BusUnavailable, StreamsDiffer

@@ -1,7 +1,6 @@
 """A task read from its log alone, used where no view is available or up to date."""
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log.read import Tombstone, headers_of, last_raw, replay, tombstone_of
 from headrace.model.entry import Entry

@@ -10,13 +10,15 @@ from functools import cache
 from itertools import pairwise
 from textwrap import dedent
 
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 
 class Described(BaseModel):
     """A model whose JSON Schema describes fields by the docstrings under them."""
+
+    model_config = ConfigDict(defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -7,11 +7,12 @@ that they don't parse events for it.
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED, STATES, TERMINAL

@@ -5,10 +5,11 @@ Nothing is evaluated: an event is data, so a path names one value and no express
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 from headrace.model.nesting import RULE, is_too_deep
 

@@ -1,9 +1,9 @@
 """Queues: the waiting runs of one agent, tenant, priority and version."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from headrace.dataclass import dataclass
 from headrace.model.subjects import NORMAL, encode_token
 from headrace.model.task import TaskKey
 

@@ -6,9 +6,9 @@ holds (`headrace_task_state.maintenance.orphans`).
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.errors import BusUnavailable

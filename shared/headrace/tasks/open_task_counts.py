@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
+from headrace.dataclass import dataclass
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import SUBMITTED, WORKING

@@ -9,7 +9,7 @@ import logging
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal, Protocol, Self
@@ -17,6 +17,7 @@ from typing import Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from headrace import clock
+from headrace.dataclass import dataclass
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.field_rule import first_problem
@@ -82,7 +83,7 @@ class QuotasUnreadable(HeadraceError):
 class Quota(BaseModel):
     """One ``[[quota]]`` of the file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(min_length=1, max_length=64)
     tenant: str = _EACH
@@ -132,7 +133,7 @@ class Use:
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     quota: list[Quota]
 

@@ -6,7 +6,6 @@ addresses in them are relative, so they work under any prefix of a proxy.
 
 import asyncio
 import gzip
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -16,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
+
+from headrace.dataclass import dataclass
 
 SITE = Path(__file__).parent / "site"
 

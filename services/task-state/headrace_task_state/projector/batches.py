@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.log_context import about_task
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import OWNER, parse_lines

@@ -1,13 +1,13 @@
 """Task state's requests: FastStream's subscribers, and how answers and refusals are sent."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from faststream import ExceptionMiddleware, Path
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.subjects import FORMER_NAMES, Subjects

@@ -1,9 +1,10 @@
 """Interrupts for the calls that an ADK agent waits for, and the user's answers to them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters.adk_session import as_response

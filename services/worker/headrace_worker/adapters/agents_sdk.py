@@ -1,9 +1,10 @@
 """Adapter for agents of the OpenAI Agents SDK."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Unpack
 
+from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent

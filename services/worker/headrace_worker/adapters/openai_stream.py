@@ -1,9 +1,10 @@
 """One streamed response of a chat model."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Thinking, ToolArguments

@@ -2,12 +2,13 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs

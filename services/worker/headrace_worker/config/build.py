@@ -1,11 +1,12 @@
 """Creation of a worker's agents from a file or its configuration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from logging import Logger
 from pathlib import Path
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill

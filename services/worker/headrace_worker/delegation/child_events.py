@@ -4,8 +4,9 @@ Relayed events are WORKING statuses, so the parent's artifacts contain only its 
 contain the child's output, but not its state or its messages as a whole.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from headrace.dataclass import dataclass
 from headrace.model import events, parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import (

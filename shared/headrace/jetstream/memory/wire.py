@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from headrace.dataclass import dataclass
 
 _EOL = b"\r\n"
 _VERSION = b"NATS/1.0"

@@ -7,10 +7,11 @@ Message is converted to the Task's completion.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 
+from headrace.dataclass import dataclass
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
 from headrace.model.task import COMPLETED

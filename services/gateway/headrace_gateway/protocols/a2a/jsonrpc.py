@@ -1,7 +1,7 @@
 """A2A's JSON-RPC binding: one endpoint per agent, and the default agent's at the root."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of

@@ -1,6 +1,6 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Self
 
@@ -8,6 +8,7 @@ import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
+from headrace.dataclass import dataclass
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.change import OWN
 from headrace.model.events import Json

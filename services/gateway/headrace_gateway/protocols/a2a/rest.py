@@ -1,7 +1,7 @@
 """A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 from a2a.types import a2a_pb2
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type

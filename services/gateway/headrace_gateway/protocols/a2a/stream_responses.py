@@ -1,11 +1,12 @@
 """Responses of streaming operations as server-sent events, in each JSON binding."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 from starlette.responses import Response
 
+from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER, Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call

@@ -4,12 +4,13 @@ A variant belongs to another protocol; the table of protocols defines which one 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.requests import HTTPConnection
 
+from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call

@@ -1,8 +1,9 @@
 """A thread's history: the folds of all its runs, merged and compacted."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json

@@ -1,8 +1,9 @@
 """The output of a fold: numbers and times events, and closes open items."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.frame import AguiFrame
 

@@ -1,7 +1,6 @@
 """Reading a RunAgentInput into an A2A message and its metadata."""
 
 import logging
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
 
@@ -9,6 +8,7 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from headrace.dataclass import dataclass
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.model import parts

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.dataclass import dataclass
 from headrace.model.messages import ListedTask
 from headrace.model.task import STATES
 from headrace_gateway.call import Call, call_of, check_unchanged, listed_owner

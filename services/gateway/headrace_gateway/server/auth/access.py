@@ -13,10 +13,10 @@ import secrets
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.background import keep_running
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import RequestsTaken

@@ -1,9 +1,10 @@
 """Callers and their permissions: from the credentials, never from the body (promise 6)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 
+from headrace.dataclass import dataclass
 from headrace.model.queues import Priority
 
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})

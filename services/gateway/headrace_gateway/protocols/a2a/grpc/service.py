@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -10,6 +9,7 @@ import grpc.aio
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
+from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
