@@ -1,7 +1,7 @@
 """The official client drives every demo agent over every transport, and complains of nothing."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -79,7 +79,7 @@ STATE: Json = {"recipe": {"title": "Soup", "ingredients": []}}
 
 
 @pytest.fixture(scope="module")
-def driven_over(stack: Stack) -> Driven:
+def driven_over(stack: Stack) -> Iterator[Driven]:
     """Returns what the client holds of every scene, once it was driven over a transport."""
 
     @functools.cache
@@ -94,9 +94,10 @@ def driven_over(stack: Stack) -> Driven:
             }
             for agent, runs in SCENES.items()
         ]
-        return dict(zip(SCENES, javascript.run("drive.mjs", orders), strict=True))
+        return dict(zip(SCENES, script.run(orders), strict=True))
 
-    return drive
+    with javascript.Script("drive.mjs") as script:
+        yield drive
 
 
 def kinds(run: Json) -> list[str]:

@@ -1,8 +1,8 @@
 """The commands of the terminal against a real stack: what a user types, and sees."""
 
 import json
+import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from headrace.model.case import parse_case
-from tests.support.forked_process import HEADRACE
+from tests.support.forked_process import HEADRACE, start_service
 from tests.support.pids import living
 from tests.support.stack import Stack
 from tests.support.terminal import CommandResult, enter
@@ -37,16 +37,15 @@ def task_in(remarks: str) -> str:
 def counting(stack: Stack, tmp_path: Path, text: str) -> Iterator[str]:
     """Have the counter count in the background; give the id of its task."""
     remarks = tmp_path / "remarks"
-    with remarks.open("wb") as stderr:
-        sending = subprocess.Popen(
-            [HEADRACE, "send", "--agent", "counter", text, "--url", stack.url],
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
-    with sending:
+    command = [str(HEADRACE), "send", "--agent", "counter", text, "--url", stack.url]
+    own = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    sending = start_service(command, remarks, stdout=tmp_path / "counted", environment=own)
+    try:
         until(lambda: "WORKING" in remarks.read_text(), "the counter counts")
         yield task_in(remarks.read_text())
         sending.wait(_TIMEOUT)
+    finally:
+        sending.kill()
 
 
 def test_ready_is_reported_when_the_demo_agents_answer(stack: Stack) -> None:

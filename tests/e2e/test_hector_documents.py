@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,16 @@ async def run(program: str, *arguments: str) -> str:
     return out.decode()
 
 
+_NODE = javascript.Script("hector_documents.mjs")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def node() -> Iterator[None]:
+    """One process of Node for all that is run in a page."""
+    with _NODE:
+        yield
+
+
 async def in_node(code: str, *, wanted: tuple[str, ...] = (), **order: Any) -> Json:  # noqa: ANN401
     """Run `code` in a page; return what it called and printed, and what is `wanted` of it."""
 
@@ -158,7 +169,7 @@ async def in_node(code: str, *, wanted: tuple[str, ...] = (), **order: Any) -> J
         javascript.install(REACT)
         javascript.install(javascript.FOLDER)
         given = {"code": code, "wanted": list(wanted), "recorded": [], **order}
-        found: Json = javascript.run("hector_documents.mjs", given)
+        found: Json = _NODE.run(given)
         return found
 
     return await asyncio.to_thread(go)

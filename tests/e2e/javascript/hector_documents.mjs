@@ -1,13 +1,13 @@
-// Runs code of Hector's documents, as it stands, in a page that has what that code calls.
+// Runs code of Hector's documents, as it stands, in pages that have what that code calls: a line of
+// an order, a line of an answer.
 import { createRequire } from "node:module";
-import { text } from "node:stream/consumers";
+import { createInterface } from "node:readline";
 import { WebSocket } from "ws";
 
 const { transformSync } = createRequire(new URL("../react/", import.meta.url))("esbuild");
-const order = JSON.parse(await text(process.stdin));
-const calls = [];
-const logged = [];
-const streams = [];
+
+// What a page has; each order begins with a new one.
+let calls, logged, streams, states, effects, next;
 
 // A browser's EventSource, as far as the documents use it; unlike a browser's it sends headers.
 class EventSource {
@@ -50,9 +50,6 @@ class EventSource {
 }
 
 // As much of React as a component needs to be drawn again until nothing changes.
-const states = [];
-let effects = [];
-let next = 0;
 const React = {
   useState(initial) {
     const at = next++;
@@ -68,45 +65,53 @@ const React = {
   createElement: (type, properties, ...children) => ({ type, properties, children }),
 };
 
-const scope = {
+const scopeOf = (recorded) => ({
   EventSource,
   WebSocket,
   console: { log: (...said) => logged.push(said) },
   require: () => ({ ...React, default: React }),
   module: {},
   ...Object.fromEntries(
-    order.recorded.map((name) => [name, (...given) => calls.push([name, ...given]) && [name, ...given]]),
+    recorded.map((name) => [name, (...given) => calls.push([name, ...given]) && [name, ...given]]),
   ),
-};
+});
 
-function loaded(code, wanted) {
+function loaded({ code, wanted, recorded }) {
+  const scope = scopeOf(recorded);
   const { code: plain } = transformSync(code, { loader: "tsx", format: "cjs", target: "es2022" });
   const names = Object.keys(scope);
   const found = wanted.map((name) => `${name}: typeof ${name} === "undefined" ? null : ${name}`);
   return new Function(...names, `${plain}\nreturn { ${found.join(", ")} };`)(...Object.values(scope));
 }
 
-const found = loaded(order.code, order.wanted);
-const result = {};
-for (const name of order.of_each ?? []) result[name] = order.parts.map((part) => found[name](part));
-for (const name of order.of_all ?? []) result[name] = found[name](order.parts);
-if (found.ws) {
-  found.ws.onopen = () => found.ws.send(JSON.stringify(order.message));
-  found.ws.addEventListener("message", ({ data }) => JSON.parse(data).end && found.ws.close());
-  await new Promise((resolve) => found.ws.addEventListener("close", resolve));
-}
-if (found.AGUIStateManager) {
-  const manager = new found.AGUIStateManager();
-  manager.handleEvent("another", {});
-  result.state = manager.getMessageState("nobody") ?? null;
-}
-if (found.AGUIChat) {
-  found.AGUIChat();
-  const [begin] = effects;
-  begin();
+async function run(order) {
+  [calls, logged, streams, states, effects, next] = [[], [], [], [], [], 0];
+  const found = loaded(order);
+  const result = {};
+  for (const name of order.of_each ?? []) result[name] = order.parts.map((part) => found[name](part));
+  for (const name of order.of_all ?? []) result[name] = found[name](order.parts);
+  if (found.ws) {
+    found.ws.onopen = () => found.ws.send(JSON.stringify(order.message));
+    found.ws.addEventListener("message", ({ data }) => JSON.parse(data).end && found.ws.close());
+    await new Promise((resolve) => found.ws.addEventListener("close", resolve));
+  }
+  if (found.AGUIStateManager) {
+    const manager = new found.AGUIStateManager();
+    manager.handleEvent("another", {});
+    result.state = manager.getMessageState("nobody") ?? null;
+  }
+  if (found.AGUIChat) {
+    found.AGUIChat();
+    const [begin] = effects;
+    begin();
+    await Promise.all(streams);
+    next = 0;
+    result.drawn = found.AGUIChat();
+  }
   await Promise.all(streams);
-  next = 0;
-  result.drawn = found.AGUIChat();
+  return { calls, logged, result };
 }
-await Promise.all(streams);
-process.stdout.write(JSON.stringify({ calls, logged, result }));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(`${JSON.stringify(await run(JSON.parse(line)))}\n`);
+}
