@@ -1,9 +1,13 @@
-"""A worker of each language, as a process of its own, on streams of each test's own."""
+"""A worker of each language, as a process of its own.
+
+Tests that start workers have streams of their own; the others share a worker and its streams.
+"""
 
 import itertools
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submit
 from tests.support.worker_process import WorkerProcess
 
 _HERE = Path(__file__).parent
+LANGUAGES = ("python", "javascript")
 _JAVASCRIPT = _HERE.parents[2] / "examples" / "javascript"
 
 type Worker = WorkerProcess | JavaScriptWorker
@@ -43,10 +48,31 @@ class JavaScriptWorker(ServiceProcess):
         return str(re.findall(r"(worker-[0-9a-f]+) serves ", self.output())[-1])
 
 
+def worker(
+    language: str, folder: Path, nats_url: str, names: dict[str, str], **settings: object
+) -> Worker:
+    """Return the worker of a language that is to be."""
+    if language == "python":
+        target = "tests.contract.workers.agents:agents"
+        return WorkerProcess(folder, target, nats_url, names, **settings)
+    given = {"nats_url": nats_url, **names, **settings}
+    return JavaScriptWorker(folder, {f"HEADRACE_{k.upper()}": str(v) for k, v in given.items()})
+
+
+@pytest.fixture(scope="module")
+def shared_names() -> dict[str, dict[str, str]]:
+    """Prefixes of the tests that share a worker, by its language."""
+    return {language: fresh_names() for language in LANGUAGES}
+
+
 @pytest.fixture
-def names() -> dict[str, str]:
-    """Prefixes of one test."""
-    return fresh_names()
+def names(
+    request: pytest.FixtureRequest, shared_names: dict[str, dict[str, str]]
+) -> dict[str, str]:
+    """Prefixes of one test, or of those that share a worker."""
+    if "repeater" not in request.fixturenames:
+        return fresh_names()
+    return shared_names[str(request.getfixturevalue("language"))]
 
 
 @pytest.fixture
@@ -68,18 +94,14 @@ def spawn(nats_server: NatsProcess, names: dict[str, str], tmp_path: Path) -> It
 
         def start(language: str, **settings: object) -> Worker:
             folder = tmp_path / f"worker-{next(numbers)}"
-            if language == "python":
-                target = "tests.contract.workers.agents:agents"
-                python = WorkerProcess(folder, target, nats_server.url, names, **settings)
-                return stack.enter_context(python)
-            given = {"nats_url": nats_server.url, **names, **settings}
-            spelled = {f"HEADRACE_{key.upper()}": str(value) for key, value in given.items()}
-            return stack.enter_context(JavaScriptWorker(folder, spelled))
+            started = worker(language, folder, nats_server.url, names, **settings)
+            stack.enter_context(started)
+            return started
 
         yield start
 
 
-@pytest.fixture(params=["python", "javascript"])
+@pytest.fixture(params=LANGUAGES)
 def language(request: pytest.FixtureRequest) -> str:
     """Every worker keeps the same contract, whatever it is written in."""
     return str(request.param)
@@ -91,7 +113,30 @@ def other(language: str) -> str:
     return "python" if language == "javascript" else "javascript"
 
 
+@pytest.fixture(scope="module")
+def repeaters(
+    nats_server: NatsProcess,
+    shared_names: dict[str, dict[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], Worker]]:
+    """Returns the worker of a language that a module's tests share."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(language: str) -> Worker:
+            folder, names = tmp_path_factory.mktemp(language), shared_names[language]
+            one = worker(language, folder, nats_server.url, names)
+            stack.enter_context(one)
+            return one
+
+        yield started
+
+
 @pytest.fixture
-def repeater(submitter: TaskSubmitter, spawn: Spawn, language: str) -> Worker:  # noqa: ARG001  # has made the streams
+def repeater(
+    submitter: TaskSubmitter,  # noqa: ARG001  # has made the streams
+    repeaters: Callable[[str], Worker],
+    language: str,
+) -> Worker:
     """One worker that serves the repeater and the loner."""
-    return spawn(language)
+    return repeaters(language)
