@@ -23,8 +23,8 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack import BASIC_AGENTS, Stack
 from tests.support.waiting import eventually
 
-TASKS = 20_000 if "HEADRACE_SOAK" in os.environ else 600
-STREAM = 3_000_000 if "HEADRACE_SOAK" in os.environ else 300_000
+TASKS = 20_000 if "HEADRACE_SOAK" in os.environ else 400
+STREAM = 3_000_000 if "HEADRACE_SOAK" in os.environ else 200_000
 """Bytes: a fifth of what the tasks take, about, or less."""
 
 AT_ONCE = 32
