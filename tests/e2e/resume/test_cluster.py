@@ -1,12 +1,10 @@
 """Three NATS nodes, one of which goes: streams go on, and none waits for a lost last event."""
 
 import asyncio
-import os
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx
 import pytest
@@ -30,6 +28,7 @@ from tests.support.resuming_cluster import ClusteredStack
 from tests.support.resuming_log import whole_log
 from tests.support.resuming_protocols import A2A
 from tests.support.resuming_sizes import sized
+from tests.support.terminal import enter
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -251,10 +250,6 @@ async def until_at_work(agent: PlainAgent, task: str) -> None:
 
 async def deleted_by_command(clustered: ClusteredStack, task: str) -> str:
     """Run ``headrace tasks delete`` and return what it says if it fails."""
-    command = [sys.executable, "-m", "headrace_cli", "tasks", "delete", "--yes", task]
-    environment = os.environ | {"HEADRACE_NATS_URL": clustered.cluster.url}
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environment, stdout=PIPE, stderr=STDOUT
-    )
-    output, _ = await process.communicate()
-    return output.decode() if process.returncode else ""
+    url, command = clustered.cluster.url, ("tasks", "delete", "--yes", task)
+    done = await asyncio.to_thread(partial(enter, *command, HEADRACE_NATS_URL=url))
+    return done.out + done.err if done.code else ""
