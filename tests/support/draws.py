@@ -13,7 +13,7 @@ def draw_by_seed(config: pytest.Config) -> None:
     settings.register_profile(
         "headrace",
         settings(),
-        max_examples=sized(50, 100),  # The same ones each time, so that more find little more.
+        max_examples=sized(30, 100),  # The same ones each time, so that more find little more.
         derandomize=False,  # Hypothesis' default where it finds itself in CI: no seed would count.
         deadline=None,  # A slow machine is no fault.
         suppress_health_check=[HealthCheck.too_slow],

@@ -1,7 +1,7 @@
 """Entries: what the headers say, and what is no entry for anybody."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.jetstream.client import header_lines
@@ -44,7 +44,6 @@ def entry(stamp: Stamp, data: bytes) -> Entry:
     return parse_entry("subject", stamp.headers(), data, 12, "then")
 
 
-@settings(deadline=None, max_examples=50)
 @given(STAMPS)
 def test_a_stamp_comes_back_from_its_headers(stamp: Stamp) -> None:
     assert parse_stamp("subject", stamp.headers()) == stamp
@@ -168,7 +167,6 @@ def test_parsed_whole_it_is_the_same_entry_with_its_events() -> None:
         parse_lines("subject", b"{}\n[]", 12)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
     try:

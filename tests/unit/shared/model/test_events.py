@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model import events
@@ -29,7 +29,6 @@ def read(draft: Draft, generation: int = 7) -> dict[str, Any]:
     return {"kind": event[0], **event[1]}
 
 
-@settings(deadline=None, max_examples=50)
 @given(METADATA, METADATA, GENERATIONS)
 def test_a_draft_is_its_body_with_metadata_and_generation(
     body: dict[str, Any], metadata: dict[str, Any], generation: int
@@ -80,7 +79,6 @@ def test_a_bare_message_keeps_its_metadata_beside_the_generation() -> None:
     assert event["contextId"] == "context"
 
 
-@settings(deadline=None, max_examples=50)
 @given(TEXT, METADATA, GENERATIONS)
 def test_a_rendered_once_chunk_is_what_the_slow_way_makes(
     text: str, metadata: dict[str, Any], generation: int

@@ -1,7 +1,7 @@
 """Subjects, and whose they are."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.errors import InvalidName, UndecodableMessage
@@ -21,14 +21,12 @@ from headrace.model.task import TaskKey, mint_task_id
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=MAX_TOKEN // 12)
 
 
-@settings(deadline=None, max_examples=50)
 @given(NAMES)
 def test_any_name_is_a_token_once_encoded_and_comes_back(name: str) -> None:
     assert is_token(encode_token(name))
     assert decode_token(encode_token(name)) == name
 
 
-@settings(deadline=None, max_examples=50)
 @given(NAMES, NAMES)
 def test_different_names_never_share_a_token(one: str, other: str) -> None:
     assert (encode_token(one) == encode_token(other)) == (one == other)
@@ -88,14 +86,12 @@ def test_subjects_are_as_the_bus_contract_states() -> None:
     assert SUBJECTS.dead("tenant", "agent") == "some.fleet.dead.tenant.agent"
 
 
-@settings(deadline=None, max_examples=50)
 @given(KEYS)
 def test_a_log_s_subject_leads_back_to_its_task(key: TaskKey) -> None:
     assert SUBJECTS.key_of_event(SUBJECTS.event(key)) == key
     assert SUBJECTS.key_of_event(SUBJECTS.live(key)) == key
 
 
-@settings(deadline=None, max_examples=50)
 @given(KEYS, st.integers(1, 10**9), st.sampled_from(["high", NORMAL, "low"]))
 def test_the_subject_of_a_request_leads_back_to_its_run(
     key: TaskKey, run: int, priority: str

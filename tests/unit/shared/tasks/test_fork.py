@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.jetstream.api import store, stream_info
@@ -80,7 +80,6 @@ def without_ids(task: Json) -> Json:
     return kept
 
 
-@settings(max_examples=60, deadline=None)
 @given(log=legal_logs(SOURCE), data=st.data())
 async def test_a_fork_at_any_generation_folds_to_what_its_source_was(
     log: LegalLog, data: st.DataObject
@@ -101,7 +100,6 @@ async def test_a_fork_at_any_generation_folds_to_what_its_source_was(
     assert SOURCE.task not in mine.task().get("history", [{}])[0].get("taskId", "")
 
 
-@settings(max_examples=60, deadline=None)
 @given(log=legal_logs(SOURCE), data=st.data())
 async def test_runs_attempts_and_checkpoints_of_the_copy_are_the_sources(
     log: LegalLog, data: st.DataObject
@@ -132,7 +130,6 @@ async def test_runs_attempts_and_checkpoints_of_the_copy_are_the_sources(
     assert checkpoints(copy) == checkpoints(source)
 
 
-@settings(max_examples=40, deadline=None)
 @given(log=legal_logs(SOURCE), data=st.data())
 async def test_an_unfinished_copy_is_recognized_and_finished_by_another_process(
     log: LegalLog, data: st.DataObject

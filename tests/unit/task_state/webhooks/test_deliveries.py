@@ -1,7 +1,7 @@
 """What a webhook is progress says what the log says, in fewer pieces, and the same each time."""
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model import events
@@ -64,7 +64,6 @@ def test_a_delivery_belongs_to_the_trace_of_the_newest_input_also_when_continued
         assert [one.traceparent for one in grouped(log, progress)] == traces[number:]
 
 
-@settings(max_examples=60)
 @given(legal_logs())
 def test_notifications_fold_into_the_same_task(log: LegalLog) -> None:
     if log.state == WORKING:
@@ -76,7 +75,6 @@ def test_notifications_fold_into_the_same_task(log: LegalLog) -> None:
     assert fold.task() == folded(log)
 
 
-@settings(max_examples=60)
 @given(legal_logs())
 def test_one_whole_task_is_sent_for_each_state_and_every_event_is_in_one(
     log: LegalLog,
@@ -89,7 +87,6 @@ def test_one_whole_task_is_sent_for_each_state_and_every_event_is_in_one(
     assert all(len(one.events) == 1 for one, at in zip(deliveries, at_work, strict=True) if not at)
 
 
-@settings(max_examples=60)
 @given(legal_logs(), st.data(), st.sampled_from([extends, both_working]))
 def test_continuing_anywhere_renders_the_rest_unchanged(
     log: LegalLog, data: st.DataObject, continues: Continues
@@ -102,7 +99,6 @@ def test_continuing_anywhere_renders_the_rest_unchanged(
     assert [d.generation for d in rest] == [d.generation for d in whole[done + 1 :]]
 
 
-@settings(max_examples=60)
 @given(legal_logs(), st.data(), st.sampled_from([extends, both_working]))
 def test_a_delivery_under_way_ends_where_it_ended_when_more_has_come(
     log: LegalLog, data: st.DataObject, continues: Continues

@@ -13,7 +13,7 @@ TEXTS = (
     f"{_SUBJECTS}::test_any_name_is_a_token_once_encoded_and_comes_back",
     f"{_SUBJECTS}::test_different_names_never_share_a_token",
 )
-LOGS = "unit/gateway/protocols/agui/test_any_log.py::test_a_client_accepts_the_stream_of_any_log"
+LOGS = "unit/shared/model/test_fold.py::test_entries_fold_like_their_events"
 OTHERS = ("unit/worker/test_encoder.py", "unit/shared/model/test_entry.py")
 """They load modules of ours, full of constants, and draw in the same process."""
 

@@ -123,7 +123,7 @@ def with_code(field: str) -> str:
         ),
         ("agents:\n  a: [\n", "headrace.yaml:3: "),
         ("agents: &x\n  a: *x\n", "contains itself"),
-        ("agents: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("agents: " + "[" * 600 + "]" * 600, "nested too deeply"),
         (f"agents:\n  a: {CODE}\n  a: {CODE}\n", "headrace.yaml:3: agents.a: is declared twice"),
         ("agents:\n  a: {type: a2a, url: 'http://[::1'}\n", "headrace.yaml:2: agents.a.url: "),
         ("agents:\n  a: {type: a2a, url: 'http://h:99999'}\n", "agents.a.url: "),
