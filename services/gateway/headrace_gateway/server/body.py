@@ -4,8 +4,11 @@ A body is held from its first byte until its request is answered, or its stream 
 arrive slowly, so without a limit an authenticated caller could have any number of bodies held.
 """
 
+import asyncio
 import re
+import sys
 from collections import Counter
+from weakref import WeakValueDictionary
 
 import orjson
 from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
@@ -57,6 +60,9 @@ class HeldBodies:
         self._sizes = Counter[tuple[str, str]]()
         """By tenant and owner."""
         self._size = 0
+        limits = [limit for limit in (self._most_per_owner, self._most) if limit >= 0]
+        self._most_turns = min(limits, default=sys.maxsize) // max(largest, 1)
+        self._turns = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
 
     def __len__(self) -> int:
         """Return the number of held bytes."""
@@ -71,6 +77,17 @@ class HeldBodies:
         body = HeldBody(self, caller.names)
         body.resize(size)
         return body
+
+    def turns(self, caller: Caller) -> asyncio.Semaphore:
+        """Return the turns of the caller's bodies of unknown size.
+
+        Such a body arrives while it holds one, and is counted after that. There are as many as
+        bodies of the maximum size fit into the limits.
+        """
+        turns = self._turns.get(caller.names)
+        if turns is None:
+            turns = self._turns[caller.names] = asyncio.Semaphore(self._most_turns)
+        return turns
 
     def add(self, owner: tuple[str, str], size: int) -> None:
         """Add `size` bytes, which may be negative, to those held of the tenant and owner.

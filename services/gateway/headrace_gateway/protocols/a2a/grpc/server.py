@@ -132,6 +132,8 @@ def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", settings.max_body_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.socket_streams),
+        # Otherwise clients on fast connections may send megabytes per stream that nobody asked for.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", keepalive),
         ("grpc.keepalive_timeout_ms", keepalive),
         ("grpc.keepalive_permit_without_calls", 1),

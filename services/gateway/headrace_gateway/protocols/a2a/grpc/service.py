@@ -1,7 +1,7 @@
 """A2A's methods over gRPC: parse the request, run the operation, send the result or the stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -11,25 +11,23 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
 from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
-from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
+from headrace_gateway.protocols.a2a.grpc.request_message import RequestMessage
 from headrace_gateway.protocols.a2a.grpc.rpc_request import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
-from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
-from headrace_gateway.server.body import HeldBody, RequestNotWhole, hold
+from headrace_gateway.server.body import hold
 from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
-from headrace_gateway.timing import GatewayTiming
 
 
 class CutOff(Exception):
@@ -84,8 +82,6 @@ async def serve_stream(
 
 type _Handler = grpc.RpcMethodHandler[bytes, bytes]
 
-type _Requests = AsyncIterator[bytes]
-
 _LARGE = 256 * 1024
 """Bytes above which a request is parsed in a thread."""
 
@@ -122,11 +118,11 @@ class Service:
     def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types do not cover asyncio
         operation = UNARY[self._form.operations[method]]
 
-        async def answer(requests: _Requests, context: Context) -> bytes:
+        async def answer(_requests: object, context: Context) -> bytes:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one("a2a", "grpc"):
-                    call, params = await self._read(asking, method, requests)
+                    call, params = await self._read(asking, method, context)
                     work = operation(self._services, call, params)
                     result = await self._carried_out(asking, work)
                 answer = self._form.answer(method, result)
@@ -140,11 +136,11 @@ class Service:
         return answer
 
     def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
-        async def answer(requests: _Requests, context: Context) -> None:
+        async def answer(_requests: object, context: Context) -> None:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one("a2a", "grpc"):
-                    opened = await self._opened(asking, method, requests)
+                    opened = await self._opened(asking, method, context)
                 await self._serve(context, opened)
             except CutOff as cut:
                 await refuse(context, cut.problem, named=self._is_old)
@@ -155,8 +151,8 @@ class Service:
 
         return answer
 
-    async def _opened(self, asking: RpcRequest, method: str, requests: _Requests) -> "_Opened":
-        call, params = await self._read(asking, method, requests)
+    async def _opened(self, asking: RpcRequest, method: str, context: Context) -> "_Opened":
+        call, params = await self._read(asking, method, context)
         permit = self._services.stream_limits.acquire(call.caller)
         try:
             opening = STREAMING[self._form.operations[method]](self._services, call, params)
@@ -178,9 +174,7 @@ class Service:
         finally:
             opened.permit.release()
 
-    async def _read(
-        self, asking: RpcRequest, method: str, requests: _Requests
-    ) -> tuple[Call, Json]:
+    async def _read(self, asking: RpcRequest, method: str, context: Context) -> tuple[Call, Json]:
         """Return the call and the operation's parameters.
 
         Raises:
@@ -189,12 +183,13 @@ class Service:
         asking.check()
         # Authenticate the caller before the request is read.
         caller = caller_of(self._services, asking.request)
-        held = hold(self._services.body_limits.held.hold(caller))
+        bodies = self._services.body_limits.held
         largest = self._services.settings.max_body_bytes
-        await self._form.load()
-        params = await self._params(
-            method, await _received(requests, held, largest, self._services.timing)
+        message = RequestMessage(
+            hold(bodies.hold(caller)), bodies.turns(caller), largest, self._services.timing
         )
+        await self._form.load()
+        params = await self._params(method, await message.received(context))
         version = self._form.version
         operation = self._form.operations[method]
         call = call_of(
@@ -251,41 +246,6 @@ class _Opened:
     call: Call
     permit: StreamPermit
     streaming: OpenedStream | None
-
-
-async def _received(
-    requests: _Requests, held: HeldBody, largest: int, timing: GatewayTiming
-) -> bytes:
-    """Return the RPC's only request message.
-
-    gRPC does not report how much of it has arrived. A message that is not complete soon counts as
-    one of the maximum size.
-
-    Raises:
-        RequestNotWhole: it does not arrive, or not in time.
-        TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
-    """
-    refused: HeadraceError = RequestNotWhole("the request was not received within the time limit")
-
-    def count_as_largest() -> None:
-        nonlocal refused
-        try:
-            held.resize(largest)
-        except (TooManyBytes, TooManyBytesOfOwner) as many:
-            refused = many
-            limit.reschedule(loop.time())
-
-    loop = asyncio.get_running_loop()
-    slow = loop.call_later(timing.usual_rpc_message, count_as_largest)
-    try:
-        async with asyncio.timeout(timing.rpc_message) as limit:
-            message = await anext(requests)
-    except (TimeoutError, StopAsyncIteration):
-        raise refused from None
-    finally:
-        slow.cancel()
-    held.resize(len(message))
-    return message
 
 
 def _add_from_metadata(asking: RpcRequest, operation: str, params: Json) -> None:

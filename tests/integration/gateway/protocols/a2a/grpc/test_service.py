@@ -1,6 +1,7 @@
 """What is gRPC's own: how agents are named, cursors and extensions told, and streams cut."""
 
 import asyncio
+import gc
 import math
 import time
 from collections.abc import AsyncIterator
@@ -33,6 +34,8 @@ from tests.support.servers import ports
 from tests.support.waiting import eventually
 
 SERVICE = "lf.a2a.v1.A2AService"
+LARGEST = 300_000
+MANY = 8
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -525,3 +528,25 @@ async def test_a_host_in_metadata_is_nobodys(channel: grpc.aio.Channel) -> None:
     for host in ("[::1", "evil.example"):
         answer = await stub_of(channel).SendMessage(asking(), metadata=(("host", host),))
         assert answer.task.id
+
+
+async def only_the_last_are_left() -> bool:
+    """Whether grpcio's server keeps no more states of RPCs than its loop has variables."""
+    return sum(type(one).__name__ == "RPCState" for one in gc.get_objects()) < MANY
+
+
+async def test_requests_are_freed_without_a_collection_of_garbage(
+    channel: grpc.aio.Channel,
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(MANY):
+            for method in ("SendMessage", "SendStreamingMessage"):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await raw(channel, method, b"\x0a" + b"x" * LARGEST)
+            assert (await stub_of(channel).SendMessage(asking())).task.id
+        # A client gets its answer a moment before the RPC is over.
+        await eventually(only_the_last_are_left, "the requests are freed")
+    finally:
+        gc.enable()
