@@ -6,11 +6,12 @@ events or links, are written here; all others are left to it, as the bytes of re
 joined. Needs the extra `opentelemetry`.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
@@ -49,8 +50,9 @@ _STATUSES = {
 _FLAGS = {True: b"\x85\x01\x00\x03\x00\x00", False: b"\x85\x01\x00\x01\x00\x00"}
 
 _MOST_INT = 2**63 - 1
-_LONGEST_KEPT = 64
-"""Characters of a value whose encoding is kept; all that are kept take at most some 200 KB."""
+_LONGEST_KEPT = 24
+"""Characters of a value whose encoding is kept: longer ones, such as ids, are hardly repeated. All
+that are kept take at most some 150 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +74,17 @@ def use_in_exporter() -> None:
 def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
     """Encode spans, which may be of several resources and scopes."""
     # By identity: to compare two resources costs more than to encode a span.
-    groups = dict[int, dict[int, _Scope]]()
+    groups = defaultdict[int, dict[int, _Scope]](dict)
     left = list[ReadableSpan]()
     for span in spans:
         encoded = _encoded(span)
         if encoded is None:
             left.append(span)
             continue
-        scopes = groups.setdefault(id(span.resource), {})
-        scope = scopes.setdefault(id(span.instrumentation_scope), _Scope(span, []))
-        scope.encoded.append(_SPANS + _sized(encoded))
+        scopes, scope = groups[id(span.resource)], id(span.instrumentation_scope)
+        if scope not in scopes:
+            scopes[scope] = _Scope(span, [])
+        scopes[scope].encoded.append(_SPANS + _sized(encoded))
     parts = [_of_resource(list(scopes.values())) for scopes in groups.values()]
     if left:
         parts.append(encode_spans(left).SerializePartialToString())
@@ -126,8 +129,8 @@ def _encoded(span: ReadableSpan) -> bytes | None:
         _TIMES.pack(_START_TIME, span.start_time, _END_TIME, span.end_time),
     )
     # A copy, because reading the attributes one by one takes a lock for each.
-    attributes = cast("MappingProxyType[str, object]", span.attributes).copy()
-    for key, value in attributes.items():
+    attributes: MappingProxyType[str, object] = span.attributes  # type: ignore[assignment]
+    for key, value in attributes.copy().items():
         is_long = type(value) is str and len(value) > _LONGEST_KEPT
         encoded = _encode_attribute(key, value) if is_long else _attribute(key, value)
         if encoded is None:
@@ -141,7 +144,12 @@ def _encode_attribute(key: str, value: object) -> bytes | None:
     encoded = _value(value)
     if encoded is None:
         return None
-    return _ATTRIBUTES + _sized(_KEY + _sized(key.encode()) + _VALUE + _sized(encoded))
+    return _ATTRIBUTES + _sized(_key(key) + _sized(encoded))
+
+
+@lru_cache(maxsize=1024)
+def _key(key: str) -> bytes:
+    return _KEY + _sized(key.encode()) + _VALUE
 
 
 # Most attributes have the same value in many spans. By type, as True and 1 are equal.
@@ -167,7 +175,8 @@ def _named(name: str) -> bytes:
 
 
 def _sized(data: bytes) -> bytes:
-    return _varint(len(data)) + data
+    size = len(data)
+    return (_LAST[size] if size < len(_LAST) else _varint(size)) + data
 
 
 def _varint(number: int) -> bytes:

@@ -1,8 +1,9 @@
 """Headrace's own spans, recorded for less processor time than by OpenTelemetry's SDK.
 
 The SDK checks and copies each attribute under two locks, and builds a context and a sampling result
-to find that a span is sampled. A span here keeps what it is given, and is checked when it ends. It
-is sampled, limited and exported as the SDK's spans are. Needs the extra `opentelemetry`.
+to find that a span is sampled, and copies the span when it ends. A span here keeps what it is
+given, is checked when it ends, and is itself what is exported. It is sampled, limited and exported
+as the SDK's spans are. Needs the extra `opentelemetry`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,18 +78,19 @@ class RecordingProvider(TracerProvider):
     ) -> Span:
         """Start a span, which the caller ends. Without a valid `parent` it begins a trace."""
         ids = self.id_generator
-        if parent.is_valid:
-            trace_id, flags = parent.trace_id, parent.trace_flags & (_SAMPLED | _RANDOM)
+        trace_id, _, _, stated, state, is_child = parent
+        if is_child:
+            flags = stated & (_SAMPLED | _RANDOM)
         else:
             trace_id = ids.generate_trace_id()
             flags = _RANDOM if ids.is_trace_id_random() else 0
             found = self.sampler.should_sample(_NO_PARENT, trace_id, name, kind, attributes, links)
             flags |= _SAMPLED if found.decision is Decision.RECORD_AND_SAMPLE else 0
         own = ids.generate_span_id()
-        context = SpanContext(trace_id, own, False, _FLAGS[flags], parent.trace_state)  # noqa: FBT003
+        context = SpanContext(trace_id, own, False, _FLAGS[flags], state)  # noqa: FBT003
         if not flags & _SAMPLED:
             return NonRecordingSpan(context)
-        above = parent if parent.is_valid else None
+        above = parent if is_child else None
         return _RecordedSpan(self, name, kind, context, above, attributes, links)
 
     def end(self, span: ReadableSpan) -> None:
@@ -97,8 +99,8 @@ class RecordingProvider(TracerProvider):
             processor.on_end(span)
 
 
-class _RecordedSpan(Span):
-    """A span, until it ends."""
+class _RecordedSpan(ReadableSpan, Span):
+    """A span. When it has ended, it is what the processors export: nothing is copied."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - a span has that many
         self,
@@ -110,15 +112,29 @@ class _RecordedSpan(Span):
         attributes: Attributes,
         links: Sequence[Link],
     ) -> None:
-        self._provider, self._name, self._kind = provider, name, kind
-        self._context, self._parent, self._links = context, parent, links
-        self._attributes = dict(attributes or {})
-        self._events: BoundedList[Event] | None = None
-        self._status, self._is_open, self._start_time = _UNSET, True, time_ns()
+        self._provider, self._is_open = provider, True
+        self._own_context, self._given = context, dict(attributes or {})
+        # By position, which takes half the time.
+        ReadableSpan.__init__(
+            self,
+            name,
+            context,
+            parent,
+            provider.resource,
+            self._given,
+            (),
+            links,
+            kind,
+            None,
+            _UNSET,
+            time_ns(),
+            None,
+            provider.scope,
+        )
 
     @override
     def get_span_context(self) -> SpanContext:
-        return self._context
+        return self._own_context
 
     @override
     def is_recording(self) -> bool:
@@ -129,24 +145,12 @@ class _RecordedSpan(Span):
         if not self._is_open:
             return
         self._is_open = False
-        ended = ReadableSpan(
-            self._name,
-            self._context,
-            self._parent,
-            self._provider.resource,
-            self._limited_attributes(),
-            self._events or (),
-            self._links,
-            self._kind,
-            status=self._status,
-            start_time=self._start_time,
-            end_time=end_time or time_ns(),
-            instrumentation_scope=self._provider.scope,
-        )
-        self._provider.end(ended)
+        self._end_time = end_time or time_ns()
+        self._attributes = self._limited_attributes()
+        self._provider.end(self)
 
     def _limited_attributes(self) -> Attributes:
-        limits, attributes = self._provider.limits, self._attributes
+        limits, attributes = self._provider.limits, self._given
         most, longest = limits.max_span_attributes, limits.max_span_attribute_length
         is_few = len(attributes) <= (_FEW if most is None else min(_FEW, most))
         if is_few and longest is None and _PLAIN.issuperset(map(type, attributes.values())):
@@ -156,12 +160,12 @@ class _RecordedSpan(Span):
     @override
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
         if self._is_open:
-            self._attributes.update(attributes)
+            self._given.update(attributes)
 
     @override
     def set_attribute(self, key: str, value: AttributeValue) -> None:
         if self._is_open:
-            self._attributes[key] = value
+            self._given[key] = value
 
     @override
     def add_event(
@@ -170,7 +174,7 @@ class _RecordedSpan(Span):
         if not self._is_open:
             return
         limits = self._provider.limits
-        if self._events is None:
+        if not isinstance(self._events, BoundedList):
             self._events = BoundedList(limits.max_events)
         limited = BoundedAttributes(
             limits.max_event_attributes, attributes, max_value_len=limits.max_attribute_length

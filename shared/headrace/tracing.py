@@ -54,6 +54,10 @@ _SCOPE = "headrace"
 
 _VALID = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
+_FLAGS_TEXT = [f"{flags:02x}" for flags in range(256)]
+_FLAGS = {text: TraceFlags(flags) for flags, text in enumerate(_FLAGS_TEXT)}
+"""By their text in a traceparent."""
+
 _EMPTY = context.Context()
 
 _EXPORTERS = "opentelemetry_traces_exporter"
@@ -213,12 +217,13 @@ class CurrentSpan:
 
 def traceparent_of(span: Span) -> str | None:
     """Return the span's W3C trace context; None for an invalid span."""
-    found = span.get_span_context()
-    if not found.is_valid:
+    # It is a tuple, and each of its properties a call.
+    trace_id, span_id, _, flags, _, is_valid = span.get_span_context()
+    if not is_valid:
         return None
     # OpenTelemetry's propagators read and write headers, with contexts in between: five times
     # the cost, several times a run.
-    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+    return f"00-{trace_id:032x}-{span_id:016x}-{_FLAGS_TEXT[flags]}"
 
 
 def current_traceparent() -> str | None:
@@ -240,10 +245,8 @@ def _remote(traceparent: str) -> context.Context:
 def _span_context(traceparent: str) -> SpanContext:
     if not _VALID.fullmatch(traceparent):
         return trace.INVALID_SPAN_CONTEXT
-    trace_id, span_id, flags = traceparent[3:35], traceparent[36:52], traceparent[53:]
-    return SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-    )
+    trace_id, span_id = int(traceparent[3:35], 16), int(traceparent[36:52], 16)
+    return SpanContext(trace_id, span_id, True, _FLAGS[traceparent[53:]])  # noqa: FBT003
 
 
 @contextmanager

@@ -19,13 +19,14 @@ def begin_span(
 ) -> str:
     """Begin the span of a call, as a child of the client's `traceparent`; return its own.
 
-    The span ends with the HTTP response, or with the asyncio task that serves the call.
+    The protocol and binding are added to `attributes`. The span ends with the HTTP response, or
+    with the asyncio task that serves the call.
     """
     # Instrumentation of the surrounding application has already continued the client's trace.
     is_inside = trace.get_current_span().get_span_context().is_valid
     if (request := open_request()) is not None:
-        served = {"headrace.protocol": request.protocol, "headrace.binding": request.binding}
-        attributes = attributes | served
+        attributes["headrace.protocol"] = request.protocol
+        attributes["headrace.binding"] = request.binding
     span = tracing.start_span(
         operation, SpanKind.SERVER, None if is_inside else traceparent, attributes
     )

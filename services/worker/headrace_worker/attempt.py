@@ -114,7 +114,9 @@ class Attempt:
                 )
                 if taken.authorship.attempt == 1:
                     observe_wait(assignment)
-                in_progress = series_of(assignment.key.agent).working.track_inprogress()
+                series = series_of(assignment.key.agent)
+                series.attempts.inc()
+                in_progress = series.working.track_inprogress()
                 with in_progress, taken.span.lasting():
                     await self._execute(hold, taken)
             case Held():

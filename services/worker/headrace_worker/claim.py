@@ -292,7 +292,6 @@ async def _begin(
     stamp = authorship.stamp(writer.generation + 1)
     span = AttemptSpan.start(assignment.key, request, assignment.run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
-    metrics.ATTEMPTS.labels(assignment.key.agent).inc()
     # A run that was asleep had no other holder.
     if free.attempt > 1 and recovered.asleep_until is None:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()

@@ -21,6 +21,7 @@ class AgentSeries:
     """The series of one agent's runs."""
 
     working: Gauge
+    attempts: Counter
     queue_wait: Histogram
     first_event: Histogram
     seconds: Histogram
@@ -35,6 +36,7 @@ class AgentSeries:
         """Return the series of `agent`, which are exported from now on."""
         return cls(
             metrics.RUNS_WORKING.labels(agent),
+            metrics.ATTEMPTS.labels(agent),
             metrics.QUEUE_WAIT_SECONDS.labels(agent),
             metrics.FIRST_EVENT_SECONDS.labels(agent),
             metrics.RUN_SECONDS.labels(agent),
@@ -58,7 +60,6 @@ def begin_at_zero(agents: Iterable[str]) -> None:
     """
     for agent in agents:
         series_of(agent)
-        metrics.ATTEMPTS.labels(agent)
         metrics.RUNS_TAKEN_OVER.labels(agent)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import override
 
-from nats.aio.msg import Msg
-
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable, LogLost
@@ -49,20 +47,15 @@ class BackgroundRuns(RunRequests):
         milliseconds away. Usually no asyncio task is needed: only what is not acknowledged is
         published again in one, and a copy is harmless.
         """
-        answer = self.send(key, generation, request, priority)
-        if answer is None:
-            self._start(key, generation, request, priority, then)
-            return
 
-        def answered(answer: asyncio.Future[Msg]) -> None:
-            if answer.cancelled():
-                return  # The process ends.
-            if self.is_stored(answer):
+        def answered(is_stored: bool) -> None:  # noqa: FBT001 - the callback's only argument
+            if is_stored:
                 then()
             else:
                 self._start(key, generation, request, priority, then)
 
-        answer.add_done_callback(answered)
+        if not self.send(key, generation, request, priority, answered):
+            self._start(key, generation, request, priority, then)
 
     def _start(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str, then: Then

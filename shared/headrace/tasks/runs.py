@@ -8,6 +8,7 @@ have task state create queues.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from nats.aio.msg import Msg
@@ -166,34 +167,50 @@ class RunRequests:
             span.end()
 
     def send(
-        self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
-    ) -> asyncio.Future[Msg] | None:
-        """Send the run request now, without a coroutine, and return its answer to come.
+        self,
+        key: TaskKey,
+        generation: int,
+        request: RunRequest,
+        priority: str,
+        answered: Callable[[bool], None],
+    ) -> bool:
+        """Send the run request now, without a coroutine; return whether it could be sent so.
 
-        None: only `publish` can, because the queue may not exist, or the run may not be due yet.
+        If not, only `publish` can, because the queue may not exist, or the run may not be due yet.
+        `answered` is called with whether the request is stored. Otherwise `publish` must follow: a
+        copy is harmless. It is not called if the process ends first.
         """
         if request.start_at is not None:
-            return None
+            return False
         version = request.version or ""
         if not self._queues.is_known(RunQueue.of(key, priority, version)):
-            return None
+            return False
         subject = self._bus.subjects.run(key, generation, priority, version)
         span = self._start_span(key, generation, request) if tracing.is_enabled() else None
-        answer = store_soon(self._bus, subject, request.encode())
-        if span is not None and span.is_recording():
-            answer.add_done_callback(lambda answer: self._end_span(span, answer))
-        return answer
 
-    def is_stored(self, answer: asyncio.Future[Msg]) -> bool:
-        """Return whether the answer to `send`, which is done, is that the request is stored.
+        # One callback for the span and the caller: the loop schedules each, and each would read
+        # the answer.
+        def end(answer: asyncio.Future[Msg]) -> None:
+            failure = self._failure_in(answer)
+            if span is not None:
+                if failure:
+                    tracing.note_error(span, failure)
+                span.end()
+            if not answer.cancelled():
+                answered(not failure)
 
-        Otherwise `publish` must follow: a copy is harmless.
-        """
+        store_soon(self._bus, subject, request.encode()).add_done_callback(end)
+        return True
+
+    def _failure_in(self, answer: asyncio.Future[Msg]) -> str:
+        """Return the class of the error in an answer; empty: the request is stored."""
+        if answer.cancelled():
+            return asyncio.CancelledError.__name__
         try:
             sequence_of(self._bus, self._bus.streams.runs, answer)
-        except BusUnavailable:
-            return False
-        return True
+        except BusUnavailable as error:
+            return type(error).__name__
+        return ""
 
     def _start_span(self, key: TaskKey, generation: int, request: RunRequest) -> Span:
         stream = self._bus.streams.runs
@@ -208,16 +225,6 @@ class RunRequests:
         }
         name = f"publish {stream}"
         return tracing.start_span(name, SpanKind.PRODUCER, request.traceparent, attributes)
-
-    def _end_span(self, span: Span, answer: asyncio.Future[Msg]) -> None:
-        if answer.cancelled():
-            tracing.note_error(span, asyncio.CancelledError.__name__)
-        else:
-            try:
-                sequence_of(self._bus, self._bus.streams.runs, answer)
-            except (Refused, BusUnavailable) as error:
-                tracing.note_error(span, type(error).__name__)
-        span.end()
 
     async def _publish_request(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str

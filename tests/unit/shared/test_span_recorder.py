@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, override
 
@@ -33,6 +34,7 @@ RANDOM = f"00-{'a' * 32}-{'b' * 16}-03"
 INVALID = f"00-{'0' * 32}-{'b' * 16}-01"
 LINKED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(1))
 RESOURCE = Resource({"service.name": "headrace-gateway"})
+MOST_CALLS = 34
 
 LIMITS = {
     "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "2",
@@ -197,6 +199,28 @@ def test_a_trace_is_sampled_as_the_sdk_samples_it(
     assert ours == theirs
     assert len(contexts) == 80
     assert contexts[:40] == contexts[40:]
+
+
+def test_a_span_takes_few_calls_from_start_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = RecordingProvider(RESOURCE, "headrace", tracing.SCHEMA_URL)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    calls = list[str]()
+
+    def use() -> None:
+        span = tracing.start_span("one", SpanKind.SERVER, SAMPLED, {"a": 1, "b": "x"})
+        tracing.traceparent_of(span)
+        span.set_attribute("c", "y")
+        span.end()
+
+    use()
+    before = sys.getprofile()
+    sys.setprofile(lambda _, event, __: calls.append(event))
+    try:
+        use()
+    finally:
+        sys.setprofile(before)
+    # The SDK's tracer takes 115. What is counted does not depend on the machine's load.
+    assert sum(event in {"call", "c_call"} for event in calls) <= MOST_CALLS
 
 
 def test_the_current_span_is_the_parent_with_its_trace_state(
