@@ -12,6 +12,7 @@ requests then come one by one, and each message would wake every process.
 import argparse
 import mmap
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -32,7 +33,12 @@ from tests.support.compose_file import ROOT
 from tests.support.span_collector import collector_process
 
 NEITHER, METRICS, SAMPLED, BOTH = "neither", "metrics", "metrics, 1 trace in 10", "metrics, traces"
-VARIANTS = (NEITHER, METRICS, SAMPLED, BOTH)
+AGAIN = "neither again"
+"""The same as `NEITHER`: what the two differ by is the machine's."""
+
+VARIANTS = (NEITHER, AGAIN, METRICS, SAMPLED, BOTH)
+_CODES = {NEITHER: 0, AGAIN: 0, METRICS: 1, SAMPLED: 2, BOTH: 3}
+"""As the processes read them."""
 
 type _ByRole = dict[str, float]
 
@@ -106,7 +112,7 @@ class Switch:
         self._folder = folder
         (folder / "sitecustomize.py").write_text(_SWITCHED)
         path = folder / "variant"
-        path.write_bytes(bytes((VARIANTS.index(BOTH),)))
+        path.write_bytes(bytes((_CODES[BOTH],)))
         with path.open("r+b") as file:
             self._variant = mmap.mmap(file.fileno(), 1)
 
@@ -120,7 +126,7 @@ class Switch:
 
     def choose(self, variant: str) -> None:
         """Switch all processes over."""
-        self._variant[0] = VARIANTS.index(variant)
+        self._variant[0] = _CODES[variant]
 
     def metric_calls(self) -> int:
         """Return how often a method of a metric was called, in all processes."""
@@ -220,8 +226,8 @@ async def _short_runs(place: Place, switch: Switch, rounds: int) -> dict[str, li
         await _run_cost(place)
     costs: dict[str, list[_ByRole]] = {variant: [] for variant in VARIANTS}
     for at in range(rounds):
-        # Back and forth, so that what grows meanwhile weighs on all of them.
-        for variant in VARIANTS if at % 2 else reversed(VARIANTS):
+        # In another order each time: what a round leaves behind weighs on all of them.
+        for variant in random.Random(at).sample(VARIANTS, len(VARIANTS)):
             switch.choose(variant)
             costs[variant].append(await _run_cost(place))
             cost = sum(costs[variant][-1].values())

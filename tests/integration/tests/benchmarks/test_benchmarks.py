@@ -257,6 +257,7 @@ def test_each_variant_has_the_metrics_and_traces_that_it_is_named_after(tmp_path
     sampled = counted[telemetry.SAMPLED].pop()
     assert counted == {
         telemetry.NEITHER: [0, 0],
+        telemetry.AGAIN: [0, 0],
         telemetry.METRICS: [1, 0],
         telemetry.SAMPLED: [1],
         telemetry.BOTH: [1, 100],

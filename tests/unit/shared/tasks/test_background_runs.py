@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from headrace.jetstream.api import sequence_of
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.tasks import runs as run_requests
 from headrace.tasks.background_runs import BackgroundRuns
 from tests.support.fake_bus import FakeBus
 from tests.support.spans import RecordedSpans
@@ -80,13 +80,12 @@ async def test_the_answer_is_read_once_for_the_span_and_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spans, read = RecordedSpans(monkeypatch), list[object]()
-    original = run_requests.sequence_of
 
     def noting(*arguments: Any) -> int:  # noqa: ANN401 - of the function in whose place it is
         read.append(arguments)
-        return original(*arguments)
+        return sequence_of(*arguments)
 
-    monkeypatch.setattr(run_requests, "sequence_of", noting)
+    monkeypatch.setattr("headrace.tasks.runs.sequence_of", noting)
     _, runs = requests_answered({"stream": "RUNS", "seq": 1})
     stored = asyncio.Event()
     runs.publish_soon(KEY, 1, RUN, then=stored.set)
