@@ -1,7 +1,6 @@
 """A stream of events across any number of connections, as A2A's and AG-UI's are."""
 
 from collections.abc import AsyncGenerator, Mapping
-from types import TracebackType
 from typing import Self
 
 from headrace.client.errors import Unreachable
@@ -45,12 +44,7 @@ class ResumableStream[Event]:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import ClassVar, Self
 
 from headrace.clock import use_task_clock
@@ -73,12 +72,7 @@ class TestFleet:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop the fleet and its unfinished runs."""
         await self._stack.aclose()
 

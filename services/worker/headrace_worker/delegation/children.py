@@ -5,7 +5,6 @@ import hashlib
 import logging
 from collections.abc import Awaitable
 from collections.abc import Set as AbstractSet
-from types import TracebackType
 from typing import Self
 
 import orjson
@@ -305,12 +304,7 @@ class ChildStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
         self._children.give_up(self._child)
 
