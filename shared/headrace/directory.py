@@ -98,7 +98,10 @@ TIMING = DirectoryTiming()
 
 
 class Announcer:
-    """The worker's side: writes cards and renews this instance's keys."""
+    """The worker's side: writes cards and renews this instance's keys.
+
+    Every call raises BusUnavailable if JetStream does not acknowledge.
+    """
 
     def __init__(self, bus: Bus, instance: str, timing: DirectoryTiming = TIMING) -> None:
         """Announce for `instance`, a subject token."""
@@ -112,7 +115,6 @@ class Announcer:
 
         Raises:
             InvalidName: The name is not a valid agent name.
-            BusUnavailable: JetStream did not acknowledge.
         """
         check_agent_name(card.name)
         await self._mention_another(card)
@@ -122,20 +124,12 @@ class Announcer:
         await self.renew(card.name, card.pinned_version)
 
     async def renew(self, agent: str, version: str = UNPINNED) -> None:
-        """Renew this instance's key for `agent`, whose `version` it serves.
-
-        Raises:
-            BusUnavailable: JetStream did not acknowledge.
-        """
+        """Renew this instance's key for `agent`, whose `version` it serves."""
         serving = Serving(version=version or None).encode()
         await self._bucket.overwrite(self._key(agent), serving, seconds=self._timing.instance_ttl)
 
     async def withdraw(self, agent: str) -> None:
-        """Delete this instance's key for `agent`; the card stays.
-
-        Raises:
-            BusUnavailable: JetStream did not acknowledge.
-        """
+        """Delete this instance's key for `agent`; the card stays."""
         # The deletion marker expires too. Otherwise the bucket would keep one per instance for
         # ever.
         await self._bucket.delete(self._key(agent), seconds=self._timing.instance_ttl)

@@ -117,7 +117,7 @@ class UnreadableTrigger:
 
 
 class TriggerStore:
-    """The kept triggers."""
+    """The kept triggers. Every call raises BusUnavailable if NATS does not answer."""
 
     def __init__(self, bus: Bus, most_per_owner: int = MOST_PER_OWNER) -> None:
         """Use the bucket on `bus`."""
@@ -138,7 +138,6 @@ class TriggerStore:
         Raises:
             TooManyTriggers: the owner has the maximum number of triggers.
             TriggerTooNew: a later release wrote that.
-            BusUnavailable: NATS does not answer.
         """
 
         def put_over(before: Trigger | None) -> Trigger:
@@ -173,7 +172,6 @@ class TriggerStore:
         Raises:
             TriggerUnknown: it was deleted.
             EventsUnstored: no stream stores them.
-            BusUnavailable: NATS does not answer.
         """
 
         def paused(before: Trigger | None) -> Trigger:
@@ -191,7 +189,6 @@ class TriggerStore:
 
         Raises:
             TriggerUnknown: it was deleted.
-            BusUnavailable: NATS does not answer.
         """
 
         def resumed(before: Trigger | None) -> Trigger:
@@ -227,7 +224,6 @@ class TriggerStore:
         Raises:
             TriggerUnknown: the owner has none.
             TriggerTooNew: a later release wrote it.
-            BusUnavailable: NATS does not answer.
         """
         trigger = _known(name, (await self._find(tenant, owner, name))[1].data)
         if trigger is None:
@@ -249,9 +245,6 @@ class TriggerStore:
         """Return whether the trigger with that key takes its events by the consumer of `stream`.
 
         One that another version wrote, and this one can't read, is taken to.
-
-        Raises:
-            BusUnavailable: NATS does not answer.
         """
         found = await self._bucket.get(key)
         if found.data is None:
@@ -260,19 +253,11 @@ class TriggerStore:
         return trigger is None or (trigger.stream, trigger.consumer) == (stream, consumer)
 
     async def delete(self, trigger: Trigger) -> None:
-        """Delete the trigger; its events wait no longer.
-
-        Raises:
-            BusUnavailable: NATS does not answer.
-        """
+        """Delete the trigger; its events wait no longer."""
         await self._bucket.delete(trigger.key)
 
     async def all(self, tenant: str | None = None, owner: str | None = None) -> list[Trigger]:
-        """Return the triggers of a tenant's owner, of a tenant, or of all; no unreadable ones.
-
-        Raises:
-            BusUnavailable: NATS does not answer.
-        """
+        """Return the triggers of a tenant's owner, of a tenant, or of all; no unreadable ones."""
         return (await self.listed(tenant, owner))[0]
 
     async def listed(
@@ -281,9 +266,6 @@ class TriggerStore:
         """Return what `all` does, by owner and name, and those that this release can't read.
 
         Others are not read, except those that earlier releases made in the tenant.
-
-        Raises:
-            BusUnavailable: NATS does not answer.
         """
         triggers, unreadable = list[Trigger](), list[UnreadableTrigger]()
         for key, data in await self._copy(tenant, owner):

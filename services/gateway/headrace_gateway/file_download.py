@@ -43,14 +43,7 @@ class FileDownload:
         return [Route(prefix + PATH, self._answering(self._download), methods=["GET"])]
 
     async def _download(self, request: Request) -> Response:
-        """Return the file as a response.
-
-        Raises:
-            NotPermitted, RateLimited: as `call_of`.
-            TaskUnknown: no such task of this caller and agent.
-            FileUnknown: the task has no such file.
-            BusUnavailable, StateUnavailable: try again.
-        """
+        """Return the file as a response."""
         task = request.path_params["task_id"]
         key = await self._key(call_of(self._services, request, "GetTask", task=task), task)
         info = await self._files.info(key, request.path_params["name"])

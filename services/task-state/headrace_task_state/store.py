@@ -369,7 +369,10 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """A fleet's projection, shared by all replicas of task state."""
+    """A fleet's projection, shared by all replicas of task state.
+
+    A query raises StateUnavailable if the store does not answer.
+    """
 
     @property
     def name(self) -> str:
@@ -393,25 +396,13 @@ class Store(Protocol):
         """
 
     async def time(self) -> float:
-        """Return the time by the store's clock, seconds since 1970.
-
-        Raises:
-            StateUnavailable: it does not answer.
-        """
+        """Return the time by the store's clock, seconds since 1970."""
 
     async def memory(self) -> Memory:
-        """Return the store's memory.
-
-        Raises:
-            StateUnavailable: it does not answer.
-        """
+        """Return the store's memory."""
 
     async def is_other_version_in_use(self) -> bool:
-        """Return whether live replicas keep a projection of another version.
-
-        Raises:
-            StateUnavailable: it does not answer.
-        """
+        """Return whether live replicas keep a projection of another version."""
 
     async def delete_unused_versions(self, interval: float) -> None:
         """Delete views of other versions that no replica keeps, every `interval` seconds."""

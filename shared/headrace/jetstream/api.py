@@ -249,11 +249,7 @@ async def check_empty(bus: Bus, stream: str, subject: str) -> None:
 
 
 async def _report_empty(bus: Bus, stream: str, subject: str) -> bool:
-    """Return whether the leader that reports `subject` as empty has followers.
-
-    Raises:
-        Refused, BusUnavailable: As `check_empty`.
-    """
+    """Return whether the leader that reports `subject` as empty has followers."""
     info = await stream_info(bus, stream, {"subjects_filter": subject}, bus.timing.leader)
     if info["state"].get("subjects"):
         raise BusUnavailable(f"{stream}: a former leader reported {subject} as empty")

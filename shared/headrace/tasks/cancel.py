@@ -80,9 +80,6 @@ async def _ask(bus: Bus, key: TaskKey, timing: CancelTiming) -> HolderReply | No
     """Return the holder's answer. None: the task has no holder.
 
     A timeout does not count while this process, and most likely the holder too, reconnects.
-
-    Raises:
-        BusUnavailable: NATS does not answer.
     """
     loop, requests = asyncio.get_running_loop(), 0
     deadline = loop.time() + ELECTION

@@ -212,11 +212,7 @@ class Idempotency:
     async def _claim_start(
         self, request: KeyedRequest, context: str | None
     ) -> tuple[TaskKey, StoredRecord, bool]:
-        """Return the key and the record of the task to create, and whether this call made them.
-
-        Raises:
-            KeyReused: as `start`.
-        """
+        """Return the key and the record of the task to create, and whether this call made them."""
         key, context = await self._submissions.place(request.caller, request.agent, context)
         record = IdempotencyRecord(
             fingerprint=request.fingerprint, task=key.task, context=context, run=1

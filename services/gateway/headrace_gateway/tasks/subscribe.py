@@ -137,9 +137,6 @@ class TaskStreams:
         """Return the oldest remaining entry of the caller's log.
 
         Another owner's task takes the same steps, and the same time, as a task that does not exist.
-
-        Raises:
-            TaskUnknown, StateUnavailable, BusUnavailable: as `open`.
         """
         first = await first_entry(self._bus, view.key)
         if first is None or not view.is_callers(first):

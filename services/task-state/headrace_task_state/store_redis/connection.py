@@ -180,6 +180,8 @@ class Connection:
     """A connection to Redis that runs one script or transaction at a time.
 
     It does not retry: a script that was sent may have been carried out.
+
+    Every call raises StateUnavailable if Redis does not answer.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
@@ -216,11 +218,7 @@ class Connection:
             raise unavailable(error) from error
 
     async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
-        """Run read commands atomically and return their answers.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Run read commands atomically and return their answers."""
         try:
             if len(commands) == 1:
                 # It is atomic by itself. MULTI and EXEC would make it three commands, and cost an
@@ -235,20 +233,12 @@ class Connection:
             raise unavailable(error) from error
 
     async def time(self) -> float:
-        """Return the time by Redis' clock, seconds since 1970.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Return the time by Redis' clock, seconds since 1970."""
         [[seconds, micros]] = await self.ask(["TIME"])
         return int(seconds) + int(micros) / 1_000_000
 
     async def memory(self) -> Memory:
-        """Return Redis's memory.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Return Redis's memory."""
         [found] = await self.ask(["INFO", "memory"])  # which redis-py parses
         return Memory(int(found["used_memory"]), int(found["maxmemory"]))
 

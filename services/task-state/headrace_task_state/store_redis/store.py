@@ -431,7 +431,10 @@ class Shapes:
 
 
 class RedisStore:
-    """A `Store` that outlives its processes and is shared by replicas."""
+    """A `Store` that outlives its processes and is shared by replicas.
+
+    A query raises StateUnavailable if Redis does not answer.
+    """
 
     def __init__(
         self,
@@ -463,27 +466,15 @@ class RedisStore:
         await self.redis.check()
 
     async def time(self) -> float:
-        """Return the time by Redis' clock, seconds since 1970.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Return the time by Redis' clock, seconds since 1970."""
         return await self.redis.time()
 
     async def memory(self) -> Memory:
-        """Return Redis's memory.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Return Redis's memory."""
         return await self.redis.memory()
 
     async def is_other_version_in_use(self) -> bool:
-        """Return whether live replicas keep a projection of another version.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
+        """Return whether live replicas keep a projection of another version."""
         return await self._shapes.is_other_version_in_use()
 
     async def delete_unused_versions(self, interval: float) -> None:

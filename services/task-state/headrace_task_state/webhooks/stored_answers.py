@@ -81,11 +81,7 @@ class _Reading:
         return self._read_number >= _MOST_READ and name not in self.names
 
     async def read_on(self) -> None:
-        """Read to the last message; calls that wait for another one share its outcome.
-
-        Raises:
-            BusUnavailable: as `StoredAnswers.has`.
-        """
+        """Read to the last message; calls that wait for another one share its outcome."""
         before = self._turns
         async with self._turn:
             if self._turns == before:

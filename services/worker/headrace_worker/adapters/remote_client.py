@@ -65,7 +65,7 @@ class Place:
 
 
 class Remote:
-    """An outside agent."""
+    """An outside agent. Every call raises A2AError if the agent refuses or does not answer."""
 
     def __init__(self, place: Place) -> None:
         """Connect to the agent at `place`."""
@@ -102,11 +102,7 @@ class Remote:
     async def send(
         self, request: SendMessageRequest, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
-        """Send a message and yield the events that follow.
-
-        Raises:
-            A2AError: The agent refuses or does not answer.
-        """
+        """Send a message and yield the events that follow."""
         client = (await self._link()).clients[-1]
         async for event in client.send_message(request, context=self._call(headers)):
             yield event
@@ -114,31 +110,19 @@ class Remote:
     async def subscribe(
         self, task: str, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
-        """Yield a task's events.
-
-        Raises:
-            A2AError: The agent refuses or does not answer.
-        """
+        """Yield a task's events."""
         client = (await self._link()).clients[-1]
         request = SubscribeToTaskRequest(id=task)
         async for event in client.subscribe(request, context=self._call(headers)):
             yield event
 
     async def get(self, task: str) -> Task:
-        """Return a task's current state.
-
-        Raises:
-            A2AError: The agent refuses or does not answer.
-        """
+        """Return a task's current state."""
         client = (await self._link()).clients[-1]
         return await client.get_task(GetTaskRequest(id=task), context=self._call({}))
 
     async def cancel(self, task: str) -> Task:
-        """Cancel a task.
-
-        Raises:
-            A2AError: The agent refuses or does not answer.
-        """
+        """Cancel a task."""
         client = (await self._link()).clients[-1]
         return await client.cancel_task(CancelTaskRequest(id=task), context=self._call({}))
 

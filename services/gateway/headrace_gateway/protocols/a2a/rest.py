@@ -187,12 +187,7 @@ class RestBinding:
         return endpoint
 
     async def _answer_query(self, request: Request) -> ASGIApp:
-        """Send the message in the query, or resume the task in the client's cursor.
-
-        Raises:
-            PageRefused: the request comes from a web page that may not start work.
-            A2AError, HeadraceError: as the operation.
-        """
+        """Send the message in the query, or resume the task in the client's cursor."""
         if request.method == "HEAD":
             return Response(headers=HEADERS)  # HEAD must not start a task.
         if refusal := self._origins.refusal_of_effect(request.headers):

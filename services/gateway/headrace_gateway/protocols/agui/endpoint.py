@@ -93,10 +93,6 @@ class RunEndpoint:
         """Start the run in the request and return its stream.
 
         With a cursor, resume the stream of a run that the client has read before.
-
-        Raises:
-            CodedError: the request is not a valid run request.
-            A2AError, HeadraceError: as `call_of`, `read_body` and `open_run`.
         """
         call = call_of(self._services, request, "SendStreamingMessage")
         encoding = encoding_for(request)
@@ -113,12 +109,7 @@ class RunEndpoint:
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
     async def attach(self, request: Request) -> ASGIApp:
-        """Return the stream of an existing run: after a cursor, or from its current state.
-
-        Raises:
-            RunUnknown: the caller has no such run.
-            CodedError, HeadraceError: as `run`.
-        """
+        """Return the stream of an existing run: after a cursor, or from its current state."""
         call = call_of(self._services, request, "SubscribeToTask")
         named = await named_run(request, self._services.body_limits)
         return await self._attached(request, call, named)
@@ -143,10 +134,6 @@ class RunEndpoint:
         """Return the stream of the newest run in the body's thread, whichever run the body names.
 
         The official client gives each request a new run id, even when it reconnects.
-
-        Raises:
-            RunUnknown: the caller has no such thread.
-            CodedError, HeadraceError: as `attach`.
         """
         call = call_of(self._services, request, "SubscribeToTask")
         thread, _ = await named_run(request, self._services.body_limits)
@@ -181,12 +168,7 @@ class RunEndpoint:
         return capabilities(card)
 
     async def stop(self, request: Request) -> ASGIApp:
-        """Stop the run in the request, or the thread's newest, for all its clients.
-
-        Raises:
-            RunUnknown: the caller has no such run.
-            CodedError, HeadraceError: as `stop`.
-        """
+        """Stop the run in the request, or the thread's newest, for all its clients."""
         call = call_of(self._services, request, "CancelTask")
         named = await named_run(request, self._services.body_limits)
         stopped = await stop(self._services, call, named)
@@ -194,11 +176,7 @@ class RunEndpoint:
         return json_response(content, headers=NO_STORE)
 
     async def capabilities(self, request: Request) -> ASGIApp:
-        """Return the agent's capabilities.
-
-        Raises:
-            A2AError, HeadraceError: as `call_of`.
-        """
+        """Return the agent's capabilities."""
         self._services.callers.reader_of(request.headers)
         name = request.path_params.get("agent", self._services.default_agent)
         card = self._services.directory.card(name)
@@ -207,12 +185,7 @@ class RunEndpoint:
         return json_response(await self.capabilities_of(card), headers=NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
-        """Return a thread's messages, state and runs.
-
-        Raises:
-            RunUnknown: the caller has no such thread.
-            HeadraceError: as `call_of` and `RunThread.runs`.
-        """
+        """Return a thread's messages, state and runs."""
         call = call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
         await MODELS.ready()

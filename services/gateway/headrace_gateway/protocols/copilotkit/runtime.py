@@ -124,30 +124,19 @@ class CopilotRuntime:
         return json_response(content, headers=NO_STORE)
 
     async def run(self, request: Request) -> ASGIApp:
-        """Start a run; the body is a RunAgentInput.
-
-        Raises:
-            CodedError, A2AError, HeadraceError: as `Runs.run`.
-        """
+        """Start a run; the body is a RunAgentInput."""
         return await self._runs.run(self._named(request))
 
     async def connect(self, request: Request) -> ASGIApp:
         """Return a thread's content and further events; empty for a thread without runs.
 
         The body is a RunAgentInput. Only its thread is used; its run does not exist.
-
-        Raises:
-            CodedError, HeadraceError: as `Runs.resumed`.
         """
         stream = await self._runs.resumed(self._named(request))
         return stream or Response(b"", media_type=EVENT_STREAM, headers=NO_STORE)
 
     async def stop(self, request: Request) -> ASGIApp:
-        """Stop the run named in the body, or the thread's newest run.
-
-        Raises:
-            CodedError, HeadraceError: as `Runs.stopped`.
-        """
+        """Stop the run named in the body, or the thread's newest run."""
         request = self._named(request)
         thread = request.path_params["thread"]
         run = await self._run_to_stop(request)
@@ -158,11 +147,7 @@ class CopilotRuntime:
         return json_response(answer, headers=NO_STORE)
 
     async def one_for_all(self, request: Request) -> ASGIApp:
-        """Handle an envelope: ``{"method", "params", "body"}``.
-
-        Raises:
-            CodedError, A2AError, HeadraceError: as the wrapped request.
-        """
+        """Handle an envelope: ``{"method", "params", "body"}``."""
         check_body_type(request)
         envelope = RuntimeRequest.read(await read_body(request, self._services.body_limits))
         unwrapped_request = unwrapped(request, envelope)

@@ -48,12 +48,7 @@ class DeadLetterPages:
         self._services, self._letters = services, Letters(services.bus)
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return a page of letters, oldest first.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            HeadraceError: as `Access.check_operator` and `Letters.page`.
-        """
+        """Return a page of letters, oldest first."""
         caller, query = self._operator(request, "ListDeadLetters"), request.query_params
         kind = query.get("kind")
         if kind is not None and kind not in KINDS:
@@ -65,24 +60,13 @@ class DeadLetterPages:
         return shown_page(await self._letters.page(wanted, after, limit))
 
     async def show(self, request: Request) -> ASGIApp:
-        """Return one letter in full.
-
-        Raises:
-            InputInvalid: the number in the path breaks its rule.
-            LetterUnknown: the caller's tenant has no such letter.
-            HeadraceError: as `Access.check_operator` and `Letters.get`.
-        """
+        """Return one letter in full."""
         caller = self._operator(request, "GetDeadLetter")
         letter = await self._letter(caller, number_in_path(request))
         return json_response(letter.details(), headers=NO_STORE)
 
     async def retry(self, request: Request) -> ASGIApp:
-        """Retry letters and drop them.
-
-        Raises:
-            CodedError: the body is invalid.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Retry letters and drop them."""
 
         async def again(letter: Letter) -> Json:
             retried = await retry_and_drop(self._services.bus, letter)
@@ -91,12 +75,7 @@ class DeadLetterPages:
         return await self._each(request, "RetryDeadLetter", again)
 
     async def drop(self, request: Request) -> ASGIApp:
-        """Drop letters without a retry.
-
-        Raises:
-            CodedError: the body is invalid.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Drop letters without a retry."""
 
         async def dropped(letter: Letter) -> Json:
             await self._letters.drop(letter.number)

@@ -63,24 +63,12 @@ class _Processes:
         self._origins = Origins(services.settings)
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return the processes.
-
-        Raises:
-            CodedError: the supervisor does not answer.
-            PageRefused: the request comes from a page of another origin.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Return the processes."""
         self._check(request, "GetFleet")
         return json_response(await self._request({}), headers=NO_STORE)
 
     async def kill(self, request: Request) -> ASGIApp:
-        """Kill one process, and return all.
-
-        Raises:
-            CodedError: the role or the index is invalid, or no such process runs.
-            PageRefused: the request comes from a page of another origin.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Kill one process, and return all."""
         role, number = request.path_params["role"], request.path_params["index"]
         self._check(request, "KillProcess", f"{role}-{number}")
         check_body_type(request)

@@ -27,13 +27,7 @@ class FailingTasks:
         self._services = services
 
     async def fail(self, request: Request) -> ASGIApp:
-        """End the task.
-
-        Raises:
-            CodedError: the body is invalid.
-            AgentUnknown, NotPermitted, RateLimited: the caller may not, or there is no such agent.
-            AlreadyOver, HeadraceError: as `fail_task`.
-        """
+        """End the task."""
         services, caller = self._services, caller_of(self._services, request)
         agent, task = request.path_params["agent"], request.path_params["task"]
         services.access.check_operator(caller, "FailTask", agent, task)

@@ -39,12 +39,7 @@ class FleetState:
         self._changes = Changes[Sample]("fleet", 1, self._sample)
 
     async def read(self, request: Request) -> ASGIApp:
-        """Return the fleet's state, or the stream of its changes if the client accepts events.
-
-        Raises:
-            CredentialsMissing, CredentialsRefused, RateLimited: as `call_of`.
-            BusUnavailable: JetStream does not answer.
-        """
+        """Return the fleet's state, or the stream of its changes if the client accepts events."""
         services, caller = self._services, caller_of(self._services, request)
         operates = services.access.check_anyone(caller, OPERATION)
         view = _FleetView(
@@ -103,11 +98,7 @@ class _FleetView:
         }
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Check the caller's permissions again, because the stream has no end.
-
-        Raises:
-            CredentialsRefused, NotPermitted: as `check_unchanged`.
-        """
+        """Check the caller's permissions again, because the stream has no end."""
         check_unchanged(self._services, headers, self._caller)
 
     def _agents(self, sample: Sample) -> list[Json]:

@@ -26,23 +26,12 @@ class OwnLetters:
         self._letters = Letters(services.bus)
 
     async def page(self, request: Request, tenant: str, source: str, made: datetime) -> ASGIApp:
-        """Return a page of the letters of a `source` of firings of `tenant`, a token.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            HeadraceError: as `Letters.page`.
-        """
+        """Return a page of the letters of a `source` of firings of `tenant`, a token."""
         after, limit = page_in(request)
         return shown_page(await self._letters.page(letters_of(tenant, source, made), after, limit))
 
     async def one(self, request: Request, tenant: str, source: str) -> ASGIApp:
-        """Return one of them in full.
-
-        Raises:
-            InputInvalid: the number in the path breaks its rule.
-            LetterUnknown: it is no letter of this source.
-            HeadraceError: as `Letters.get`.
-        """
+        """Return one of them in full."""
         letter = await self._letters.get(number_in_path(request))
         if (letter.tenant, letter.content.trigger) != (decode_token(tenant), source):
             raise LetterUnknown(f"dead letter {letter.number} does not exist")

@@ -62,12 +62,7 @@ class SchedulePages:
         self._letters = OwnLetters(services)
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return a page of the caller's schedules; for operators, of those in their tenant.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            HeadraceError: as `Access.check_anyone` and `Schedules.list`.
-        """
+        """Return a page of the caller's schedules; for operators, of those in their tenant."""
         services, caller = self._services, caller_of(self._services, request)
         services.access.check_anyone(caller, "ListSchedules")
         query = request.query_params
@@ -114,24 +109,12 @@ class SchedulePages:
         return _shown(one, await self._schedules.next(one))
 
     async def get(self, request: Request) -> ASGIApp:
-        """Return a schedule and what its last firings have done.
-
-        Raises:
-            ScheduleUnknown: the caller has no such schedule.
-            HeadraceError: as `Access.check_anyone` and `Schedules.firings`.
-        """
+        """Return a schedule and what its last firings have done."""
         found = await self._found(request, "GetSchedule")
         return await self._answer(found)
 
     async def put(self, request: Request) -> ASGIApp:
-        """Create a schedule of the caller, or replace it.
-
-        Raises:
-            InputInvalid: the body breaks a rule, or the query names another owner.
-            NotPermitted: the tenant may not use the subject of the answers.
-            TooManySchedules: the caller has the maximum number of schedules.
-            HeadraceError: as `declared`, `declaring`, `priority_of` and `check_parts`.
-        """
+        """Create a schedule of the caller, or replace it."""
         services = self._services
         stated = await declared(services, request, ScheduleSpec)
         name = _name(request)
@@ -151,35 +134,19 @@ class SchedulePages:
         return await self._answer(stored)
 
     async def pause(self, request: Request) -> ASGIApp:
-        """Let a schedule fire no more until it is resumed.
-
-        Raises:
-            ScheduleUnknown, ScheduleOver: as `Schedules.pause`.
-            HeadraceError: as `Access.check_anyone`.
-        """
+        """Let a schedule fire no more until it is resumed."""
         found = await self._found(request, "PauseSchedule")
         await self._services.background.run(self._schedules.pause(found.key))
         return await self._again(found.key)
 
     async def resume(self, request: Request) -> ASGIApp:
-        """Let a paused schedule fire again.
-
-        Raises:
-            ScheduleUnknown, ScheduleOver: as `Schedules.resume`.
-            HeadraceError: as `Access.check_anyone`.
-        """
+        """Let a paused schedule fire again."""
         found = await self._found(request, "ResumeSchedule")
         await self._services.background.run(self._schedules.resume(found.key))
         return await self._again(found.key)
 
     async def run(self, request: Request) -> ASGIApp:
-        """Fire a schedule once, now.
-
-        Raises:
-            InputInvalid: the query names another owner, or the Idempotency-Key is too long.
-            ScheduleUnknown: as `Schedules.run_now`.
-            HeadraceError: as `Access.check_anyone`.
-        """
+        """Fire a schedule once, now."""
         check_owner(request, caller_of(self._services, request), "run a schedule now")
         found = await self._found(request, "RunSchedule")
         key = request.headers.get(IDEMPOTENCY_KEY) or secrets.token_hex(12)
@@ -191,14 +158,7 @@ class SchedulePages:
         return await self._answer(found)
 
     async def back_fill(self, request: Request) -> ASGIApp:
-        """Fire a schedule for each of its times in a range that is over.
-
-        Raises:
-            InputInvalid: the body breaks a rule, the query names another owner, or the schedule's
-                times are not known or too many.
-            ScheduleUnknown: as `Schedules.back_fill`.
-            HeadraceError: as `declared` and `Access.check_anyone`.
-        """
+        """Fire a schedule for each of its times in a range that is over."""
         declaration = await declared(self._services, request, BackFill)
         check_owner(request, caller_of(self._services, request), "back-fill a schedule")
         found = await self._found(request, "RunSchedule")
@@ -212,22 +172,12 @@ class SchedulePages:
         return json_response({"firings": number}, headers=NO_STORE)
 
     async def letters(self, request: Request) -> ASGIApp:
-        """Return a page of a schedule's dead letters, oldest first, to its owner.
-
-        Raises:
-            ScheduleUnknown: the caller has no such schedule.
-            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.page`.
-        """
+        """Return a page of a schedule's dead letters, oldest first, to its owner."""
         one = await self._find_own(request)
         return await self._letters.page(request, one.key.tenant, one.key.source, _made(one))
 
     async def letter(self, request: Request) -> ASGIApp:
-        """Return one of a schedule's dead letters in full, to its owner.
-
-        Raises:
-            ScheduleUnknown: the caller has no such schedule.
-            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.one`.
-        """
+        """Return one of a schedule's dead letters in full, to its owner."""
         one = await self._find_own(request)
         return await self._letters.one(request, one.key.tenant, one.key.source)
 
@@ -236,12 +186,7 @@ class SchedulePages:
         return await self._found(request, "GetSchedule")
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a schedule with its dead letters; tasks that it has begun stay.
-
-        Raises:
-            ScheduleUnknown: the caller has no such schedule.
-            HeadraceError: as `Access.check_anyone` and `drop_letters_of`.
-        """
+        """Delete a schedule with its dead letters; tasks that it has begun stay."""
         await self._services.background.run(self._delete(await self._deletable(request)))
         return json_response({}, headers=NO_STORE)
 

@@ -51,15 +51,7 @@ class TaskLog:
         self._services = services
 
     async def read(self, request: Request) -> ASGIApp:
-        """Return a page of the log, or its stream if the client accepts events.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            A2AError, HeadraceError: as `call_of`.
-            TaskUnknown: no such task of this caller and agent.
-            LogLost: the cursor is of another log, or its events are gone.
-            StateUnavailable, BusUnavailable: try again.
-        """
+        """Return a page of the log, or its stream if the client accepts events."""
         services, task = self._services, request.path_params["task"]
         call = call_of(services, request, "SubscribeToTask", task=task)
         after = _place(call.cursor)

@@ -47,12 +47,7 @@ class TriggerPages:
         self._history, self._letters = FiringHistory(services.bus), OwnLetters(services)
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return the caller's triggers; those of its tenant, as far as it is an operator.
-
-        Raises:
-            InputInvalid: the query names an owner that can't exist.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.listed`.
-        """
+        """Return the caller's triggers; those of its tenant, as far as it is an operator."""
         caller, owner = self._caller(request, "ListTriggers"), owner_in(request)
         if not caller.is_operator:
             if owner not in {None, caller.owner}:
@@ -76,12 +71,7 @@ class TriggerPages:
         return json_response(content, headers=NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:
-        """Return one trigger, how many events wait, and what its last firings have begun.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `Access.check_anyone`, `TriggerStore.get` and `FiringHistory.last`.
-        """
+        """Return one trigger, how many events wait, and what its last firings have begun."""
         trigger = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
         waiting, last = await self._history.waiting(trigger), await self._history.last(trigger)
         firings = [one.model_dump() for one in reversed(last)]
@@ -89,14 +79,7 @@ class TriggerPages:
         return json_response(content, headers=NO_STORE)
 
     async def put(self, request: Request) -> ASGIApp:
-        """Make a trigger, or change it.
-
-        Raises:
-            InputInvalid: the declaration breaks a rule, or states what the agent does not accept,
-                or the query names another owner.
-            NotPermitted: the tenant may not use a subject.
-            HeadraceError: as `declared`, `declaring`, `priority_of` and `TriggerStore.put`.
-        """
+        """Make a trigger, or change it."""
         services = self._services
         spec = await declared(services, request, TriggerSpec, name=request.path_params["name"])
         call = declaring(services, request, "PutTrigger", spec.agent, trigger=spec.name)
@@ -112,42 +95,21 @@ class TriggerPages:
         return json_response(trigger.shown(), status, NO_STORE)
 
     async def pause(self, request: Request) -> ASGIApp:
-        """Let a trigger's events wait in their stream.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            EventsUnstored: no stream stores its events.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.pause`.
-        """
+        """Let a trigger's events wait in their stream."""
         return await self._switch(request, "PauseTrigger", self._store.pause)
 
     async def resume(self, request: Request) -> ASGIApp:
-        """Let the events of a paused trigger begin tasks again.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `Access.check_anyone` and `TriggerStore.resume`.
-        """
+        """Let the events of a paused trigger begin tasks again."""
         return await self._switch(request, "ResumeTrigger", self._store.resume)
 
     async def letters(self, request: Request) -> ASGIApp:
-        """Return a page of a trigger's dead letters, oldest first, to its owner.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.page`.
-        """
+        """Return a page of a trigger's dead letters, oldest first, to its owner."""
         one = await self._find_own(request)
         made = datetime.fromisoformat(one.since)
         return await self._letters.page(request, one.tenant, one.source, made)
 
     async def letter(self, request: Request) -> ASGIApp:
-        """Return one of a trigger's dead letters in full, to its owner.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `check_owner`, `Access.check_anyone` and `OwnLetters.one`.
-        """
+        """Return one of a trigger's dead letters in full, to its owner."""
         one = await self._find_own(request)
         return await self._letters.one(request, one.tenant, one.source)
 
@@ -156,12 +118,7 @@ class TriggerPages:
         return await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a trigger with its dead letters; tasks that it began continue.
-
-        Raises:
-            TriggerUnknown: the caller has none of this name.
-            HeadraceError: as `Access.check_anyone`, `TriggerStore.delete` and `drop_letters_of`.
-        """
+        """Delete a trigger with its dead letters; tasks that it began continue."""
         trigger = await self._find(request, "DeleteTrigger", "CancelTask", "CancelTask")
         await self._services.background.run(self._delete(trigger))
         return json_response({"deleted": trigger.name}, headers=NO_STORE)

@@ -26,13 +26,7 @@ class UsagePage:
         self._services = services
 
     async def read(self, request: Request) -> ASGIApp:
-        """Return the usage of a period.
-
-        Raises:
-            CredentialsMissing, CredentialsRefused, RateLimited: as `call_of`.
-            InputInvalid: a parameter is invalid.
-            StateUnavailable: task state does not answer.
-        """
+        """Return the usage of a period."""
         services, caller = self._services, caller_of(self._services, request)
         operates = services.access.check_anyone(caller, OPERATION)
         today = datetime.now(UTC).date().isoformat()

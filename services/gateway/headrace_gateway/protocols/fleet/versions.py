@@ -30,24 +30,13 @@ class VersionPages:
         self._services = services
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return the agent's versions and its route.
-
-        Raises:
-            VersionUnknown: as `AgentVersions.list`.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Return the agent's versions and its route."""
         agent, versions = self._versions(request, "GetAgentVersions")
         found = await versions.list(agent)
         return _answer({"agent": agent, "versions": [one.shown() for one in found]})
 
     async def route(self, request: Request) -> ASGIApp:
-        """Send all or some of the new tasks to a version.
-
-        Raises:
-            CodedError: the body is invalid.
-            VersionUnknown, RouteRefused, BusUnavailable: as `AgentVersions.promote`.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Send all or some of the new tasks to a version."""
         agent, versions = self._versions(request, "RouteAgent")
         body = await self._body(request)
         candidate = _candidate(body)
@@ -56,13 +45,7 @@ class VersionPages:
         return _routed(agent, await versions.try_out(agent, candidate))
 
     async def roll_back(self, request: Request) -> ASGIApp:
-        """Send new tasks to the version before.
-
-        Raises:
-            CodedError: the body is invalid.
-            VersionUnknown, RouteRefused, BusUnavailable: as `AgentVersions.roll_back`.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Send new tasks to the version before."""
         agent, versions = self._versions(request, "RouteAgent")
         body = await self._body(request)
         move = body.get("move", False)
@@ -71,13 +54,7 @@ class VersionPages:
         return _routed(agent, (await versions.roll_back(agent, move=move)).route)
 
     async def retire(self, request: Request) -> ASGIApp:
-        """Forget a version that has no open tasks, or whose tasks another one continues.
-
-        Raises:
-            CodedError: the body is invalid.
-            VersionUnknown, VersionInUse, BusUnavailable: as `AgentVersions.retire`.
-            HeadraceError: as `Access.check_operator`.
-        """
+        """Forget a version that has no open tasks, or whose tasks another one continues."""
         agent, versions = self._versions(request, "RetireAgentVersion")
         body = await self._body(request)
         version = _text(body, "version")

@@ -62,14 +62,7 @@ class TaskWatch:
         )
 
     async def watch(self, request: Request) -> ASGIApp:
-        """Return the stream of changes.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            TooManyStreams, TooManyStreamsOfOwner: too many streams are open, or too many watches of
-                the caller.
-            A2AError, HeadraceError: as `call_of` and `listed_owner`.
-        """
+        """Return the stream of changes."""
         services, call = self._services, call_of(self._services, request, OPERATION)
         wanted = _filter(request, call)
 

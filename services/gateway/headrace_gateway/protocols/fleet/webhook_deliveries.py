@@ -33,12 +33,7 @@ class WebhookDeliveries:
         self._services = services
 
     async def list(self, request: Request) -> ASGIApp:
-        """Return a page of them, oldest first.
-
-        Raises:
-            InputInvalid: a query parameter breaks its rule.
-            HeadraceError: as `Access.check_operator` and `Webhooks.queued`.
-        """
+        """Return a page of them, oldest first."""
         services, query = self._services, request.query_params
         caller = caller_of(services, request)
         services.access.check_operator(caller, OPERATION)

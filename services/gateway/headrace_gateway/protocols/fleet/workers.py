@@ -37,11 +37,6 @@ class DrainingWorkers:
         """Ask the worker to drain, or how many runs it still has.
 
         A worker that drains is no longer in the directory. The query's `agent` finds it.
-
-        Raises:
-            WorkerUnknown: there is no such worker.
-            BusUnavailable: it does not answer.
-            CodedError, HeadraceError: as `check_body_type` and `Access.check_operator`.
         """
         services, caller = self._services, caller_of(self._services, request)
         name = request.path_params["worker"]
