@@ -23,7 +23,6 @@ from headrace_task_state.store import (
     Lease,
     LeaseLost,
     LeaseSurvey,
-    Memory,
     PositionMoved,
     Progress,
     ProjectionBehind,
@@ -389,47 +388,6 @@ class RedisWriter:
             raise PositionMoved("another replica has applied the range")
 
 
-class Shapes:
-    """The views in Redis other than the one that this version keeps."""
-
-    def __init__(self, redis: Connection, keys: Keys, ranges: Iterable[Range]) -> None:
-        """Find views other than the one with these `keys`."""
-        self._redis, self._keys, self._ranges = redis, keys, list(ranges)
-
-    async def is_other_version_in_use(self) -> bool:
-        """Return whether replicas of another version are running.
-
-        Raises:
-            StateUnavailable: Redis does not answer.
-        """
-        return any([await self._is_in_use(other) for other in self._keys.others()])
-
-    async def _is_in_use(self, keys: Keys) -> bool:
-        now = await self._redis.time()
-        [until] = await self._redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
-        return any(float(when) >= now * 1000 for when in until[1::2])
-
-    async def delete_unused_versions(self, interval: float) -> None:
-        """Delete views of other versions that no replica keeps, every `interval` seconds."""
-        while True:
-            try:
-                for other in self._keys.others():
-                    await self._delete_if_unused(other)
-            except StateUnavailable as error:
-                _log.info("views of other versions will be deleted later: %s", error)
-            await asyncio.sleep(interval)
-
-    async def _delete_if_unused(self, keys: Keys) -> None:
-        # These keys are deleted last, so that an interrupted deletion is detected and continued.
-        marks = [keys.progress(place) for place in self._ranges]
-        [there] = await self._redis.ask(["EXISTS", *marks])
-        if not there or await self._is_in_use(keys):
-            return
-        _log.warning("deleting the view of version %s: no service uses it", keys.shape)
-        await self._redis.unlink_all(keys.root, but=marks)
-        await self._redis.ask(["DEL", *marks])
-
-
 class RedisStore:
     """A `Store` that outlives its processes and is shared by replicas.
 
@@ -447,7 +405,8 @@ class RedisStore:
         self.redis, self.keys, self._ranges = Connection(settings), keys, list(ranges)
         self.name, self._usage_days = self.redis.name, usage_days
         self.reader = RedisReader(self.redis, keys)
-        self._shapes = Shapes(self.redis, keys, self._ranges)
+        self.check, self.close = self.redis.check, self.redis.close
+        self.time, self.memory = self.redis.time, self.redis.memory
 
     def leases(self, replica: str) -> RedisLeases:
         """Return the leases of `replica`, whose id is unique."""
@@ -457,30 +416,31 @@ class RedisStore:
         """Return the writer for `lease`."""
         return RedisWriter(self.redis, self.keys, lease, self._ranges, self._usage_days)
 
-    async def check(self) -> None:
-        """Return if Redis answers.
-
-        Raises:
-            ConnectionError: it does not.
-        """
-        await self.redis.check()
-
-    async def time(self) -> float:
-        """Return the time by Redis' clock, seconds since 1970."""
-        return await self.redis.time()
-
-    async def memory(self) -> Memory:
-        """Return Redis's memory."""
-        return await self.redis.memory()
-
     async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version."""
-        return await self._shapes.is_other_version_in_use()
+        return any([await self._is_in_use(other) for other in self.keys.others()])
+
+    async def _is_in_use(self, keys: Keys) -> bool:
+        now = await self.redis.time()
+        [until] = await self.redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
+        return any(float(when) >= now * 1000 for when in until[1::2])
 
     async def delete_unused_versions(self, interval: float) -> None:
         """Delete views of other versions that no replica keeps, every `interval` seconds."""
-        await self._shapes.delete_unused_versions(interval)
+        while True:
+            try:
+                for other in self.keys.others():
+                    await self._delete_if_unused(other)
+            except StateUnavailable as error:
+                _log.info("views of other versions will be deleted later: %s", error)
+            await asyncio.sleep(interval)
 
-    async def close(self) -> None:
-        """Disconnect."""
-        await self.redis.close()
+    async def _delete_if_unused(self, keys: Keys) -> None:
+        # These keys are deleted last, so that an interrupted deletion is detected and continued.
+        marks = [keys.progress(place) for place in self._ranges]
+        [there] = await self.redis.ask(["EXISTS", *marks])
+        if not there or await self._is_in_use(keys):
+            return
+        _log.warning("deleting the view of version %s: no service uses it", keys.shape)
+        await self.redis.unlink_all(keys.root, but=marks)
+        await self.redis.ask(["DEL", *marks])
