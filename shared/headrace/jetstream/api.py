@@ -184,11 +184,7 @@ async def _stored(  # noqa: PLR0917 - as `store_after`
 async def stream_info(
     bus: Bus, stream: str, query: Json | None = None, timeout: float = _TIMEOUT
 ) -> Json:
-    """Return the leader's STREAM.INFO of a stream.
-
-    Raises:
-        Refused, BusUnavailable: As `request`.
-    """
+    """Return the leader's STREAM.INFO of a stream. Raises as `request`."""
     return await request(bus, f"STREAM.INFO.{stream}", query, timeout)
 
 
@@ -205,11 +201,7 @@ async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamSta
 
 
 async def server_time(bus: Bus, stream: str) -> float:
-    """Return the clock of the stream's leader, in seconds since 1970.
-
-    Raises:
-        Refused, BusUnavailable: As `request`.
-    """
+    """Return the clock of the stream's leader, in seconds since 1970. Raises as `request`."""
     answer = await stream_info(bus, stream, timeout=bus.timing.leader)
     return datetime.fromisoformat(answer["ts"]).timestamp()
 
@@ -219,8 +211,7 @@ async def get_message(
 ) -> Json | None:
     """Return the stored message for `query`, from the leader. None: no such message.
 
-    Raises:
-        Refused, BusUnavailable: As `request`.
+    Raises as `request`.
     """
     try:
         answer = await request(bus, f"STREAM.MSG.GET.{stream}", query, timeout or bus.timing.leader)
@@ -261,11 +252,7 @@ async def _report_empty(bus: Bus, stream: str, subject: str) -> bool:
 
 
 async def delete_message(bus: Bus, stream: str, sequence: int) -> bool:
-    """Delete a message and overwrite its bytes. Return whether it existed.
-
-    Raises:
-        Refused, BusUnavailable: As `request`.
-    """
+    """Delete a message and overwrite its bytes. Return whether it existed. Raises as `request`."""
     try:
         await request(bus, f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
     except Refused as refused:

@@ -75,10 +75,7 @@ class HolderCheck:
     async def look(self) -> None:
         """Check the running tasks if the range is new here or a worker is gone since the last time.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: NATS does not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         # Workers may be on their way back, too.
         if was_cut_off(self._bus, self._timing.watch) or time.monotonic() < self._not_before:

@@ -46,10 +46,7 @@ class Orphans:
     async def look(self) -> None:
         """Cancel due children that are orphans; defer the others.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: the log does not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         await self._due.go_through(round(self._clock.now() * 1000))
 

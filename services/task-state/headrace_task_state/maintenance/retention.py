@@ -112,10 +112,7 @@ class Retention:
     async def look(self) -> int:
         """Delete what is due; return how many tasks were processed.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: NATS does not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         now = self._clock.now()
         # Tombstones first: they make room in a full stream.

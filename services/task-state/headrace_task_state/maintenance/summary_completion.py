@@ -47,10 +47,7 @@ class SummaryCompletion:
     async def look(self) -> int:
         """Complete all summaries; return how many were processed.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: the logs do not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         number = await self._due.go_through(round(self._clock.now() * 1000))
         if number:
@@ -70,10 +67,7 @@ class SummaryCompletion:
         Returns:
             False if more has been applied meanwhile.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: the log does not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         sequence = int(task["sequence"])
         whole = await read_whole_log(self._bus, key, sequence, self._timeout, self._timing.silence)

@@ -70,10 +70,7 @@ class Sweep:
     async def sweep(self) -> int:
         """Process every input and running task that is due; return how many there were.
 
-        Raises:
-            LeaseLost: the range is another replica's.
-            BusUnavailable: the queue does not answer.
-            StateUnavailable: the store does not answer.
+        Raises as `DueTasks.go_through`.
         """
         return await self._due.go_through(round(self._clock.now() * 1000))
 
