@@ -173,10 +173,8 @@ class Schedules:
             after: 0 for all.
             limit: The maximum number.
         """
-        pattern, found = (
-            self._bus.subjects.schedule(tenant, owner, "*"),
-            list[Listed](),
-        )
+        pattern = self._bus.subjects.schedule(tenant, owner, "*")
+        found = list[Listed]()
         while len(found) < limit:
             one: Listed | None
             try:

@@ -190,10 +190,8 @@ def ineffective_settings(variables: Mapping[str, str]) -> Iterator[IneffectiveSe
 def _similar(name: str) -> list[str]:
     """Return the most similar setting, or else some that have all words of the name."""
     # Without the prefix, which makes all names similar.
-    own, settings = (
-        name.removeprefix(_PREFIX),
-        sorted(one.removeprefix(_PREFIX) for one in SETTING_NAMES),
-    )
+    own = name.removeprefix(_PREFIX)
+    settings = sorted(one.removeprefix(_PREFIX) for one in SETTING_NAMES)
     found = get_close_matches(own, settings, n=1, cutoff=_SIMILARITY)
     if not found:
         longer = [one for one in settings if set(own.split("_")) <= set(one.split("_"))]

@@ -297,10 +297,8 @@ class Encoder:
         return self._message_event(self._ids.mint("message"), part)
 
     def _result(self, output: File | Data) -> Draft:
-        artifact, part = (
-            output.id or self._ids.mint(type(output).__name__.lower()),
-            result_part(output),
-        )
+        artifact = output.id or self._ids.mint(type(output).__name__.lower())
+        part = result_part(output)
         return self._artifact(artifact, part, output.name, last_chunk=True)
 
     def _relayed(self, output: Artifact | RelayedMessage) -> Draft:

@@ -112,10 +112,8 @@ class FastParser(Parser):
             reply = words[_REPLY] if len(words) == _WITH_REPLY[data[at]] else b""
             body = first + headers
             # With U+FFFD, which no valid name has, what is no text is no subject of ours.
-            subject, answer_to = (
-                words[1].decode("utf-8", "replace"),
-                reply.decode("utf-8", "replace"),
-            )
+            subject = words[1].decode("utf-8", "replace")
+            answer_to = reply.decode("utf-8", "replace")
             receive = self._listeners.get(sid)
             if receive is None or sid not in self.nc._subs:  # noqa: SLF001 - as the parser that this is
                 await self.nc._process_msg(  # noqa: SLF001 - likewise

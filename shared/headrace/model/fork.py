@@ -83,10 +83,8 @@ class ForkOf:
                 "requested": int(requested),
                 "state": str(state),
             } if most and is_task_id(task):
-                goes_on, before = (
-                    kept.get("goesOn") is True,
-                    cls._read(kept.get("before"), most - 1),
-                )
+                goes_on = kept.get("goesOn") is True
+                before = cls._read(kept.get("before"), most - 1)
                 return cls(task, context, generation, at, requested, state, goes_on, before)
         return None
 

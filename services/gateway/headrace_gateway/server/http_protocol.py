@@ -322,11 +322,9 @@ class HttpProtocol(HttpToolsProtocol):
             path = self.url[target.end() :]
             self.url = path if path.startswith(b"/") else b"/" + path
         now = self.loop.time()
-        self._awaited, self._deadline, self._last = (
-            _Awaited.BODY,
-            now + self._timing.silence,
-            now + self._timing.body,
-        )
+        self._awaited = _Awaited.BODY
+        self._deadline = now + self._timing.silence
+        self._last = now + self._timing.body
         self._framing = self._chunks = 0
         earlier = self._cycle
         super().on_headers_complete()
@@ -372,10 +370,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Refuse a request that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.flow.read_paused or self._serves_another():
-            self._deadline, self._last = (
-                now + self._timing.silence,
-                self._last + self._timing.silence,
-            )
+            self._deadline = now + self._timing.silence
+            self._last = self._last + self._timing.silence
         if self._deadline > now:
             self._look_again()
             return

@@ -127,10 +127,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Refuse a message that is not complete in time, unless the server delays it."""
         now = self.loop.time()
         if self.read_paused:
-            self._deadline, self._last = (
-                now + self._timing.silence,
-                self._last + self._timing.silence,
-            )
+            self._deadline = now + self._timing.silence
+            self._last = self._last + self._timing.silence
         if self._deadline > now:
             self._timer = self.loop.call_at(self._deadline, self._on_time)
             return

@@ -231,10 +231,8 @@ class QueuedInputs:
                 return None
             if follow_up.if_generation not in (None, last.last_generation):
                 raise GenerationMismatch(key.task, last.last_generation)
-            looked, queued = (
-                last.sequence,
-                QueuedInput(name, context, follow_up.message, follow_up.metadata),
-            )
+            looked = last.sequence
+            queued = QueuedInput(name, context, follow_up.message, follow_up.metadata)
             try:
                 return (await queue_input(self._bus, key, last, queued, ELECTION)).generation
             except Fenced:

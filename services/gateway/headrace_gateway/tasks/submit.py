@@ -234,10 +234,8 @@ class Submissions:
             end = LogEnd(key, found.sequence, found.generation)
             return next_input(self._bus, end, request, message, metadata, writer=name)
 
-        sender, content = (
-            FileOwner(caller.owner, request.context),
-            (follow_up.message, follow_up.metadata),
-        )
+        sender = FileOwner(caller.owner, request.context)
+        content = (follow_up.message, follow_up.metadata)
         accepted = await self._inputs.begin_run(key, sender, content, build, self._feeds.acquire)
         accepted.snapshot = found
         return accepted

@@ -58,10 +58,8 @@ def _priority(caller: Caller, requested: Mapping[str, object], where: str) -> st
 def _start_at(value: object, where: str) -> datetime | None:
     """Return the requested start time, if it is later than now."""
     now = datetime.now(UTC)
-    start, rule = (
-        read_time(value),
-        "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z",
-    )
+    start = read_time(value)
+    rule = "must be a time with an offset from UTC, as 2030-01-31T09:00:00Z"
     # Compared first: times at the ends of the calendar can't be converted to UTC.
     if start is not None and start > now + LONGEST_DELAY:
         start, rule = None, f"must be at most {LONGEST_DELAY.days} days ahead"

@@ -112,10 +112,8 @@ class ChatRun:
         Raises:
             Retryable: The endpoint is busy or unreachable, or its answer broke off.
         """
-        conversation, instructions = (
-            list(turns),
-            "\n\n".join(filter(None, [instruction, self._context()])),
-        )
+        conversation = list(turns)
+        instructions = "\n\n".join(filter(None, [instruction, self._context()]))
         self._used = {call.id for turn in conversation for call in turn.calls}
         responses = sum(self._is_own(turn) for turn in conversation)
         if (

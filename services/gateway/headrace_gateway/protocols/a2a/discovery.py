@@ -37,11 +37,9 @@ class Discovery:
         self._versions, self._variant, self._errors = versions, variant, errors
         self._settings, self._directory = services.settings, services.directory
         self._services = services
-        self._callers, self._signing, self._cards = (
-            services.callers,
-            services.signing,
-            services.cards,
-        )
+        self._callers = services.callers
+        self._signing = services.signing
+        self._cards = services.cards
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
