@@ -8,7 +8,17 @@ from typing import Any
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
-from headrace.model.events import AGUI, DISCARDED_AFTER, INTERRUPTS, QUEUED, RETRACTED, TAKEN, Json
+from headrace.model.events import (
+    AGUI,
+    DISCARDED_AFTER,
+    INTERRUPTS,
+    QUEUED,
+    RETRACTED,
+    TAKEN,
+    Json,
+    status_metadata,
+    status_parts,
+)
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
 from headrace_worker.checkpoint import decode
 from headrace_worker.conversation import (
@@ -50,13 +60,12 @@ def state_of_logs(logs: Iterable[Iterable[Entry]]) -> Any:  # noqa: ANN401  # an
     shared = SharedState()
     for log in logs:
         for _, event, _ in _kept(log):
-            update = event.get("statusUpdate") or {}
-            metadata = (event.get("task") or update).get("metadata") or {}
+            metadata = (event.get("task") or {}).get("metadata") or status_metadata(event)
             if CHILD in metadata:
                 continue
             if (state := (metadata.get(AGUI) or {}).get("state")) is not None:
                 shared = SharedState(state)
-            for part in ((update.get("status") or {}).get("message") or {}).get("parts", ()):
+            for part in status_parts(event):
                 shared.replay(part)
     return shared.now
 
@@ -275,7 +284,7 @@ def _kept(log: Iterable[Entry]) -> list[tuple[int, Json, str | None]]:
     kept: list[tuple[int, Json, str | None]] = []
     for entry in log:
         for generation, event in enumerate(entry.parsed(), entry.generation):
-            metadata = (event.get("statusUpdate") or {}).get("metadata") or {}
+            metadata = status_metadata(event)
             if isinstance(after := metadata.get(DISCARDED_AFTER), int) and CHILD not in metadata:
                 kept = [each for each in kept if each[0] <= after or _is_queued(each[1])]
             is_last = generation == entry.last_generation
@@ -288,10 +297,9 @@ def _snapshot(log: Sequence[Entry]) -> tuple[list[Json], int]:
     messages, last = list[Json](), 0
     if any(_SNAPSHOT in line for entry in log for line in entry.lines):
         for generation, event, _ in _kept(log):
-            update = event.get("statusUpdate") or {}
-            if CHILD in (update.get("metadata") or {}):
+            if CHILD in status_metadata(event):
                 continue
-            for part in ((update.get("status") or {}).get("message") or {}).get("parts", ()):
+            for part in status_parts(event):
                 if parts.event_type(part) == parts.MESSAGES_SNAPSHOT:
                     messages, last = part["data"], generation
     return messages, last
@@ -303,7 +311,7 @@ def _asks_for_approval(metadata: Json) -> bool:
 
 
 def _is_queued(event: Json) -> bool:
-    return QUEUED in ((event.get("statusUpdate") or {}).get("metadata") or {})
+    return QUEUED in status_metadata(event)
 
 
 def _is_result(part: Json) -> bool:

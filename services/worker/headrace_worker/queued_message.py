@@ -22,7 +22,7 @@ class QueuedMessage:
     @classmethod
     def read(cls, event: Json, generation: int) -> "QueuedMessage | None":
         """Return the message that `event` queues, or None."""
-        metadata = event.get("statusUpdate", {}).get("metadata", {})
+        metadata = events.status_metadata(event)
         held = metadata.get(events.QUEUED)
         if not isinstance(held, dict) or not isinstance(held.get("message"), dict):
             return None

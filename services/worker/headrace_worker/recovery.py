@@ -36,7 +36,7 @@ async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | N
     after = await find_generation(bus, key, question, last)
     async for batch in replay(bus, key, after, last.sequence):
         event = batch[0].events[question - batch[0].generation]
-        child = event.get("statusUpdate", {}).get("metadata", {}).get(ASKS_FOR)
+        child = events.status_metadata(event).get(ASKS_FOR)
         if isinstance(child, dict):
             return str(child.get("task")), str(child.get("agent"))
         return None
@@ -204,7 +204,7 @@ def _begin(entry: Entry, run: int) -> RecoveredRun:
 
 def _note_attempt(recovered: RecoveredRun, event: Json, time: str) -> None:
     """Record which worker started an attempt, and whether the previous attempt recorded its end."""
-    metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
+    metadata = events.status_metadata(event)
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
         if events.why_handed_back(event) is not None:
             recovered.holder = ""
@@ -247,18 +247,17 @@ def _note_inputs(recovered: RecoveredRun, event: Json, generation: int) -> None:
         queued.name
     ):
         recovered.queued.append(queued)
-    taken = event.get("statusUpdate", {}).get("metadata", {}).get(events.TAKEN)
-    if taken is not None:
+    if (taken := events.status_metadata(event).get(events.TAKEN)) is not None:
         recovered.taken[taken] = generation
 
 
 def _note_signals(recovered: RecoveredRun, event: Json) -> None:
-    update = event.get("statusUpdate", {})
-    if CHILD in (update.get("metadata") or {}):
+    metadata = events.status_metadata(event)
+    if CHILD in metadata:
         return
-    if events.ATTEMPT in update.get("metadata", {}):
+    if events.ATTEMPT in metadata:
         recovered.unsaved.clear()
-    content = update.get("status", {}).get("message", {}).get("parts", ())
+    content = events.status_parts(event)
     recovered.unsaved += [part for part in content if parts.event_type(part) in _STATE]
     for part in content:
         if parts.event_type(part) == parts.USAGE:
@@ -266,5 +265,5 @@ def _note_signals(recovered: RecoveredRun, event: Json) -> None:
 
 
 def _is_canceled(event: Json) -> bool:
-    metadata: Json = event.get("statusUpdate", {}).get("metadata") or {}
+    metadata = events.status_metadata(event)
     return metadata.get(events.ENDING) == CANCELED and CHILD not in metadata

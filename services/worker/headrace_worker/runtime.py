@@ -8,7 +8,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
-from headrace.sdk.emit import Emission, ToolArguments, ToolResult
+from headrace.sdk.emit import Emission
 from headrace.sdk.errors import DelegationRefused
 from headrace.sdk.results import DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt
@@ -18,7 +18,6 @@ from headrace_worker.delegation.children import Children, ChildStream
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.emitter import Emitter
-from headrace_worker.offload import Offload
 from headrace_worker.recovery import entries_before, events_before, task_before, waiting_child
 from headrace_worker.shared_state import SharedState
 from headrace_worker.sleeps import Sleeps
@@ -41,11 +40,11 @@ class WorkerRuntime:
         # Called per token: bound directly, to save a stack frame.
         self.emit: Callable[[Emission], bool] = emitter.emit
         self.room = emitter.room
-        self.new_id = emitter.new_id
+        self.new_id, self.checkpoint = emitter.new_id, emitter.checkpoint
         self.ask, self.next_input = inputs.ask, inputs.next_steering
         self.sleep = sleeps.begin
         self.offloaded = parent.offload.offloaded
-        self._emitter, self._inputs, self._state = emitter, inputs, state
+        self._inputs, self._state = inputs, state
         self._parent, self._children = parent, children
 
     async def task(self) -> Json:
@@ -75,21 +74,13 @@ class WorkerRuntime:
         bus, key, owner = self._parent.bus, self._parent.key, self._parent.owner
         return await earlier_logs(bus, key, owner, self._parent.context, requested_by, fork)
 
-    async def checkpoint(
-        self,
-        data: Any,  # noqa: ANN401  # any JSON
-        output: ToolArguments | ToolResult | None = None,
-    ) -> None:
-        """See `Runtime.checkpoint`."""
-        await self._emitter.checkpoint(data, output)
-
     async def store(self, content: bytes, media_type: str = "") -> str | None:
         """See `Runtime.store`."""
-        return await self._offload.put(content, media_type=media_type)
+        return await self._parent.offload.put(content, media_type=media_type)
 
     async def content(self, link: str) -> bytes:
         """See `Runtime.content`."""
-        offload = self._offload
+        offload = self._parent.offload
         return await offload.files.read(link, self._parent.key.tenant, offload.belongs_to)
 
     @property
@@ -149,7 +140,3 @@ class WorkerRuntime:
 
     def _child(self, request: DelegationRequest) -> Child:
         return self._children.ask(ChildRequest.of(request, self._parent))
-
-    @property
-    def _offload(self) -> Offload:
-        return self._parent.offload

@@ -246,6 +246,13 @@ def status_metadata(event: Json) -> Json:
     return metadata if isinstance(metadata, dict) else {}
 
 
+def status_parts(event: Json) -> list[Json]:
+    """Return the Parts of a status event's message; empty: `event` is none, or has none."""
+    status = (event.get("statusUpdate") or {}).get("status") or {}
+    content: list[Json] = (status.get("message") or {}).get("parts") or []
+    return content
+
+
 def why_handed_back(event: Json) -> str | None:
     """Return why an attempt was handed back, or None if `event` does not record that."""
     why: str | None = status_metadata(event).get(HANDED_BACK)

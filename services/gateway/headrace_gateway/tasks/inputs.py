@@ -254,7 +254,7 @@ def generation_of_input(entry: Entry, name: str) -> int | None:
     if entry.stamp.writer == name:
         return entry.generation
     for generation, event in enumerate(entry.parsed(), entry.generation):
-        if event.get("statusUpdate", {}).get("metadata", {}).get(events.INPUT_ID) == name:
+        if events.status_metadata(event).get(events.INPUT_ID) == name:
             return generation
     return None
 

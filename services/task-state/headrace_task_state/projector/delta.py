@@ -128,7 +128,7 @@ class Compaction:
             self._texts = []
 
     @property
-    def went_on(self) -> int:
+    def continued_at(self) -> int:
         """Generation of the last item if it continued that part, else 0."""
         return self._next - 1 if self._texts else 0
 
@@ -255,7 +255,7 @@ class Delta:
     def learn(self, line: bytes, generation: int, events: int) -> None:
         """Learn the frame from the last line of an entry of `events`, if it is a chunk."""
         part = self._artifacts.open
-        if part is self._framed or self._artifacts.went_on != generation:
+        if part is self._framed or self._artifacts.continued_at != generation:
             return
         self._unframed += events
         if self._unframed >= LEARNT_FROM:

@@ -142,7 +142,7 @@ class KnownChildren:
 
     def note(self, event: Json) -> None:
         """Add the information from one event of the parent's log."""
-        metadata = event.get("statusUpdate", {}).get("metadata") or {}
+        metadata = events.status_metadata(event)
         if isinstance(marker := metadata.get(CHILD), dict):
             self._note_child(marker)
         if metadata.get(HANDED_BACK) == TRYING_AGAIN:
