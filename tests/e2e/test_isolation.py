@@ -357,17 +357,8 @@ def outcome(operation: str, theirs: MaskedResponse, nothing: MaskedResponse) -> 
     return NO if theirs == nothing else YES
 
 
-_ASKED = [
-    (name, caller)
-    for name in BINDINGS
-    for caller in CALLERS
-    # The same code tells the caller by the headers of each, and looks at its roles below them.
-    if caller != "an operator" or name in ("JSON-RPC", "gRPC", "pages")
-]
-"""Who asks over which binding."""
-
-
-@pytest.mark.parametrize(("name", "caller"), _ASKED)
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("name", BINDINGS)
 async def test_who_reaches_anothers_task_by_which_operation(
     guarded: Stack, letters: Letters, tmp_path: Path, name: str, caller: str
 ) -> None:
