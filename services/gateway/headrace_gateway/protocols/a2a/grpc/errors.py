@@ -36,9 +36,15 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
         (*outgoing(headers(problem)), (GRPC_STATUS_DETAILS_BIN_KEY, details))
     )
     try:
-        await context.abort(code, message)
+        await abort(context, code, message)
     except grpc.aio.InternalError:
         raise gone() from None
+
+
+async def abort(context: Context, code: grpc.StatusCode, message: str) -> NoReturn:
+    """Abort the RPC, and have its end free its request."""
+    try:
+        await context.abort(code, message)
     except grpc.aio.AbortError as aborted:
         _free_after_rpc(aborted)
         raise

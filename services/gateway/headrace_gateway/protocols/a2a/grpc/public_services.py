@@ -13,6 +13,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from headrace_gateway.protocols.a2a.grpc.errors import abort
+from headrace_gateway.protocols.a2a.grpc.request_message import next_message
+from headrace_gateway.streaming.grpc import Context
+
 _LARGEST = 4096
 """Maximum bytes of a request, which is little more than a name."""
 
@@ -32,8 +36,6 @@ _MALFORMED = "the request is malformed"
 _TOO_LATE = "the request was not received within the time limit"
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
-type _Context = grpc.aio.ServicerContext[Any, Any]
-type _Requests = AsyncIterator[bytes]
 
 
 class PublicServices(grpc.GenericRpcHandler):
@@ -65,21 +67,21 @@ class PublicServices(grpc.GenericRpcHandler):
         """
         encode = handler.response_serializer
 
-        async def request_of(requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
-            return await self._request(handler, requests, context)
+        async def request_of(context: Context) -> Any:  # noqa: ANN401
+            return await self._request(handler, context)
 
-        async def unary(requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
-            return await handler.unary_unary(await request_of(requests, context), context)
+        async def unary(_requests: object, context: Context) -> Any:  # noqa: ANN401
+            return await handler.unary_unary(await request_of(context), context)
 
-        async def answers(requests: _Requests, context: _Context) -> None:
-            await handler.unary_stream(await request_of(requests, context), context)
+        async def answers(_requests: object, context: Context) -> None:
+            await handler.unary_stream(await request_of(context), context)
 
-        async def each(requests: _Requests, context: _Context) -> AsyncIterator[object]:
-            while (request := await request_of(requests, context)) is not None:
+        async def each(context: Context) -> AsyncIterator[object]:
+            while (request := await request_of(context)) is not None:
                 yield request
 
-        async def stream(requests: _Requests, context: _Context) -> AsyncIterator[object]:
-            async for response in handler.stream_stream(each(requests, context), context):
+        async def stream(_requests: object, context: Context) -> AsyncIterator[object]:
+            async for response in handler.stream_stream(each(context), context):
                 yield response
 
         if handler.unary_unary is not None:
@@ -87,22 +89,22 @@ class PublicServices(grpc.GenericRpcHandler):
         serve = answers if handler.unary_stream is not None else stream
         return grpc.stream_stream_rpc_method_handler(serve, None, encode)
 
-    async def _request(self, handler: Any, requests: _Requests, context: _Context) -> Any:  # noqa: ANN401
+    async def _request(self, handler: Any, context: Context) -> Any:  # noqa: ANN401
         """Return the next request of a call, or refuse the call; None: no request follows."""
         try:
-            received = await self._receptions.receive(requests)
+            received = await self._receptions.receive(context)
         except TimeoutError:
-            return await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, _TOO_LATE)
+            return await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, _TOO_LATE)
         if received is None:
             if handler.request_streaming:
                 return None
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
+            return await abort(context, grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
         if len(received) > _LARGEST:
-            return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _TOO_LARGE)
+            return await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, _TOO_LARGE)
         try:
             return handler.request_deserializer(received)
         except DecodeError:
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
+            return await abort(context, grpc.StatusCode.INVALID_ARGUMENT, _MALFORMED)
 
 
 class _Receptions:
@@ -111,7 +113,7 @@ class _Receptions:
     def __init__(self) -> None:
         self._slow: list[asyncio.Timeout] = []
 
-    async def receive(self, requests: _Requests) -> bytes | None:
+    async def receive(self, context: Context) -> bytes | None:
         """Return the next request of a call; None: none follows.
 
         Raises:
@@ -121,7 +123,7 @@ class _Receptions:
             loop = asyncio.get_running_loop()
             slowing = loop.call_later(_SLOW, self._become_slow, limit)
             try:
-                return await anext(requests, None)
+                return await next_message(context)
             finally:
                 slowing.cancel()
                 if limit in self._slow:

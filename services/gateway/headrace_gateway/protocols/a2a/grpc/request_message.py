@@ -55,7 +55,7 @@ class RequestMessage:
         loop = asyncio.get_running_loop()
         slow = loop.call_later(self._timing.usual_rpc_message, self._count_as_largest)
         try:
-            return await _next(context)
+            return await next_message(context)
         finally:
             slow.cancel()
 
@@ -78,7 +78,7 @@ def _late() -> RequestNotWhole:
     return RequestNotWhole("the request was not received within the time limit")
 
 
-async def _next(context: Context) -> bytes | None:
+async def next_message(context: Context) -> bytes | None:
     """Return the RPC's next message; None: there is none.
 
     grpcio never frees a message that arrives after the wait for it was cancelled, so the wait goes

@@ -538,6 +538,8 @@ async def only_the_last_are_left() -> bool:
 async def test_requests_are_freed_without_a_collection_of_garbage(
     channel: grpc.aio.Channel,
 ) -> None:
+    check = health_pb2_grpc.HealthStub(channel).Check
+    request = health_pb2.HealthCheckRequest(service="x" * LARGEST)
     gc.collect()
     gc.disable()
     try:
@@ -545,6 +547,8 @@ async def test_requests_are_freed_without_a_collection_of_garbage(
             for method in ("SendMessage", "SendStreamingMessage"):
                 with pytest.raises(grpc.aio.AioRpcError):
                     await raw(channel, method, b"\x0a" + b"x" * LARGEST)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await check(request)
             assert (await stub_of(channel).SendMessage(asking())).task.id
         # A client gets its answer a moment before the RPC is over.
         await eventually(only_the_last_are_left, "the requests are freed")
