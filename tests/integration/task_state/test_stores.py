@@ -104,7 +104,10 @@ async def test_redis_reports_its_memory_and_its_limit(valkey: ValkeyProcess) -> 
 
 def making_redis(url: str) -> Making:
     settings = RedisSettings.model_validate({"redis_url": url})
-    return lambda: RedisStore(settings, Keys.of(secrets.token_hex(4), ""), RANGES)
+    # Thousands of changes at once take a loaded machine longer than a service waits for an answer.
+    return lambda: RedisStore(
+        settings, Keys.of(secrets.token_hex(4), ""), RANGES, answer_timeout=60.0
+    )
 
 
 @pytest.fixture

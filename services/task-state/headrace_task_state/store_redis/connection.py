@@ -42,9 +42,10 @@ _MANAGED = {PlainConnection: SentinelManagedConnection, SSLConnection: SentinelM
 class Server:
     """A client of one server, and how it finds the server's address."""
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisSettings, answer_timeout: float = ANSWER_TIMEOUT) -> None:
         """Prepare to connect with `settings`, on first use."""
         options = _options(settings, settings.redis_url, settings.redis_login)
+        options |= {"timeout": answer_timeout, "socket_timeout": answer_timeout}
         if not settings.sentinel_urls:
             self._pools = [_Pool(**options)]
             self.client = Redis(connection_pool=self._pools[0])
@@ -184,9 +185,9 @@ class Connection:
     Every call raises StateUnavailable if Redis does not answer.
     """
 
-    def __init__(self, settings: RedisSettings) -> None:
-        """Prepare to connect with `settings`, on first use."""
-        self._server = Server(settings)
+    def __init__(self, settings: RedisSettings, answer_timeout: float = ANSWER_TIMEOUT) -> None:
+        """Prepare to connect with `settings`, on first use. Answers may take `answer_timeout` s."""
+        self._server = Server(settings, answer_timeout)
         self._redis = self._server.client
         self.name = f"Redis at {settings.shown}"
         """Display name and address, for logs."""

@@ -32,7 +32,7 @@ from headrace_task_state.store import (
     TaskChange,
     TaskRemoval,
 )
-from headrace_task_state.store_redis.connection import Connection
+from headrace_task_state.store_redis.connection import ANSWER_TIMEOUT, Connection
 from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
@@ -400,9 +400,11 @@ class RedisStore:
         keys: Keys,
         ranges: Iterable[Range],
         usage_days: int = KEPT_DAYS,
+        answer_timeout: float = ANSWER_TIMEOUT,
     ) -> None:
         """Keep `ranges` under `keys`; connect on first use. A day's usage expires after a while."""
-        self.redis, self.keys, self._ranges = Connection(settings), keys, list(ranges)
+        self.redis = Connection(settings, answer_timeout)
+        self.keys, self._ranges = keys, list(ranges)
         self.name, self._usage_days = self.redis.name, usage_days
         self.reader = RedisReader(self.redis, keys)
         self.check, self.close = self.redis.check, self.redis.close

@@ -120,11 +120,11 @@ async def test_a_user_of_an_acl_and_a_password_of_any_characters(tmp_path: Path)
                 {"redis_password": "only default"},
             ):
                 connection = await stack.enter_async_context(connected(redis_url=url, **settings))
-                assert await works(connection), settings
+                await eventually(partial(works, connection), str(settings))
         quoted = "".join(f"%{byte:02x}" for byte in PASSWORD.encode())
         old = f"redis://fleet:{quoted}@127.0.0.1:{valkey.port}/0"
         async with connected(redis_url=old) as connection:
-            assert await works(connection)
+            await eventually(lambda: works(connection), "it works")
         async with connected(redis_url=url) as connection:
             assert not await works(connection)
 
@@ -140,7 +140,7 @@ async def test_a_password_that_was_replaced_counts_from_the_next_connection_on(
             connected(redis_url=url, **mine) as connection,
             connected(redis_url=url, redis_password="operator") as operator,
         ):
-            assert await works(connection)
+            await eventually(lambda: works(connection), "it works")
             await operator.ask(["ACL", "SETUSER", "fleet", "resetpass", ">n3w"])
             await asyncio.to_thread(in_file, file, "n3w")
             await operator.ask(["CLIENT", "KILL", "USER", "fleet"])
@@ -156,7 +156,7 @@ async def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
             mine = {"redis_cert_file": certificate, "redis_key": key.read_text()}
             login = {"redis_password": "secret", "redis_ca_file": authority.file}
             async with connected(redis_url=url, **login, **mine) as connection:
-                assert await works(connection)
+                await eventually(lambda: works(connection), "it connects with its certificate")
             async with connected(redis_url=url, **login) as connection:
                 assert not await works(connection)
             login["redis_ca_file"] = Authority(tmp_path, "other").file
