@@ -23,11 +23,11 @@ _LARGEST = 4096
 _TIMEOUT = 10.0
 """Seconds to wait for a request."""
 
-_SLOW = 0.25
+_SLOW = 0.05
 """Seconds after which a request is slow. A usual one arrives with its call."""
 
-_MOST_SLOW = 8
-"""Maximum slow requests at a time, each of up to 10 MB; of more, the oldest is refused."""
+_MOST_RECEIVED = 4
+"""Maximum requests that are received at a time, each of up to 10 MB."""
 
 _TOO_LARGE = f"the request has more than {_LARGEST} bytes"
 
@@ -108,30 +108,68 @@ class PublicServices(grpc.GenericRpcHandler):
 
 
 class _Receptions:
-    """Receives requests, few slow ones at a time."""
+    """Receives few requests at a time, the latest first, and gives up slow ones for others.
 
-    def __init__(self) -> None:
+    So neither many requests nor many that never arrive delay the next health check.
+    """
+
+    def __init__(self, slow: float = _SLOW) -> None:
+        self._after, self._free = slow, _MOST_RECEIVED
         self._slow: list[asyncio.Timeout] = []
+        self._given_up = set[asyncio.Timeout]()
+        """Those that still have a turn."""
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def receive(self, context: Context) -> bytes | None:
         """Return the next request of a call; None: none follows.
 
         Raises:
-            TimeoutError: It was not received in time, or too many others are slow.
+            TimeoutError: It was not received in time, or is slow while others wait.
         """
         async with asyncio.timeout(_TIMEOUT) as limit:
-            loop = asyncio.get_running_loop()
-            slowing = loop.call_later(_SLOW, self._become_slow, limit)
+            await self._turn()
+            slowing = asyncio.get_running_loop().call_later(self._after, self._become_slow, limit)
             try:
                 return await next_message(context)
             finally:
                 slowing.cancel()
                 if limit in self._slow:
                     self._slow.remove(limit)
+                self._given_up.discard(limit)
+                self._end_turn()
+
+    async def _turn(self) -> None:
+        # Until a request is asked for, gRPC leaves nearly all of it with its client.
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._give_up_slow()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif not turn.cancelled():
+                self._end_turn()
+            raise
+
+    def _end_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _become_slow(self, limit: asyncio.Timeout) -> None:
         self._slow.append(limit)
-        if len(self._slow) > _MOST_SLOW:
+        self._give_up_slow()
+
+    def _give_up_slow(self) -> None:
+        if self._slow and len(self._given_up) < len(self._waiting):
             oldest = self._slow.pop(0)
+            self._given_up.add(oldest)
             if not oldest.expired():
                 oldest.reschedule(asyncio.get_running_loop().time())
