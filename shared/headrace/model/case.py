@@ -8,11 +8,11 @@ but those of interrupts, which the recorded answers refer to.
 import json
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import DISCARDED_AFTER, QUEUED, RETRACTED, Json

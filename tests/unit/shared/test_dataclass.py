@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from headrace.dataclass import dataclass
+from headrace.dataclass import _repr, dataclass
+from headrace_worker.adapters.credentials import ApiKey, Bearer, ClientCredentials
 
 
 def _made(decorate: Callable[[type], type]) -> type[Any]:
@@ -98,3 +100,12 @@ def test_two_without_fields_are_equal() -> None:
 
     assert len({Nothing(), Nothing()}) == 1
     assert repr(Nothing()).endswith("Nothing()")
+
+
+def test_what_users_import_is_the_standard_library_s() -> None:
+    modules = [import_module(f"headrace{name}") for name in ("", ".client", ".testing")]
+    users = {ApiKey, Bearer, ClientCredentials}
+    users |= {getattr(module, name) for module in modules for name in module.__all__}
+    made = [each for each in users if isinstance(each, type) and dataclasses.is_dataclass(each)]
+    assert len(made) > 40
+    assert [each for each in made if each.__repr__ is _repr] == []

@@ -3,10 +3,9 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.extras import needs
