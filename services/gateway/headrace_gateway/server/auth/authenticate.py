@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from starlette.datastructures import Headers
+
 from headrace.background import keep_running
 from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.subjects import encode_token
@@ -119,6 +121,7 @@ class Callers:
         for name in self._key_headers() if of_any_agent else ():
             # An unknown value in such a header may have another purpose.
             if (key := headers.get(name)) and (caller := self._known_by(key.strip())):
+                _check_single(headers, name)
                 return replace(caller, has_agents_key=True)
         if self._known.required:
             raise CredentialsMissing(
@@ -230,13 +233,29 @@ class Callers:
 
 
 def _credential(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
-    """Return the credentials in the headers under a scheme, or None."""
+    """Return the credentials in the headers under a scheme, or None.
+
+    Raises:
+        CredentialsRefused: there are several.
+    """
+    name = "authorization" if scheme.type == "http" else scheme.name.lower()
+    if (credential := headers.get(name)) is not None:
+        _check_single(headers, name)
+        return credential
     if scheme.type != "http":
-        return headers.get(scheme.name.lower())
-    if (authorization := headers.get("authorization")) is not None:
-        return authorization
+        return None
     token = token_of_protocols(headers)
     return None if token is None else f"bearer {token}"
+
+
+def _check_single(headers: Mapping[str, str], name: str) -> None:
+    """Refuse several credentials in one header: a proxy may have checked another one than this.
+
+    The gateway's own server and gRPC refuse those in `CREDENTIAL_HEADERS` earlier, for all
+    requests. Here are those in agents' own headers, and all in another application's server.
+    """
+    if isinstance(headers, Headers) and len(headers.getlist(name)) > 1:
+        raise CredentialsRefused(f"{name} must be sent at most once")
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jwt
 import pytest
 from jwt.utils import base64url_encode
+from starlette.datastructures import Headers
 
 from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
 from headrace.model.subjects import decode_token
@@ -22,7 +23,7 @@ from headrace_gateway.server.auth.credentials_file import (
     KnownCredentials,
     read_file,
 )
-from headrace_gateway.server.auth.schemes import security_of
+from headrace_gateway.server.auth.schemes import BEARER, security_of
 from tests.architecture.tree import ROOT
 from tests.support.credentials import ANN, AUDIENCE, BOB, EVE, ISSUER, Issuer, Person, write
 from tests.support.document import blocks
@@ -57,6 +58,26 @@ def test_a_token_names_its_tenant_and_owner_as_bearer_and_as_key(
         assert decode_token(caller.tenant) == person.tenant
         assert decode_token(caller.owner) == person.owner
         assert caller.identified
+
+
+def two(name: str, *values: str) -> Headers:
+    return Headers(raw=[(name.encode(), value.encode()) for value in values])
+
+
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "x-shop-key"])
+async def test_two_credentials_in_one_header_are_nobodys(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / "credentials.toml", ANN, EVE)
+    callers = Callers(file, key_headers=lambda: ["x-shop-key"])
+    sent = [f"Bearer {one.token}" if name == "authorization" else one.token for one in (ANN, EVE)]
+    assert callers.of(two(name, sent[0]), of_any_agent=True).identified
+    with pytest.raises(CredentialsRefused, match=f"{name} must be sent at most once"):
+        callers.of(two(name, *sent), of_any_agent=True)
+    scheme = BEARER if name == "authorization" else SecurityScheme(type="apiKey", name=name)
+    security = AgentSecurity(schemes={"own": scheme}, require=["own"])
+    card = AgentCard(name="shop", description="", security=security)
+    assert callers.of_agent(card, two(name, sent[0])).identified
+    with pytest.raises(CredentialsRefused, match=f"{name} must be sent at most once"):
+        callers.of_agent(card, two(name, *sent))
 
 
 def test_same_owner_in_two_tenants_are_two_callers(callers: Callers) -> None:
