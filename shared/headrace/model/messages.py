@@ -207,6 +207,8 @@ class TasksFound(BusMessage):
     page_size: int
     total_size: int
     """Number of matching tasks on all pages."""
+    or_status: str | None = None
+    """The second state of the query. None: it had none, or an earlier release ignored it."""
 
 
 type UsageGroup = Literal["day", "owner", "agent", "root"]

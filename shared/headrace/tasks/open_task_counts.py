@@ -102,4 +102,9 @@ class OpenTaskCounts:
             page_size=1,
             history_length=0,
         )
-        return (await self._lists.list(query)).total_size
+        found = await self._lists.list(query)
+        if found.or_status is not None:
+            return found.total_size
+        # Task state of the previous release has counted submitted tasks alone.
+        at_work = query.model_copy(update={"status": WORKING, "or_status": None})
+        return found.total_size + (await self._lists.list(at_work)).total_size

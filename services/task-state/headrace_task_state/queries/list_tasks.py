@@ -55,6 +55,7 @@ class Lists:
             "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
             "page_size": query.page_size,
             "total_size": page.total,
+            "or_status": query.or_status,
         }
 
     async def _read(self, query: ListTasks, stored: StoredTask) -> LoggedTask:

@@ -289,7 +289,7 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         token = ""
         while True:
             page = await fleet.list(page_size=size, page_token=token)
-            assert (page.total_size, page.page_size) == (24, size)
+            assert (page.total_size, page.page_size, page.or_status) == (24, size, None)
             assert len(page.tasks) <= size
             seen += page.tasks
             if not (token := page.next_page_token):
@@ -297,6 +297,8 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         assert sorted(task["id"] for task in seen) == sorted(expected)
         times = [task["status"]["timestamp"] for task in seen]
         assert all(first >= second for first, second in pairwise(times))
+    two = await fleet.list(status="TASK_STATE_SUBMITTED", or_status="TASK_STATE_WORKING")
+    assert two.or_status == "TASK_STATE_WORKING"
 
 
 async def test_a_page_begins_where_the_last_one_ended_although_tasks_move(

@@ -46,7 +46,13 @@ class Usage:
             and state in (query.status, query.or_status)
             for tenant, owner, agent, state in self.open
         )
-        return TasksFound(tasks=[], next_page_token="", page_size=1, total_size=number)
+        return TasksFound(
+            tasks=[],
+            next_page_token="",
+            page_size=1,
+            total_size=number,
+            or_status=query.or_status,
+        )
 
     async def usage(self, query: GetUsage) -> UsageFound:
         self.asked.append(query)
@@ -282,6 +288,20 @@ async def test_a_task_that_begins_to_work_while_it_is_counted_counts_once() -> N
     usage.open = [("acme", "ann", "shop", SUBMITTED)]
     assert await refused(usage, quota(open=2), use()) == [False]
     assert [one[-1] for one in usage.open] == [WORKING], "it was listed"
+
+
+class FormerUsage(Usage):
+    """Counts of the previous release, which ignores a second state."""
+
+    async def list(self, query: ListTasks) -> TasksFound:
+        return await super().list(query.model_copy(update={"or_status": None}))
+
+
+async def test_task_state_of_the_previous_release_counts_both_states_too() -> None:
+    usage = FormerUsage()
+    usage.open = [("acme", "ann", "shop", SUBMITTED), ("acme", "ann", "shop", WORKING)]
+    assert await refused(usage, quota(open=2), use()) == [True]
+    assert await refused(usage, quota(open=3), use()) == [False]
 
 
 async def test_without_task_state_tasks_are_opened(usage: Usage) -> None:
