@@ -5,15 +5,17 @@ from typing import cast
 
 import pytest
 
+from headrace.model.errors import HeadraceError
 from headrace_gateway.protocols.a2a.grpc.request_message import RequestMessage
-from headrace_gateway.refusals import TooManyBytesOfOwner
+from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import HeldBodies, RequestNotWhole
 from headrace_gateway.streaming.grpc import Context
 from headrace_gateway.timing import GatewayTiming
+from tests.support.waiting import eventually
 
 LARGEST = 1000
-ANN = Caller(tenant="acme", owner="ann")
+ANN, BOB = Caller(tenant="acme", owner="ann"), Caller(tenant="acme", owner="bob")
 
 
 class SlowRpc:
@@ -41,6 +43,11 @@ def receiving(
     return asyncio.create_task(message.received(cast("Context", requests)))
 
 
+async def counts(bodies: HeldBodies) -> bool:
+    """Whether a message counts as one of the largest size."""
+    return len(bodies) == LARGEST
+
+
 async def test_the_wait_for_a_message_that_is_given_up_ends_with_the_rpc() -> None:
     # After a cancelled wait, grpcio would keep a message of 9 MB for ever.
     requests = SlowRpc()
@@ -63,7 +70,7 @@ async def test_no_more_messages_of_unknown_size_are_received_than_fit() -> None:
     slow = [SlowRpc() for _ in range(3)]
     rpcs = [receiving(bodies, requests) for requests in slow]
     other = SlowRpc()
-    of_other = receiving(bodies, other, Caller(tenant="acme", owner="bob"))
+    of_other = receiving(bodies, other, BOB)
     await other.asked.wait()
     assert [requests.asked.is_set() for requests in slow] == [True, True, False]
     slow[0].arrived.set()
@@ -74,13 +81,19 @@ async def test_no_more_messages_of_unknown_size_are_received_than_fit() -> None:
     assert await asyncio.gather(*rpcs, of_other) == [b"x"] * 4
 
 
-async def test_a_message_that_counts_as_the_largest_lets_the_next_one_in() -> None:
-    bodies = HeldBodies(-1, LARGEST, LARGEST)
+@pytest.mark.parametrize(
+    ("most", "most_per_owner", "caller", "refusal"),
+    [(-1, LARGEST, ANN, TooManyBytesOfOwner), (LARGEST, -1, BOB, TooManyBytes)],
+)
+async def test_a_message_that_counts_as_the_largest_lets_the_next_one_in(
+    most: int, most_per_owner: int, caller: Caller, refusal: type[HeadraceError]
+) -> None:
+    bodies = HeldBodies(most, most_per_owner, LARGEST)
     first, second = SlowRpc(), SlowRpc()
     one = receiving(bodies, first, usual_rpc_message=0.01)
-    await first.asked.wait()
-    with pytest.raises(TooManyBytesOfOwner):
-        await receiving(bodies, second, usual_rpc_message=0.01)
+    await eventually(lambda: counts(bodies), "the late message counts as the largest")
+    with pytest.raises(refusal):
+        await receiving(bodies, second, caller, usual_rpc_message=0.01)
     assert len(bodies) == LARGEST
     assert second.asked.is_set()
     first.arrived.set()
