@@ -9,13 +9,15 @@ import pytest
 from headrace.model.events import Json
 from tests.support import javascript
 from tests.support.fleet import Fleet
+from tests.support.resuming_sizes import IS_SOAK
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually
 
 AGENT = "/v1/agents/counter"
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.1])
+@pytest.mark.soak
+@pytest.mark.parametrize("pause", [0.0, 0.01, 0.1] if IS_SOAK else [0.0, 0.1])
 async def test_a_run_whose_gateway_was_killed_is_joined_by_a_repeated_request(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path, pause: float
 ) -> None:

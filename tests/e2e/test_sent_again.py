@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import message
+from tests.support.resuming_sizes import IS_SOAK
 from tests.support.stored_log import events_of
 
 AGENT = "/v1/agents/counter"
@@ -30,7 +31,8 @@ async def test_fifty_retries_on_two_gateways_are_one_task(
     assert sum("task" in event for event in events) == 1
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.01])
+@pytest.mark.soak
+@pytest.mark.parametrize("pause", [0.0, 0.003, 0.01, 0.02] if IS_SOAK else [0.0, 0.01])
 async def test_a_gateway_killed_while_sending_leaves_one_task_to_the_retries(
     fleet: Fleet, http: httpx.AsyncClient, pause: float
 ) -> None:

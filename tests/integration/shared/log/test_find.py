@@ -8,6 +8,7 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
 from headrace.model.errors import LogLost
+from tests.support.resuming_sizes import IS_SOAK
 from tests.support.task_log import TaskLog
 from tests.support.waiting import eventually
 
@@ -26,8 +27,10 @@ async def scattered(bus: Bus, chance: random.Random) -> TaskLog:
     return log
 
 
-async def test_any_generation_is_found(bus: Bus) -> None:
-    log = await scattered(bus, random.Random(2))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [1, 2, 3] if IS_SOAK else [2])
+async def test_any_generation_is_found(bus: Bus, seed: int) -> None:
+    log = await scattered(bus, random.Random(seed))
     last = await last_entry(bus, log.key)
     assert last is not None
     entries, after = await log.read(), -1
