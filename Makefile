@@ -87,8 +87,8 @@ upgrade: $(DEVELOPMENT) ## Roll a fleet from another revision to this tree and b
 	@exec $(BIN)/python -m tests.chaos.upgrade $(FROM) $(ARGS)
 
 .PHONY: soak
-soak: $(DEVELOPMENT) ## Run the long tests at their full sizes
-	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest -m soak --timeout 1800 $(or $(ARGS),tests)
+soak: $(DEVELOPMENT) ## Run the long tests at their full sizes, and the property tests
+	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest -m "soak or hypothesis" --timeout 1800 $(or $(ARGS),tests)
 
 .PHONY: tck
 tck: $(DEVELOPMENT) ## Run A2A's compatibility kit against a local stack (TCK=path of a copy)
