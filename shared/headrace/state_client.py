@@ -216,7 +216,11 @@ class StateClient:
             await asyncio.sleep(_BETWEEN_ROUNDS)
 
     async def _first_answer(self, operation: str, question: bytes) -> Msg:
-        """Return the answer of the first replica that answers."""
+        """Return the answer of the first replica that answers.
+
+        Raises:
+            BusUnavailable: No replica answered.
+        """
         loop, subjects = asyncio.get_running_loop(), self._bus.subjects
         silence = _SILENCE_IN_DOUBT if loop.time() < self._doubt_until else _SILENCE
         one, everybody = subjects.state(operation), subjects.state(operation, of_all=True)
@@ -247,7 +251,11 @@ class StateClient:
 
 
 async def _first_of(asking: set[asyncio.Task[Msg]], timeout: float) -> Msg | None:
-    """Return the first answer within `timeout` seconds. None: no answer came."""
+    """Return the first answer within `timeout` seconds. None: no answer came.
+
+    Raises:
+        BusUnavailable: All requests have failed.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     while True:

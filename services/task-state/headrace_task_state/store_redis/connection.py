@@ -182,7 +182,7 @@ class Connection:
 
     It does not retry: a script that was sent may have been carried out.
 
-    Every call raises StateUnavailable if Redis does not answer.
+    All but `check` raise StateUnavailable if Redis does not answer.
     """
 
     def __init__(self, settings: RedisSettings, answer_timeout: float = ANSWER_TIMEOUT) -> None:

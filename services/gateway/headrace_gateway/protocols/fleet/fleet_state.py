@@ -98,7 +98,11 @@ class _FleetView:
         }
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Check the caller's permissions again, because the stream has no end."""
+        """Check the caller's permissions again, because the stream has no end.
+
+        Raises:
+            CredentialsRefused, NotPermitted: as `check_unchanged`.
+        """
         check_unchanged(self._services, headers, self._caller)
 
     def _agents(self, sample: Sample) -> list[Json]:
