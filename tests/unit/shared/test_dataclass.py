@@ -104,7 +104,7 @@ def test_two_without_fields_are_equal() -> None:
 
 def test_what_users_import_is_the_standard_library_s() -> None:
     modules = [import_module(f"headrace{name}") for name in ("", ".client", ".testing")]
-    users = {ApiKey, Bearer, ClientCredentials}
+    users: set[object] = {ApiKey, Bearer, ClientCredentials}
     users |= {getattr(module, name) for module in modules for name in module.__all__}
     made = [each for each in users if isinstance(each, type) and dataclasses.is_dataclass(each)]
     assert len(made) > 40
