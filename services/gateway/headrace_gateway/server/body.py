@@ -4,7 +4,6 @@ A body is held from its first byte until its request is answered, or its stream 
 arrive slowly, so without a limit an authenticated caller could have any number of bodies held.
 """
 
-import asyncio
 import re
 import sys
 from collections import Counter
@@ -20,6 +19,7 @@ from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, TooManyBytes, TooManyBytesOfOwner, Violation
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import open_request
+from headrace_gateway.server.turns import Turns
 
 
 class HeldBody:
@@ -62,7 +62,7 @@ class HeldBodies:
         self._size = 0
         limits = [limit for limit in (self._most_per_owner, self._most) if limit >= 0]
         self._most_turns = min(limits, default=sys.maxsize) // max(largest, 1)
-        self._turns = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
+        self._turns = WeakValueDictionary[tuple[str, str], Turns]()
 
     def __len__(self) -> int:
         """Return the number of held bytes."""
@@ -78,7 +78,7 @@ class HeldBodies:
         body.resize(size)
         return body
 
-    def turns(self, caller: Caller) -> asyncio.Semaphore:
+    def turns(self, caller: Caller) -> Turns:
         """Return the turns of the caller's bodies of unknown size.
 
         Such a body arrives while it holds one, and is counted after that. There are as many as
@@ -86,7 +86,7 @@ class HeldBodies:
         """
         turns = self._turns.get(caller.names)
         if turns is None:
-            turns = self._turns[caller.names] = asyncio.Semaphore(self._most_turns)
+            turns = self._turns[caller.names] = Turns(self._most_turns)
         return turns
 
     def add(self, owner: tuple[str, str], size: int) -> None:

@@ -21,7 +21,8 @@ ANN, BOB = Caller(tenant="acme", owner="ann"), Caller(tenant="acme", owner="bob"
 class SlowRpc:
     """An RPC whose message comes when it is said to."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: str = "ipv4:127.0.0.1:1") -> None:
+        self.peer = lambda: connection
         self.asked, self.arrived = asyncio.Event(), asyncio.Event()
         self.is_cancelled = False
 
@@ -79,6 +80,26 @@ async def test_no_more_messages_of_unknown_size_are_received_than_fit() -> None:
     for requests in (*slow, other):
         requests.arrived.set()
     assert await asyncio.gather(*rpcs, of_other) == [b"x"] * 4
+
+
+async def test_rpcs_that_send_nothing_do_not_delay_those_of_another_connection() -> None:
+    bodies = HeldBodies(-1, LARGEST, LARGEST)
+    silent = [SlowRpc("ipv4:127.0.0.1:1") for _ in range(20)]
+    rpcs = [receiving(bodies, requests) for requests in silent]
+    await silent[0].asked.wait()
+    prompt = SlowRpc("ipv4:127.0.0.1:2")
+    prompt.arrived.set()
+    asked = receiving(bodies, prompt)
+    rpcs[0].cancel()
+    await silent[1].asked.wait()
+    rpcs[1].cancel()
+    assert await asked == b"x"
+    assert not any(requests.asked.is_set() for requests in silent[3:])
+    for rpc in rpcs:
+        rpc.cancel()
+    for requests in silent:
+        requests.arrived.set()
+    await asyncio.wait(rpcs)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from functools import partial
 from headrace.model.errors import HeadraceError
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody, RequestNotWhole
+from headrace_gateway.server.turns import Turns
 from headrace_gateway.streaming.grpc import Context
 from headrace_gateway.timing import GatewayTiming
 
@@ -17,9 +18,7 @@ class RequestMessage:
     A message that is not complete soon counts as one of the maximum size.
     """
 
-    def __init__(
-        self, held: HeldBody, turns: asyncio.Semaphore, largest: int, timing: GatewayTiming
-    ) -> None:
+    def __init__(self, held: HeldBody, turns: Turns, largest: int, timing: GatewayTiming) -> None:
         """Count the message in `held`, as one of `largest` bytes if it is slow.
 
         It takes one of the owner's `turns` until it is counted.
@@ -50,7 +49,7 @@ class RequestMessage:
 
     async def _in_turn(self, context: Context) -> bytes | None:
         # Until a message is asked for, gRPC leaves nearly all of it with its client.
-        await self._turns.acquire()
+        await self._turns.take(context.peer())
         self._has_turn = True
         loop = asyncio.get_running_loop()
         slow = loop.call_later(self._timing.usual_rpc_message, self._count_as_largest)
@@ -71,7 +70,7 @@ class RequestMessage:
     def _end_turn(self) -> None:
         if self._has_turn:
             self._has_turn = False
-            self._turns.release()
+            self._turns.give_back()
 
 
 def _late() -> RequestNotWhole:
