@@ -50,11 +50,13 @@ class LoggedTask:
             self.version = term_of(entry, VERSION) or self.version
 
     def is_for(self, query: GetTask) -> bool:
-        """Return whether the task matches `query` and belongs to the caller."""
-        return (query.any_owner or query.owner == self.owner) and query.agent in (
-            None,
-            self.agent,
-        )
+        """Return whether the task matches `query` and belongs to the caller.
+
+        A log in which no event states the task's status is no task. Workers write it like that
+        only if they are hostile.
+        """
+        is_callers = query.any_owner or query.owner == self.owner
+        return is_callers and query.agent in (None, self.agent) and bool(self.fold.state)
 
     def found(self, history_length: int | None) -> TaskFound:
         """Return the answer to a query for the task."""

@@ -125,6 +125,25 @@ async def test_without_any_task_state_a_get_is_answered_from_the_log(fleet: Task
             await fleet.get_now(key, **query)
 
 
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_log_that_states_no_status_is_no_task(fleet: TaskStates, replicas: int) -> None:
+    log, again = ended(), LegalLog(new_key())
+    again.submit("hello")
+    for _ in range(replicas):
+        await fleet.start()
+    await fleet.store(log)
+    await fleet.bus.js.publish(
+        fleet.bus.subjects.event(again.key),
+        orjson.dumps({"task": {"id": again.key.task}}),
+        timeout=TIMEOUT,
+        headers=again.entries[0][0].headers(),
+    )
+    read = fleet.get if replicas else fleet.get_now
+    assert (await read(log.key)).task == folded(log)
+    with pytest.raises(TaskUnknown):
+        await read(again.key)
+
+
 async def test_a_list_states_that_it_can_not_be_complete(fleet: TaskStates) -> None:
     await hold_up(fleet)
     await fleet.start()
