@@ -85,7 +85,7 @@ class _Watcher:
 
     def __init__(self, bus: Bus, rule: TailRule, appender: Appender) -> None:
         self.key = appender.key
-        self.last_seen = 0.0
+        self.last_seen = None  # A message of another writer has the appender look at once.
         self._bus, self._rule, self._appender = bus, rule, appender
         self._subscription: Subscription | None = None
 

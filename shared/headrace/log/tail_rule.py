@@ -121,8 +121,13 @@ class TailFollower(Protocol):
     """A follower, as the rule uses it."""
 
     key: TaskKey
-    last_seen: float
-    """When the last message of the log arrived, in loop time (seconds)."""
+
+    @property
+    def last_seen(self) -> float | None:
+        """When the last message of the log arrived, in loop time (seconds).
+
+        None: that is not noted, and postpones no check.
+        """
 
     def tail_is(self, sequence: int) -> None:
         """Receive the leader's last sequence of the log; 0: the log is empty."""
@@ -257,15 +262,18 @@ class TailRule:
         one query for a hundred logs costs less than ten queries for a few.
         """
         shortest = self._timing.silence
-        if follower.last_seen > plan.checked:
+        seen = follower.last_seen or 0.0
+        if seen > plan.checked:
             plan.silence = shortest
-        at = max(follower.last_seen, plan.checked) + plan.silence
+        at = max(seen, plan.checked) + plan.silence
         return at if plan.silence <= shortest else at - at % (shortest / 2)
 
     def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
-        # At most one silence later, so that silence is measured from messages that arrive
-        # meanwhile.
-        at = min(self._silent_until(follower, plan), now + self._timing.silence)
+        at = self._silent_until(follower, plan)
+        if follower.last_seen is not None:
+            # At most one silence later, so that silence is measured from messages that arrive
+            # meanwhile.
+            at = min(at, now + self._timing.silence)
         self._schedule(follower, at, urgent=False)
 
     def _start_checks(self, due: list[TailFollower]) -> None:

@@ -20,7 +20,7 @@ class Log:
 
     def __init__(self, shard: int = 0) -> None:
         self.key = TaskKey("tenant", "agent", mint_task_id(shard))
-        self.last_seen = 0.0
+        self.last_seen: float | None = 0.0
         self.told: list[int] = []
         self.changed = asyncio.Event()
 
@@ -103,6 +103,17 @@ async def test_a_silent_log_is_checked_ever_more_rarely(rule: TailRule, leader: 
     assert all(gap >= least for gap, least in zip(gaps, [2, 3, 7, 9, 9], strict=True)), gaps
 
 
+async def test_a_log_whose_messages_are_not_noted_is_scheduled_only_by_its_checks(
+    rule: TailRule,
+) -> None:
+    log = Log()
+    log.last_seen = None
+    rule.watch(log, first=0)
+    await log.until_received(6)
+    # One ticket when the log is watched, and one after each check.
+    assert next(rule._tickets) == 1 + len(log.told)
+
+
 @pytest.mark.parametrize("timing", [timing_of(5 * UNIT)])
 async def test_logs_that_are_silent_for_long_come_to_share_their_checks(
     rule: TailRule, leader: Leader
@@ -134,9 +145,9 @@ async def test_silence_counts_from_the_last_message_however_long_it_was_before(
     log = Log()
     rule.watch(log, first=0)
     await log.until_received(5)
-    log.last_seen = asyncio.get_running_loop().time()
+    seen = log.last_seen = asyncio.get_running_loop().time()
     await log.until_received(6)
-    gap = leader.times[-1] - log.last_seen
+    gap = leader.times[-1] - seen
     assert gap >= 2 * UNIT, "not before the silence is over"
     assert rule._watched[log].silence == 4 * UNIT, "and the next one is short again"
 
