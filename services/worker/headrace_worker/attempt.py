@@ -66,6 +66,11 @@ class Attempt:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the agent has ended, or is no longer waited for."""
 
+    @property
+    def name(self) -> tuple[str, int]:
+        """Its task and run."""
+        return self._assignment.key.task, self._assignment.run
+
     async def run(self) -> None:
         """Run the attempt. After any failure the run is still queued, or its log has its end."""
         hold = self._hold = self._resources.leases.take(self._assignment.message.reply)
@@ -116,9 +121,12 @@ class Attempt:
                     observe_wait(assignment)
                 series = series_of(assignment.key.agent)
                 series.attempts.inc()
-                in_progress = series.working.track_inprogress()
-                with in_progress, taken.span.lasting():
-                    await self._execute(hold, taken)
+                series.working.inc()
+                try:
+                    with taken.span.lasting():
+                        await self._execute(hold, taken)
+                finally:
+                    series.working.dec()
             case Held():
                 _log.debug("task %s is held by %s", assignment.key.task, taken.by)
             case Behind():

@@ -146,12 +146,14 @@ class AgentConcurrency:
 class Permit:
     """A run's permit: released while the run waits for others, then acquired again."""
 
+    __slots__ = ("_acquiring", "_concurrency", "_is_held", "_is_released", "_waits")
+
     def __init__(self, concurrency: AgentConcurrency) -> None:
         """Hold a permit of `concurrency` that is already acquired."""
         self._concurrency = concurrency
         self._is_held, self._is_released = True, False
         self._waits = 0
-        self._acquiring = asyncio.Lock()
+        self._acquiring: asyncio.Lock | None = None  # Most runs wait for no others.
 
     def begin_wait(self) -> None:
         """Start a wait; the permit is released until all waits of the run are over."""
@@ -169,6 +171,8 @@ class Permit:
     async def end_wait(self) -> None:
         """End a wait; if it was the run's last, wait until the permit is acquired again."""
         self._waits -= 1
+        if self._acquiring is None:
+            self._acquiring = asyncio.Lock()
         async with self._acquiring:
             if self._is_held or self._is_away():
                 return

@@ -113,8 +113,8 @@ class Encoder:
         self._blocks = Blocks(ids, next_index)
         self._relayed_events = RelayedEvents(task, context, ids, self._blocks)
         self._open_text: TextChunks | None = None
-        self.artifacts: set[str] = set()
-        """Ids of the artifacts emitted so far."""
+        self.artifacts: dict[str, None] = {}
+        """Ids of the artifacts emitted so far. An empty set would take 150 bytes more."""
 
     def chunk(self, text: str) -> Draft | None:
         """Return the event for a plain string that continues open text. Takes about 1 µs.
@@ -303,7 +303,7 @@ class Encoder:
 
     def _relayed(self, output: Artifact | RelayedMessage) -> Draft:
         if isinstance(output, Artifact):
-            self.artifacts.add(output.id)
+            self.artifacts[output.id] = None
         return self._relayed_events.draft(output)
 
     def _message_event(self, message: str, part: Json) -> Draft:
@@ -323,7 +323,7 @@ class Encoder:
         append: bool = False,
         last_chunk: bool = False,
     ) -> Draft:
-        self.artifacts.add(artifact)
+        self.artifacts[artifact] = None
         body = {"artifactId": artifact, "name": name} if name else {"artifactId": artifact}
         return events.artifact_update(
             self._task,

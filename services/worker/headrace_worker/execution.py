@@ -7,7 +7,7 @@ from typing import Protocol
 from headrace.dataclass import dataclass
 from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import TailRule
 from headrace.model import events
 from headrace.model.delegation import Lineage
@@ -29,7 +29,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
-from headrace_worker.offload import Offload, WorkerFiles
+from headrace_worker.offload import Offload
 from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.recovery import RecoveredRun
@@ -56,6 +56,7 @@ class WorkerResources:
     timing: Timing
     ticks: AppendTicks
     prices: Prices
+    files: FileStore
     abandoned: set[asyncio.Task[None]] = field(default_factory=set)
     """Agents that did not stop in time, until they do."""
     failed_clean_ups: FailureCount = field(default_factory=FailureCount)
@@ -159,7 +160,7 @@ class Execution:
             permit=permit,
             usage_totals=self.emitter.usage_totals,
             offload=Offload(
-                files=WorkerFiles(resources.bus),
+                files=resources.files,
                 key=key,
                 belongs_to=FileOwner(request.owner, request.context),
                 inline=resources.settings.inline_bytes,

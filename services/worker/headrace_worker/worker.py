@@ -27,6 +27,7 @@ from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, Concurr
 from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.heartbeats import WorkerLeases
+from headrace_worker.offload import WorkerFiles
 from headrace_worker.poll import Puller, QueueWatch, Repair
 from headrace_worker.registration import Registration
 from headrace_worker.run_metrics import begin_at_zero
@@ -73,6 +74,7 @@ class Worker:
             timing,
             AppendTicks(settings.append_linger, asyncio.get_running_loop()),
             Prices.read(settings.prices),
+            WorkerFiles(self._bus),
         )
         announcer = Announcer(self._heartbeat_thread.bus, self.id)
         self._registration = Registration(self._heartbeat_thread, announcer, agents)
@@ -221,6 +223,7 @@ class Worker:
     async def _serve(self, name: str, consumer: str) -> Puller:
         agent, concurrency = self._served[name]
         puller: Puller
+        forget = self._working.discard  # Bound once, not for each run.
 
         def deliver(msg: Msg) -> None:
             # The current version of the agent. An agent no longer served still ends runs delivered
@@ -230,7 +233,7 @@ class Worker:
             task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
             if not task.done():
                 self._working.add(task)
-                task.add_done_callback(self._working.discard)
+                task.add_done_callback(forget)
 
         puller = Puller(self._bus, consumer, deliver, concurrency, self._repair(name, consumer))
         await puller.start()
@@ -246,7 +249,12 @@ class Worker:
     async def _work(self, agent: Agent, msg: Msg, puller: Puller) -> None:
         permit = puller.permit()
         try:
-            await self._attempt(agent, msg, permit)
+            if (run := await self._attempt(agent, msg, permit)) is not None:
+                # Not in a coroutine of its own, which would take 240 bytes while the run waits.
+                try:
+                    await run.run()
+                finally:
+                    del self._runs[run.name]
         except (BusUnavailable, NatsError) as error:
             _log.warning(
                 "could not start a run on %s; it will be delivered again: %s", msg.subject, error
@@ -256,22 +264,20 @@ class Worker:
         finally:
             puller.done(permit)
 
-    async def _attempt(self, agent: Agent, msg: Msg, permit: Permit) -> None:
+    async def _attempt(self, agent: Agent, msg: Msg, permit: Permit) -> Attempt | None:
+        """Return the attempt at the pulled run; None: this worker has it, or can't read it."""
         try:
             assigned = read_assignment(self._bus, msg)
         except UndecodableMessage as error:
             _log.warning("storing an unreadable run request as a dead letter: %s", error)
             await make_dead_letter(self._bus, msg, error.reason)
-            return
-        name = (assigned.key.task, assigned.run)
-        if name in self._runs:
+            return None
+        attempt = Attempt(self._resources, agent, assigned, permit)
+        if attempt.name in self._runs:
             _log.debug("ignored a second copy of a run of task %s", assigned.key.task)
-            return
-        run = self._runs[name] = Attempt(self._resources, agent, assigned, permit)
-        try:
-            await run.run()
-        finally:
-            del self._runs[name]
+            return None
+        self._runs[attempt.name] = attempt
+        return attempt
 
     async def _finish(self) -> None:
         if self._working:

@@ -271,15 +271,17 @@ class Listening(Subscription):
     events subscribes.
     """
 
+    # What nats-py's client uses of its subscriptions when it reconnects, drains and closes. Of the
+    # class, because each of thousands of subscriptions would hold the same.
+    _max_msgs = _received = 0
+    _closed = False
+    _wait_for_msgs_task = _message_iterator = None
+    _pending_queue: Any = None
+    _pending_next_msgs_calls: Any = None
+
     def __init__(self, client: "NatsClient", sid: int, subject: str, queue: str) -> None:
         """Remember what to repeat after a reconnect."""
-        # What nats-py's client uses of its subscriptions when it reconnects, drains and closes.
         self._conn, self._id, self._subject, self._queue = client, sid, subject, queue
-        self._max_msgs = self._received = 0
-        self._closed = False
-        self._wait_for_msgs_task = self._message_iterator = None
-        self._pending_queue: Any = None
-        self._pending_next_msgs_calls: Any = None
 
     async def unsubscribe(self, limit: int = 0) -> None:  # noqa: ARG002 - nats-py's
         """End the subscription."""

@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Container
 from typing import Self
 
 import orjson
@@ -31,7 +30,7 @@ _NOT_COMPARED = frozenset({"messageId", "taskId", "contextId", "role"})
 class ChildNames:
     """Names for the children of one attempt."""
 
-    def __init__(self, parent: str, run: int, spent: AbstractSet[str]) -> None:
+    def __init__(self, parent: str, run: int, spent: Container[str]) -> None:
         """Name children of `run` of `parent`; the task ids in `spent` are not used again."""
         self._parent, self._run, self._spent = parent, run, spent
         self._numbers: dict[tuple[str, str], int] = {}
@@ -173,7 +172,7 @@ class Children:
         """Cancel the child, unless it has ended or is still waited for."""
         if child.over.done() or child.waits or self._parent.interrupt() is not Interrupt.NONE:
             return
-        self._known_children.spent.add(child.key.task)
+        self._known_children.spent[child.key.task] = None
         self._claimed.pop(child.key.task, None)
         try:
             receipt = self._parent.appender.post(child.relay.given_up(child.generation))
