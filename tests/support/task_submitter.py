@@ -41,9 +41,8 @@ def fresh_names() -> dict[str, str]:
 class TaskSubmitter:
     """Submits tasks as the gateway does, without HTTP."""
 
-    def __init__(self, bus: Bus, apart: str = "") -> None:
-        """Submit on `bus`; contexts that a test names end in `apart`, for tests of one fleet."""
-        self.bus, self._apart = bus, apart
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
 
     async def start(  # noqa: PLR0913  # what a task begins with
         self,
@@ -79,8 +78,9 @@ class TaskSubmitter:
         owner: str = "anonymous",
     ) -> "Task":
         key = TaskKey(tenant, agent, mint_task_id(secrets.randbelow(16)))
-        context = f"{context}{self._apart}" if context else f"ctx-{secrets.token_hex(4)}"
-        task = Task(self.bus, key, mint_log_id(), context, owner=owner)
+        task = Task(
+            self.bus, key, mint_log_id(), context or f"ctx-{secrets.token_hex(4)}", owner=owner
+        )
         draft = events.task_submitted(key.task, task.context, output, metadata)
         stamp = Stamp(task.log, 1, "gateway-test", SUBMITTED, 1, owner=owner)
         await LogWriter(self.bus, key).append([draft], stamp)

@@ -370,7 +370,7 @@ class Images(Behaviour):
             card = self.build(model.url, office).card
             task = await submitter.start("agent", "x", context="shared", publish=False)
             link = await FileStore(submitter.bus).put(
-                task.key, FileOwner("anonymous", task.context), IMAGE, "large.png", "image/png"
+                task.key, FileOwner("anonymous", "shared"), IMAGE, "large.png", "image/png"
             )
             message: Json = {
                 "messageId": "m",

@@ -5,11 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any, override
 
 import pytest
-import pytest_asyncio
 
 from headrace import Agent
 from headrace.model.events import Json
-from headrace.settings import BusSettings
 from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.agui_backend import pydantic_backend
 from tests.integration.worker.adapters.behaviour import (
@@ -37,43 +35,13 @@ from tests.integration.worker.adapters.wire import (
 )
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, state
-from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import open_task_states
-from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
+from tests.support.task_submitter import TaskSubmitter
 
 
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
     """Make the agent of the backend at `url`, which works in the office itself."""
     del office
     return ag_ui_agent(url, name="agent", backoff=0.0, **options)
-
-
-@pytest.fixture
-def names() -> dict[str, str]:
-    """Prefixes of one test: what a dead worker's backend goes on with is in no other's way."""
-    return fresh_names()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def submitter(
-    nats_server: NatsProcess, names: dict[str, str]
-) -> AsyncIterator[TaskSubmitter]:
-    """Submits the test's tasks."""
-    settings = BusSettings.model_validate({"nats_url": nats_server.url, **names})
-    async with open_submitter(settings) as it:
-        yield it
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def task_state(
-    nats_server: NatsProcess, valkey: ValkeyProcess, names: dict[str, str], submitter: TaskSubmitter
-) -> AsyncIterator[None]:
-    """Task state of the test's fleet."""
-    del submitter
-    async with open_task_states(nats_server.url, valkey.url, **names) as states:
-        await states.start()
-        await states.followed()
-        yield
 
 
 class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):

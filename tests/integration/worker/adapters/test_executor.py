@@ -160,7 +160,7 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
     made = executor_agent(Scripted(look), card=card)
     async with working(made):
         draft = await submitter.start("Curious-one", "x", context="c", publish=False)
-        owner = FileOwner("anonymous", draft.context)
+        owner = FileOwner("anonymous", "c")
         link = await FileStore(submitter.bus).put(
             draft.key, owner, b"\x89PNG", "a.png", "image/png"
         )
@@ -198,7 +198,7 @@ async def test_the_current_task_has_its_files_and_may_be_relayed_again(
 
     async with working(executor_agent(Scripted(ask), name="asker")):
         draft = await submitter.start("asker", "x", context="c", publish=False)
-        owner = FileOwner("anonymous", draft.context)
+        owner = FileOwner("anonymous", "c")
         link = await FileStore(submitter.bus).put(draft.key, owner, file, "a.png", "image/png")
         part = {"url": link, "mediaType": "image/png"}
         message: Json = {"messageId": "m", "role": "ROLE_USER", "parts": [part]}

@@ -134,7 +134,7 @@ async def test_it_is_given_files_and_what_the_client_accepts(
         working(await outside_agent(server.url, binding=binding)),
     ):
         kept = await submitter.start("outside", "x", context="files", publish=False)
-        mine = FileOwner("anonymous", kept.context)
+        mine = FileOwner("anonymous", "files")
         link = await FileStore(submitter.bus).put(
             kept.key, mine, b"PNG" * 70_000, "a.png", "image/png"
         )

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import pytest_asyncio
 
 from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import until_printed
@@ -23,7 +22,7 @@ _TARGET = "tests.support.outside_agent:outside"
 _TEXT = "reply once"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from headrace.log import last_entry
 from headrace.model import events, parts
@@ -24,7 +23,7 @@ from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def other(nats_server: NatsProcess) -> AsyncIterator[OtherHeadrace]:
     async with another_headrace(nats_server.url) as it:
         yield it

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from a2a.types import (
     AgentCard,
     ClientCredentialsOAuthFlow,
@@ -30,7 +29,7 @@ GIVEN: dict[str, Callable[[SdkServer], dict[str, Any]]] = {
 REDIRECTS = (301, 302, 303, 307, 308)
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def elsewhere() -> AsyncIterator[SdkServer]:
     """An agent that would serve whoever comes; it goes by another host name."""
     async with sdk_server(ScriptedExecutor()) as server:

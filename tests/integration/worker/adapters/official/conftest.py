@@ -1,6 +1,7 @@
 """A gateway and task state over real servers, for agents in the style of official examples."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -8,11 +9,18 @@ import pytest_asyncio
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.worker.adapters.official.users import RecordedRun, read_again
-from tests.support.module_loops import module_fixture
+from tests.support.module_loops import module_fixture, run_on_module_loops
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.task_states import open_task_states
+from tests.support.task_submitter import fresh_names
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, str]:
+    """Prefixes of one module."""
+    return fresh_names()
 
 
 @module_fixture
@@ -42,3 +50,9 @@ def runs() -> Iterator[list[RecordedRun]]:
     recorded: list[RecordedRun] = []
     yield recorded
     read_again(recorded)
+
+
+@pytest.hookimpl
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder on their modules' loops, where the fixtures are."""
+    run_on_module_loops(items, Path(__file__).parent)
