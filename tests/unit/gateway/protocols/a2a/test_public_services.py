@@ -43,7 +43,7 @@ async def begun(receptions: _Receptions) -> Received:
     return received
 
 
-async def test_few_requests_are_asked_for_at_a_time_and_the_latest_first() -> None:
+async def test_few_requests_are_received_at_a_time_and_the_latest_first() -> None:
     receptions = _Receptions(slow=LONG)
     first = [await begun(receptions) for _ in range(_MOST_RECEIVED)]
     waiting, latest = Received(receptions), Received(receptions)
