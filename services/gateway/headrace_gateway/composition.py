@@ -4,9 +4,11 @@ import typing
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from headrace.background import keep_running
 from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus, NewTransport
+from headrace.jetstream.server_clock import ServerClock
 from headrace.links import Links
 from headrace.log import TailRule
 from headrace.schedules import Schedules
@@ -113,6 +115,7 @@ async def _start(
     admission.start()
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings))
+    stack.callback(keep_running(ServerClock(bus).run, "clocks").cancel)
     return _Running(
         bus,
         directory,

@@ -15,12 +15,12 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
@@ -70,7 +70,7 @@ class TaskState:
         self._ranges = all_ranges(settings.event_streams)
         keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._store: Store = RedisStore(settings, keys, self._ranges, settings.usage_days)
-        self._clock = Clock(self._bus, self._store)
+        self._clock = ServerClock(self._bus, {"Redis": self._store.time})
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
         self._times: Times

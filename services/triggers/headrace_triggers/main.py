@@ -13,6 +13,7 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quotas, read_quotas
@@ -82,6 +83,7 @@ class TriggersReplica:
         )
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
+        self._stack.callback(keep_running(ServerClock(self._bus).run, "clocks").cancel)
         self._is_started = True
         _log.info("replica %s is ready", self._name)
 

@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 from headrace.background import keep_running
 from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus, NewTransport
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import Draining
@@ -113,6 +114,7 @@ class Worker:
         self._background += [
             keep_running(self._watch.run, "watch"),
             keep_running(self._limit.run, "concurrency limit"),
+            keep_running(ServerClock(self._bus).run, "clocks"),
         ]
         for agent in self._agents:
             await self._ensure_queue(agent)

@@ -17,10 +17,10 @@ from itertools import batched
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.model.messages import Control
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.tasks.holder import ask_holder
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import AT_ONCE, repeat
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -57,7 +57,7 @@ class HolderCheck:
         directory: Directory,
         sweep: Sweep,
         *,
-        clock: Clock,
+        clock: ServerClock,
         timing: MaintenanceTiming,
     ) -> None:
         """Find tasks through `writer`; leave those without a holder to `sweep`."""

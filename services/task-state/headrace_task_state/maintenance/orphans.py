@@ -8,13 +8,13 @@ import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, Writer
@@ -28,7 +28,9 @@ AGAIN = 30.0
 class Orphans:
     """Cancels orphans among the child tasks of one range, under its lease."""
 
-    def __init__(self, bus: Bus, writer: Writer, clock: Clock, timing: MaintenanceTiming) -> None:
+    def __init__(
+        self, bus: Bus, writer: Writer, clock: ServerClock, timing: MaintenanceTiming
+    ) -> None:
         """Find children through `writer`."""
         self._bus, self._timing = bus, timing
         self._clock, self._writer_id = clock, writer_of("task-state")

@@ -15,13 +15,13 @@ from typing import Protocol
 from headrace import metrics
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.tasks.end import end_after, writer_of
 from headrace.tasks.forget import clear_away
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks
 from headrace_task_state.maintenance.orphans import is_unused
 from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
@@ -74,7 +74,7 @@ class Retention:
         webhooks: TaskWebhooks,
         complete: Complete,
         *,
-        clock: Clock,
+        clock: ServerClock,
     ) -> None:
         """Keep tasks for their `times` by `clock`, then delete them and their `webhooks`.
 

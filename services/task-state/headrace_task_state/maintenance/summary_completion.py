@@ -8,8 +8,8 @@ import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.model.task import TaskKey
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
@@ -26,7 +26,12 @@ class SummaryCompletion:
     """Completes the summaries of one range, under its lease."""
 
     def __init__(
-        self, bus: Bus, writer: Writer, timeout: float, clock: Clock, timing: MaintenanceTiming
+        self,
+        bus: Bus,
+        writer: Writer,
+        timeout: float,
+        clock: ServerClock,
+        timing: MaintenanceTiming,
     ) -> None:
         """Write through `writer`; an input is due for another run request after `timeout` s."""
         self._bus, self._writer, self._timeout, self._clock = bus, writer, timeout, clock

@@ -16,6 +16,7 @@ from headrace import metrics
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.events import why_handed_back
@@ -27,7 +28,6 @@ from headrace.tasks.delayed_runs import start_of
 from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests, release
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, Writer
@@ -50,7 +50,7 @@ class Sweep:
         directory: Directory,
         start_within: float,
         *,
-        clock: Clock,
+        clock: ServerClock,
         timing: MaintenanceTiming,
     ) -> None:
         """Find tasks through `writer`; reject inputs not started within `start_within` seconds.

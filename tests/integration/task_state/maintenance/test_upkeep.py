@@ -12,6 +12,7 @@ from nats.js.errors import NotFoundError
 from headrace.directory import Directory, route_key
 from headrace.jetstream.kv import Bucket
 from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model import events
@@ -31,7 +32,6 @@ from headrace.model.task import (
     TaskKey,
 )
 from headrace.tasks.continue_ import QueuedInput, queue_input
-from headrace_task_state.maintenance.clock import Clock
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Writer
@@ -418,7 +418,7 @@ async def sweep(fleet: TaskStates, writer: Writer) -> int:
         writer,
         Directory(fleet.bus),
         3600.0,
-        clock=Clock(fleet.bus, fleet.store_in),
+        clock=ServerClock(fleet.bus),
         timing=MaintenanceTiming(),
     )
     return await duty.sweep()

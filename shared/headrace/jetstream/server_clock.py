@@ -1,40 +1,44 @@
 """The current time by NATS' clock, which may differ from this machine's.
 
-Due times derive from times that NATS has stamped on messages. So they are compared with NATS' time,
-and a wrong local clock ends nothing early. A wrong clock is reported nevertheless: gateways and
-workers compute deadlines with their own.
+Due times derive from times that NATS has stamped on messages. So task state compares them with
+NATS' time, and a wrong clock of its own ends nothing early. Every service reports a wrong one:
+gateways and workers compute deadlines, and state times of statuses, with their own.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from headrace import metrics
 from headrace.jetstream.api import server_time
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
-from headrace_task_state.store import Store
 
 _log = logging.getLogger(__name__)
 
-EVERY = 10.0
+EVERY = 30.0
 """Seconds between comparisons."""
 
-NATS, REDIS = "NATS", "Redis"
+_NATS = "NATS"
 
 
-class Clock:
-    """NATS' time, and the offsets of its clock and Redis' from this machine's."""
+class ServerClock:
+    """NATS' time, and the offsets of its clock and others' from this machine's."""
 
-    def __init__(self, bus: Bus, store: Store) -> None:
-        """Compare with the servers of `bus` and `store`; until then they count as in step."""
-        self._bus, self._store = bus, store
+    def __init__(
+        self, bus: Bus, others: Mapping[str, Callable[[], Awaitable[float]]] | None = None
+    ) -> None:
+        """Compare with the server of `bus` and `others`; until then they count as in step.
+
+        Those return the time of a server in seconds since 1970, or raise StateUnavailable.
+        """
+        self._ask = {_NATS: lambda: server_time(bus, bus.streams.events(0)), **(others or {})}
         self._offsets: dict[str, float] = {}
 
     def now(self) -> float:
         """Return NATS' time, seconds since 1970."""
-        return time.time() + self._offsets.get(NATS, 0.0)
+        return time.time() + self._offsets.get(_NATS, 0.0)
 
     @property
     def deviation(self) -> str:
@@ -53,8 +57,8 @@ class Clock:
     async def compare(self) -> None:
         """Compare once; the offset of a server that does not answer stays unchanged."""
         before = self.deviation
-        await self._compare(NATS, lambda: server_time(self._bus, self._bus.streams.events(0)))
-        await self._compare(REDIS, self._store.time)
+        for server, ask in self._ask.items():
+            await self._compare(server, ask)
         if (now := self.deviation) and not before:
             _log.error(
                 "clocks are not synchronized: %s; deadlines are wrong by the same amount", now
