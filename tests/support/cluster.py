@@ -74,7 +74,9 @@ class NatsCluster:
     @staticmethod
     def connections(node: NatsProcess) -> set[str]:
         """Return the names of the clients that `node` has; empty if it does not answer."""
-        return {each["name"] for each in _monitored(node, "/connz").get("connections", [])}
+        listed = _monitored(node, "/connz").get("connections", [])
+        # One that has just been accepted has no name yet.
+        return {each["name"] for each in listed if "name" in each}
 
     def meta_leader(self) -> NatsProcess | None:
         """Return the node that leads the cluster, as most of those that answer see it."""
