@@ -2,10 +2,12 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -13,6 +15,8 @@ import pytest
 
 import tests.support.stand_ins
 from headrace_cli.dev import dev_file
+from headrace_cli.dev.ports import Ports
+from headrace_cli.failures import CannotStart
 from tests.support.pids import living
 from tests.support.resuming_sizes import sized
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
@@ -77,8 +81,16 @@ def test_without_prometheus_it_reports_it_and_lists_what_to_scrape(make_stack: M
     assert sorted(jobs) == ["gateway", "task-state", "worker"]
 
 
+def two_free_ports() -> int:
+    """Return the first of two adjacent ports, below the range in which every test picks its own."""
+    for first in random.SystemRandom().sample(range(18_000, 20_000, 2), 20):
+        with suppress(CannotStart):
+            return Ports().claim(first, 2, "another try")[0]
+    raise AssertionError("no two ports are free")
+
+
 def test_gateways_listen_from_the_given_port_on(make_stack: MakeStack) -> None:
-    first = ports.pick()
+    first = two_free_ports()
     stack = make_stack("--port", str(first), "--gateways", "2", HEADRACE_GRPC_PORT="0").start()
     assert stack.gateways == [f"http://127.0.0.1:{first + i}" for i in range(2)]
 
