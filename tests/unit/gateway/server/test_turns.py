@@ -1,4 +1,4 @@
-"""The turns at receiving that connections get in rotation."""
+"""Turns at receiving: which line is next, and who is next in a line."""
 
 import asyncio
 
@@ -52,3 +52,22 @@ async def test_who_leaves_the_line_takes_no_turn_with_it() -> None:
     turns.give_back()
     await asyncio.wait_for(turns.take("b"), 10)
     assert got == ["a"]
+
+
+async def test_the_latest_is_next_if_so_wanted_and_who_left_counts_no_longer() -> None:
+    turns, got = Turns(1, latest_first=True), list[str]()
+    await turns.take("a")
+    first, left, latest = (in_line(turns, "a", got) for _ in range(3))
+    await scheduled()
+    left.cancel()
+    await scheduled()
+    assert turns.waiting == 2
+    turns.give_back()
+    await scheduled()
+    assert (latest.done(), first.done(), turns.waiting) == (True, False, 1)
+    first.cancel()
+    await scheduled()
+    assert turns.waiting == 0
+    turns.give_back()
+    await asyncio.wait_for(turns.take("b"), 10)
+    assert left.cancelled()

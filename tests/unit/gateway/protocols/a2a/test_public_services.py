@@ -77,5 +77,9 @@ async def test_a_call_that_ends_while_it_waits_takes_no_turn() -> None:
     going.result.cancel()
     await asyncio.gather(*(received.arrives() for received in first))
     await waiting.arrives()
-    assert receptions._free == _MOST_RECEIVED
-    assert not receptions._waiting
+    again = [await begun(receptions) for _ in range(_MOST_RECEIVED)]
+    extra = Received(receptions)
+    await asyncio.sleep(0)
+    assert not extra.rpc.asked.is_set()
+    for received in (*again, extra):
+        await received.arrives()

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from headrace_gateway.protocols.a2a.grpc.errors import abort
 from headrace_gateway.protocols.a2a.grpc.request_message import next_message
+from headrace_gateway.server.turns import Turns
 from headrace_gateway.streaming.grpc import Context
 
 _LARGEST = 4096
@@ -114,11 +115,11 @@ class _Receptions:
     """
 
     def __init__(self, slow: float = _SLOW) -> None:
-        self._after, self._free = slow, _MOST_RECEIVED
+        self._after = slow
+        self._turns = Turns(_MOST_RECEIVED, latest_first=True)
         self._slow: list[asyncio.Timeout] = []
         self._given_up = set[asyncio.Timeout]()
         """Those that still have a turn."""
-        self._waiting: list[asyncio.Future[None]] = []
 
     async def receive(self, context: Context) -> bytes | None:
         """Return the next request of a call; None: none follows.
@@ -126,9 +127,12 @@ class _Receptions:
         Raises:
             TimeoutError: It was not received in time, or is slow while others wait.
         """
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(_TIMEOUT) as limit:
-            await self._turn()
-            slowing = asyncio.get_running_loop().call_later(self._after, self._become_slow, limit)
+            # Until a request is asked for, gRPC leaves nearly all of it with its client.
+            loop.call_soon(self._give_up_slow)  # Once this one waits.
+            await self._turns.take()
+            slowing = loop.call_later(self._after, self._become_slow, limit)
             try:
                 return await next_message(context)
             finally:
@@ -136,39 +140,14 @@ class _Receptions:
                 if limit in self._slow:
                     self._slow.remove(limit)
                 self._given_up.discard(limit)
-                self._end_turn()
-
-    async def _turn(self) -> None:
-        # Until a request is asked for, gRPC leaves nearly all of it with its client.
-        if self._free:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        self._give_up_slow()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            elif not turn.cancelled():
-                self._end_turn()
-            raise
-
-    def _end_turn(self) -> None:
-        while self._waiting:
-            turn = self._waiting.pop()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+                self._turns.give_back()
 
     def _become_slow(self, limit: asyncio.Timeout) -> None:
         self._slow.append(limit)
         self._give_up_slow()
 
     def _give_up_slow(self) -> None:
-        if self._slow and len(self._given_up) < len(self._waiting):
+        if self._slow and len(self._given_up) < self._turns.waiting:
             oldest = self._slow.pop(0)
             self._given_up.add(oldest)
             if not oldest.expired():
