@@ -153,11 +153,14 @@ class Violation:
     rule: str
     """Text that follows the path: ``must be a string``."""
 
+    def __str__(self) -> str:
+        return f"{self.field or 'the request'} {self.rule}"
+
 
 class Malformed(Exception):
     """The request's JSON does not match the schema; `violations` has at least one entry."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         """Keep every violation found."""
-        super().__init__("; ".join(f"{v.field or 'the request'} {v.rule}" for v in violations))
+        super().__init__("; ".join(map(str, violations)))
         self.violations = tuple(violations)

@@ -13,7 +13,7 @@ from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from headrace.light_event import LightEvent
-from headrace_gateway.server.auth.schemes import CREDENTIAL_HEADERS
+from headrace_gateway.server.auth.schemes import repeated_credentials
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.timing import TIMING, GatewayTiming
@@ -42,11 +42,6 @@ _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
 
 _ABSOLUTE = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 """The beginning of a request target in absolute form, with its authority."""
-
-_AT_MOST_ONE = {
-    name.lower().encode(): f"a request has at most one header {name} (RFC 9110, section 5.3)"
-    for name in CREDENTIAL_HEADERS
-}
 
 _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
@@ -310,10 +305,9 @@ class HttpProtocol(HttpToolsProtocol):
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(400, "INVALID_ARGUMENT", _HOSTS)
             return
-        for name, message in _AT_MOST_ONE.items():
-            if names.count(name) > 1:
-                self._refuse(400, "INVALID_ARGUMENT", message)
-                return
+        if (repeated := repeated_credentials(names)) is not None:
+            self._refuse(400, "INVALID_ARGUMENT", str(repeated))
+            return
         if self.url[:1] != b"/" and (target := _ABSOLUTE.match(self.url)) is not None:
             # It takes the place of Host (RFC 9112, section 3.2.2), for all that checks or shows it.
             self.headers[:] = [one for one in self.headers if one[0] != b"host"]

@@ -228,7 +228,7 @@ async def test_a_head_with_two_credentials_of_a_kind_is_refused(
     wire.send(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{two}{upgrade}\r\n")
     assert await wire.refusal() == (
         400,
-        f"a request has at most one header {name} (RFC 9110, section 5.3)",
+        f"{name.lower()} must be sent at most once (RFC 9110, section 5.3)",
     )
 
 

@@ -26,7 +26,13 @@ from headrace_gateway.server.auth.credentials_file import (
     grants_of,
     read_file,
 )
-from headrace_gateway.server.auth.schemes import BEARER, KEY, Schemes, schemes_of
+from headrace_gateway.server.auth.schemes import (
+    BEARER,
+    KEY,
+    Schemes,
+    repeated_credentials,
+    schemes_of,
+)
 from headrace_gateway.timing import TIMING
 
 if TYPE_CHECKING:
@@ -254,8 +260,10 @@ def _check_single(headers: Mapping[str, str], name: str) -> None:
     The gateway's own server and gRPC refuse those in `CREDENTIAL_HEADERS` earlier, for all
     requests. Here are those in agents' own headers, and all in another application's server.
     """
-    if isinstance(headers, Headers) and len(headers.getlist(name)) > 1:
-        raise CredentialsRefused(f"{name} must be sent at most once")
+    if isinstance(headers, Headers):
+        repeated = repeated_credentials([sent for sent, _ in headers.raw], [name.encode()])
+        if repeated is not None:
+            raise CredentialsRefused(str(repeated))
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:

@@ -3,11 +3,12 @@
 Both use the same `Schemes`, so that a card describes what the gateway does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.dataclass import dataclass
 from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.events import Json
+from headrace_gateway.refusals import Violation
 from headrace_gateway.server.auth.credentials_file import KnownCredentials
 
 CHALLENGE = 'Bearer realm="headrace"'
@@ -26,8 +27,22 @@ BEARER = SecurityScheme(type="http", scheme="bearer")
 KEY = SecurityScheme(type="apiKey", name="X-API-Key")
 """An API key, if an agent names no other header."""
 
-CREDENTIAL_HEADERS = ("Authorization", KEY.name)
-"""Sent at most once in a request: a proxy may have checked another one than the gateway would."""
+CREDENTIAL_HEADERS = (b"authorization", KEY.name.lower().encode())
+"""Headers in which every gateway looks for credentials."""
+
+
+def repeated_credentials(
+    names: Sequence[bytes], of: Iterable[bytes] = CREDENTIAL_HEADERS
+) -> Violation | None:
+    """Return the first header `of` these that a request repeats; None: it repeats none.
+
+    A proxy may have checked another one than the gateway would. `names` are those of all headers of
+    the request; all names are in lower case.
+    """
+    for name in of:
+        if names.count(name) > 1:
+            return Violation(name.decode(), "must be sent at most once (RFC 9110, section 5.3)")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.types import Message
 
-from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.auth.schemes import CREDENTIAL_HEADERS
+from headrace_gateway.refusals import Malformed
+from headrace_gateway.server.auth.schemes import repeated_credentials
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
 
@@ -45,10 +45,9 @@ class RpcRequest:
         Raises:
             Malformed: there are several tokens or keys, as with HTTP's headers.
         """
-        keys = [key for key, _ in self.metadata]
-        for name in map(str.lower, CREDENTIAL_HEADERS):
-            if keys.count(name) > 1:
-                raise Malformed([Violation(name, "must be sent at most once")])
+        repeated = repeated_credentials([name for name, _ in self.request.headers.raw])
+        if repeated is not None:
+            raise Malformed([repeated])
 
     def hang_up(self) -> None:
         """Mark the client as disconnected."""

@@ -260,6 +260,7 @@ async def test_two_credentials_of_a_kind_are_refused(channel: grpc.aio.Channel, 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub_of(channel).SendMessage(asking(), metadata=two)
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert f"{name} must be sent at most once (RFC 9110" in (refused.value.details() or "")
     with pytest.raises(grpc.aio.AioRpcError) as streamed:
         await stub_of(channel).SendStreamingMessage(asking(), metadata=two).read()
     assert streamed.value.code() == grpc.StatusCode.INVALID_ARGUMENT
