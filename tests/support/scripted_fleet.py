@@ -373,7 +373,7 @@ class ScriptedFleet:
             )
             if (
                 isinstance(found, TaskFound)
-                and query.status in (None, found.state)
+                and (not query.states or found.state in query.states)
                 and query.context in (None, found.task["contextId"])
             ):
                 yield found.task

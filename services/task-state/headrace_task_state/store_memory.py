@@ -368,7 +368,7 @@ def _matches(fields: Fields, query: ListTasks) -> bool:
     return (
         (query.any_owner or fields["owner"] == query.owner)
         and query.agent in (None, fields["agent"])
-        and (query.status is None or fields["state"] in (query.status, query.or_status))
+        and (not query.states or fields["state"] in query.states)
         and query.context in (None, fields["context"])
     )
 

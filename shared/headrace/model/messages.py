@@ -147,15 +147,20 @@ class ListTasks(BusMessage):
     agent: str | None = None
     context: str | None = None
     status: str | None = None
-    """A task state. None: all."""
-    or_status: str | None = None
-    """A second state: tasks in either match. Not looked at without `status`."""
+    """A task state. None: all. With `statuses`, one of them: earlier releases know only this."""
+    statuses: list[str] = Field(default_factory=list)
+    """Task states: tasks in any of them match. Empty: `status` decides."""
     status_after: str | None = None
     """RFC 3339. Only tasks whose status is from this time or later."""
     page_size: int = Field(default=50, ge=1, le=100)
     page_token: str = ""
     history_length: int | None = Field(default=None, ge=0)
     include_artifacts: bool = False
+
+    @property
+    def states(self) -> list[str]:
+        """The states of matching tasks. Empty: all."""
+        return self.statuses or ([] if self.status is None else [self.status])
 
 
 class ListedTask(BusMessage):
@@ -207,8 +212,8 @@ class TasksFound(BusMessage):
     page_size: int
     total_size: int
     """Number of matching tasks on all pages."""
-    or_status: str | None = None
-    """The second state of the query. None: it had none, or an earlier release ignored it."""
+    statuses: list[str] = Field(default_factory=list)
+    """Those of the query. Empty: it had none, or an earlier release ignored them."""
 
 
 type UsageGroup = Literal["day", "owner", "agent", "root"]

@@ -98,13 +98,13 @@ class OpenTaskCounts:
             any_owner=scope.owner is None,
             agent=scope.agent,
             status=SUBMITTED,
-            or_status=WORKING,
+            statuses=[SUBMITTED, WORKING],
             page_size=1,
             history_length=0,
         )
         found = await self._lists.list(query)
-        if found.or_status is not None:
+        if found.statuses:
             return found.total_size
         # Task state of the previous release has counted submitted tasks alone.
-        at_work = query.model_copy(update={"status": WORKING, "or_status": None})
+        at_work = query.model_copy(update={"status": WORKING, "statuses": []})
         return found.total_size + (await self._lists.list(at_work)).total_size

@@ -354,9 +354,10 @@ async def test_what_follows_the_end_of_a_task_is_stored_too(stored_range: Stored
         ({"status": COMPLETED}, 0),
         ({"status": FAILED}, 1),
         ({}, 1),
-        ({"status": COMPLETED, "or_status": FAILED}, 1),
-        ({"status": FAILED, "or_status": COMPLETED}, 1),
-        ({"status": COMPLETED, "or_status": WORKING}, 0),
+        ({"statuses": [COMPLETED, FAILED]}, 1),
+        ({"statuses": [FAILED, COMPLETED, WORKING]}, 1),
+        ({"statuses": [COMPLETED, WORKING]}, 0),
+        ({"status": COMPLETED, "statuses": [COMPLETED, FAILED]}, 1),
     ):
         query = ListTasks.model_validate(
             {"tenant": "default", "owner": log.owner, "page_size": 5, **states}

@@ -40,9 +40,9 @@ class Lists:
             BusUnavailable: NATS does not answer.
         """
         after, least = decode_cursor(query.page_token), _least(query.status_after)
-        for status in (query.status, query.or_status):
-            if status not in STATES | {None}:
-                raise InvalidName("status", status or "", "is not a task state")
+        for state in query.states:
+            if state not in STATES:
+                raise InvalidName("status", state, "is not a task state")
         heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads)
         last = page.tasks[-1] if page.more else None
@@ -55,7 +55,7 @@ class Lists:
             "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
             "page_size": query.page_size,
             "total_size": page.total,
-            "or_status": query.or_status,
+            "statuses": query.statuses,
         }
 
     async def _read(self, query: ListTasks, stored: StoredTask) -> LoggedTask:

@@ -190,10 +190,10 @@ class RedisReader:
                     "" if query.any_owner else query.owner,
                     query.agent or "",
                 ),
-                *(query.status or "", "" if query.context is None else "1", query.context or ""),
+                *("" if query.context is None else "1", query.context or ""),
                 *(least, after.time, after.task, query.page_size),
                 *("1" if query.include_artifacts else "", _or_all(query.history_length)),
-                query.or_status or "",
+                *query.states,
             ],
         )
         _check_reached(heads, positions)

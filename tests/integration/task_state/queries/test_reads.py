@@ -308,7 +308,7 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         token = ""
         while True:
             page = await fleet.list(page_size=size, page_token=token)
-            assert (page.total_size, page.page_size, page.or_status) == (24, size, None)
+            assert (page.total_size, page.page_size, page.statuses) == (24, size, [])
             assert len(page.tasks) <= size
             seen += page.tasks
             if not (token := page.next_page_token):
@@ -316,8 +316,8 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         assert sorted(task["id"] for task in seen) == sorted(expected)
         times = [task["status"]["timestamp"] for task in seen]
         assert all(first >= second for first, second in pairwise(times))
-    two = await fleet.list(status="TASK_STATE_SUBMITTED", or_status="TASK_STATE_WORKING")
-    assert two.or_status == "TASK_STATE_WORKING"
+    states = ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]
+    assert (await fleet.list(status=states[0], statuses=states)).statuses == states
 
 
 async def test_a_page_begins_where_the_last_one_ended_although_tasks_move(
@@ -393,7 +393,7 @@ async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
         {"page_token": "é"},
         {"page_token": "WzEsMl0"},
         {"status": "TASK_STATE_NONSENSE"},
-        {"status": "TASK_STATE_WORKING", "or_status": "TASK_STATE_NONSENSE"},
+        {"statuses": ["TASK_STATE_WORKING", "TASK_STATE_NONSENSE"]},
         {"status_after": "yesterday"},
     ],
     ids=str,

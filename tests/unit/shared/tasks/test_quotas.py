@@ -43,7 +43,7 @@ class Usage:
             tenant == query.tenant
             and (query.any_owner or owner == query.owner)
             and query.agent in (None, agent)
-            and state in (query.status, query.or_status)
+            and state in query.states
             for tenant, owner, agent, state in self.open
         )
         return TasksFound(
@@ -51,7 +51,7 @@ class Usage:
             next_page_token="",
             page_size=1,
             total_size=number,
-            or_status=query.or_status,
+            statuses=query.statuses,
         )
 
     async def usage(self, query: GetUsage) -> UsageFound:
@@ -291,10 +291,10 @@ async def test_a_task_that_begins_to_work_while_it_is_counted_counts_once() -> N
 
 
 class FormerUsage(Usage):
-    """Counts of the previous release, which ignores a second state."""
+    """Counts of the previous release, which knows one state."""
 
     async def list(self, query: ListTasks) -> TasksFound:
-        return await super().list(query.model_copy(update={"or_status": None}))
+        return await super().list(query.model_copy(update={"statuses": []}))
 
 
 async def test_task_state_of_the_previous_release_counts_both_states_too() -> None:

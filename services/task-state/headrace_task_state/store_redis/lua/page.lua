@@ -4,15 +4,15 @@
 --
 -- KEYS: the projection's number, positions of the ranges, read in the same step, so that the caller
 --       notices if the view has been lost
--- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), state ('' for
---       all), '1' to filter by context, context, minimum time ('-inf' for none), time and task after
---       which the page begins ('' for the first page), size, '1' to include artifacts, number of last
---       messages of each task ('' for all), a second state whose tasks match too ('' for none)
+-- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), '1' to filter by
+--       context, context, minimum time ('-inf' for none), time and task after which the page begins
+--       ('' for the first page), size, '1' to include artifacts, number of last messages of each task
+--       ('' for all), states (none for all)
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
-local least, after_time, after_task = ARGV[8], ARGV[9], ARGV[10]
-local size = tonumber(ARGV[11])
+local least, after_time, after_task = ARGV[7], ARGV[8], ARGV[9]
+local size = tonumber(ARGV[10])
 
 -- Redis orders by bytes; Lua's own comparison depends on the server's locale.
 local function less(a, b)
@@ -24,9 +24,14 @@ local function less(a, b)
   return #a < #b
 end
 
+local wanted = {}
+for i = 13, #ARGV do
+  wanted[ARGV[i]] = true
+end
+
 local letters = {}
 for state, letter in pairs(LETTERS) do
-  if ARGV[5] == '' or ARGV[5] == state or ARGV[14] == state then
+  if #ARGV < 13 or wanted[state] then
     letters[#letters + 1] = letter
   end
 end
@@ -47,10 +52,10 @@ end
 
 -- Returns the list of an agent's tasks, and what its members begin with: an owner's number, or nothing.
 local function lists_with(agent)
-  if ARGV[6] ~= '1' then
+  if ARGV[5] ~= '1' then
     return view .. 'l:' .. tenant .. ':' .. ARGV[3] .. ':' .. agent, { '' }
   end
-  local key = view .. 'c:' .. tenant .. ':' .. agent .. ':' .. ARGV[7]
+  local key = view .. 'c:' .. tenant .. ':' .. agent .. ':' .. ARGV[6]
   if ARGV[3] == '' then
     return key, numbers_in(key)
   end
@@ -143,7 +148,7 @@ for _ = 1, size do
     break
   end
   local key = view .. 't:' .. tenant .. ':' .. task
-  answer[#answer + 1] = { task, time, task_of(key, ARGV[13], ARGV[12] == '1') }
+  answer[#answer + 1] = { task, time, task_of(key, ARGV[12], ARGV[11] == '1') }
 end
 if #sources > 0 then
   answer[3] = '1'
