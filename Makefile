@@ -9,6 +9,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
+COMPILED := .venv/.compiled
 DOCS := .venv/.docs
 CODE := shared services examples tests
 
@@ -43,14 +44,35 @@ observe: $(RUNTIME) ## As run, with Prometheus beside it where it is installed (
 	@HEADRACE_OBSERVE_RULES=deploy/alerts.yml exec $(BIN)/headrace dev --observe $(ARGS)
 
 .PHONY: test
-test: check ## Run check, then all tests (ARGS="tests/unit -k name")
-	@exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
+test: $(if $(ARGS),check) ## Run all tests and, beside them, check (ARGS="tests/unit -k name": check, then these)
+	@$(if $(ARGS),exec $(BIN)/python -m pytest $(ARGS),$(BESIDE))
+
+# All tests take so long that the checks run beside them; either one fails `make test`.
+define BESIDE
+$(MAKE) --no-print-directory --jobs 2 --keep-going checked tested || \
+	{ echo "make: a check or a test failed: see above" >&2; exit 1; }
+endef
+
+# What the checks say comes at once when they have ended, amid the progress of the tests.
+.PHONY: checked
+checked: $(DEVELOPMENT)
+	@said=$$($(MAKE) --no-print-directory check 2>&1) && result=0 || result=$$?; \
+		printf '\n%s\n' "$$said"; exit $$result
+
+.PHONY: tested
+tested: $(COMPILED)
+	@exec $(BIN)/python -m pytest $(SPREAD) tests </dev/null
 
 # Tests mostly wait, so there are more processes than cores. Tests of one file share servers and run in
 # one process; files keep the tree's order, which has the long ones first, and two processes run what
 # needs the shared stack (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS
 # has -n.
-SPREAD = --numprocesses 5 --dist loadfile --no-loadscope-reorder
+SPREAD = --numprocesses 6 --dist loadfile --no-loadscope-reorder
+
+# Compiled once, by one process: otherwise each of those that share the tests would compile all of them.
+$(COMPILED): $(DEVELOPMENT)
+	@$(BIN)/python -m pytest --collect-only -qq tests >/dev/null || echo "make: the tests say why" >&2
+	@touch $@
 
 .PHONY: check
 check: $(DEVELOPMENT) ## Check lint, format, types and architecture

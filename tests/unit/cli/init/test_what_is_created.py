@@ -41,7 +41,8 @@ def test_its_configuration_is_valid(project: Path) -> None:
 
 
 def test_its_code_passes_strict_type_checks(project: Path) -> None:
-    # With its configuration, `make check` has left the types of all that is imported.
+    # With its configuration, `make check` has left the types of all that is imported, also where it
+    # began beside the tests: unit tests come last.
     shared = (f"--cache-dir={ROOT / '.mypy_cache'}", f"--config-file={ROOT / 'pyproject.toml'}")
     done = run(project, "mypy", "--strict", *shared, "shop.py", "test_shop.py")
     assert done.returncode == 0, done.stdout
