@@ -248,7 +248,7 @@ def observe(
     if not port:
         return
     try:
-        server = _Server(host, port, is_ready, note)
+        server = _ProbeServer(host, port, is_ready, note)
     except OSError as error:
         raise PortTaken(f"HEADRACE_METRICS_PORT: {error}") from error
     Thread(target=server.serve_forever, name="observing", daemon=True).start()
@@ -258,7 +258,7 @@ _MOST_CONNECTIONS = 32
 """Maximum connections to the metrics port. Each has a thread, and a probe is over in moments."""
 
 
-class _Server(ThreadingHTTPServer):
+class _ProbeServer(ThreadingHTTPServer):
     """Answers on its own threads, so that an agent that blocks the event loop does not block it.
 
     Clients that send or read slowly can't keep probes out: when there are too many connections, the
@@ -276,7 +276,7 @@ class _Server(ThreadingHTTPServer):
         self._open = dict[socket.socket, None]()
         """The connections, oldest first."""
         self._changing = Lock()
-        super().__init__((host, port), _Page)
+        super().__init__((host, port), _ProbeHandler)
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -307,10 +307,10 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
 
-class _Page(MetricsHandler):
+class _ProbeHandler(MetricsHandler):
     """Serves ``/healthz`` and ``/readyz``; any other path returns the metrics."""
 
-    server: _Server
+    server: _ProbeServer
     timeout = 10
     """Seconds for which a client may send or read nothing."""
 

@@ -74,7 +74,7 @@ def use_in_exporter() -> None:
 def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
     """Encode spans, which may be of several resources and scopes."""
     # By identity: to compare two resources costs more than to encode a span.
-    groups = defaultdict[int, dict[int, _Scope]](dict)
+    groups = defaultdict[int, dict[int, _EncodedScope]](dict)
     left = list[ReadableSpan]()
     for span in spans:
         encoded = _encoded(span)
@@ -83,7 +83,7 @@ def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
             continue
         scopes, scope = groups[id(span.resource)], id(span.instrumentation_scope)
         if scope not in scopes:
-            scopes[scope] = _Scope(span, [])
+            scopes[scope] = _EncodedScope(span, [])
         scopes[scope].encoded.append(_SPANS + _sized(encoded))
     parts = [_of_resource(list(scopes.values())) for scopes in groups.values()]
     if left:
@@ -91,14 +91,14 @@ def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
     return EncodedSpans(b"".join(parts))
 
 
-class _Scope(NamedTuple):
+class _EncodedScope(NamedTuple):
     """Encoded spans of one resource and scope, and a span that has these."""
 
     span: ReadableSpan
     encoded: list[bytes]
 
 
-def _of_resource(scopes: Sequence[_Scope]) -> bytes:
+def _of_resource(scopes: Sequence[_EncodedScope]) -> bytes:
     # What stands around the spans is encoded by the library.
     [resource] = encode_spans([scopes[0].span]).resource_spans
     resource.ClearField("scope_spans")

@@ -203,12 +203,15 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def repeated_classes(trees: dict[Path, ast.Module]) -> list[str]:
-    """Return the names of classes that stand at the top of several modules."""
+    """Return the names of classes that stand at the top of several modules.
+
+    A leading underscore makes no difference to who reads the name.
+    """
     where: dict[str, set[Path]] = defaultdict(set)
     for path, tree in trees.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
-                where[node.name].add(path)
+                where[node.name.lstrip("_")].add(path)
     return [name for name, paths in where.items() if len(paths) > 1]
 
 

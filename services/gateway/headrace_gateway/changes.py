@@ -31,7 +31,7 @@ class Batch[Item]:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _Watchers:
     """The watchers of one topic."""
 
     newest: int
@@ -58,7 +58,7 @@ class Changes[Item]:
         self._produce = produce
         self._users = 0
         self._producing: asyncio.Task[None] | None = None
-        self._watches = dict[str | None, _Watch]()
+        self._watches = dict[str | None, _Watchers]()
         """By topic."""
 
     @property
@@ -137,8 +137,8 @@ class Changes[Item]:
             watch.waiting.discard(wake)
             self._drop_if_over(topic)
 
-    def _watch(self, topic: str | None) -> _Watch:
-        return self._watches.setdefault(topic, _Watch(self.head))
+    def _watch(self, topic: str | None) -> _Watchers:
+        return self._watches.setdefault(topic, _Watchers(self.head))
 
     def _drop_if_over(self, topic: str | None) -> None:
         if self._watches[topic].is_over:

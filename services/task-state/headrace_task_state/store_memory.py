@@ -40,7 +40,7 @@ _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
 
 @dataclass(slots=True)
-class _StoredTask:
+class _KeptTask:
     """A task; its items are encoded, so that no two tasks share mutable objects."""
 
     fields: Fields
@@ -54,7 +54,7 @@ class _StoredTask:
 class _Projection:
     """The contents of one projection. Tasks are keyed by tenant and task id."""
 
-    tasks: dict[tuple[str, str], _StoredTask] = field(default_factory=dict)
+    tasks: dict[tuple[str, str], _KeptTask] = field(default_factory=dict)
     children: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """Children that a task has requested and that have not ended."""
     due: dict[tuple[Range, DueList], dict[str, int]] = field(
@@ -77,15 +77,15 @@ class MemoryStore:
         self.held: dict[Range, tuple[str, float]] = {}
         """For each lease, its token and when it lapses."""
         self.replicas: dict[str, float] = {}
-        self.reader = _Reader(self)
+        self.reader = _MemoryReader(self)
 
-    def leases(self, replica: str) -> "_Leases":
+    def leases(self, replica: str) -> "_MemoryLeases":
         """Return the leases of `replica`, whose id is unique."""
-        return _Leases(self, replica)
+        return _MemoryLeases(self, replica)
 
-    def writer(self, lease: Lease) -> "_Writer":
+    def writer(self, lease: Lease) -> "_MemoryWriter":
         """Return the writer for `lease`."""
-        return _Writer(self, lease)
+        return _MemoryWriter(self, lease)
 
     def holds(self, place: Range, token: str = "") -> bool:
         """Return whether a range is leased, under `token` if one is given."""
@@ -118,7 +118,7 @@ class MemoryStore:
         """Keep everything, so that the store can be opened again."""
 
 
-class _Leases:
+class _MemoryLeases:
     def __init__(self, store: MemoryStore, replica: str) -> None:
         self._store, self._replica = store, replica
 
@@ -151,7 +151,7 @@ class _Leases:
         self._store.replicas.pop(self._replica, None)
 
 
-class _Writer:
+class _MemoryWriter:
     def __init__(self, store: MemoryStore, lease: Lease) -> None:
         self._store, self.lease = store, lease
 
@@ -264,7 +264,7 @@ class _Writer:
         self._forget(key)
         if known is not None and known.fields["log"] == log:
             children[key.tenant, key.task] = child_tasks
-        tasks[key.tenant, key.task] = _StoredTask({})
+        tasks[key.tenant, key.task] = _KeptTask({})
 
     def _fall_due(self, change: TaskChange) -> None:
         name = _name(change.key)
@@ -276,7 +276,7 @@ class _Writer:
         if change.ended is not None:
             self._due(DueList.ENDED)[name] = change.ended
 
-    def _note_children(self, change: TaskChange, kept: _StoredTask) -> None:
+    def _note_children(self, change: TaskChange, kept: _KeptTask) -> None:
         """Register a child with its parent, and make a task's children due when its run ends."""
         key, due = change.key, self._due(DueList.CHILDREN)
         if parent := kept.fields.get("parent"):
@@ -300,7 +300,7 @@ class _Writer:
             self._due(due_list).pop(_name(key), None)
 
 
-class _Reader:
+class _MemoryReader:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
@@ -373,7 +373,7 @@ def _matches(fields: Fields, query: ListTasks) -> bool:
     )
 
 
-def _stored(task: str, kept: _StoredTask) -> StoredTask:
+def _stored(task: str, kept: _KeptTask) -> StoredTask:
     history, artifacts = _items(kept.history), _items(kept.artifacts)
     return StoredTask(task, "", dict(kept.fields), history, artifacts)
 

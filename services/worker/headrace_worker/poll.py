@@ -198,7 +198,7 @@ _IN_ORDER = frozenset({_FILLED, _NO_ANSWER, _DISTURBED, *_EMPTY})
 type Repair = Callable[[], Awaitable[None]]
 
 
-class _Request:
+class _PullRequest:
     """A pull request, and the number of its runs still to come."""
 
     def __init__(self, inbox: str, batch: int) -> None:
@@ -241,7 +241,7 @@ class Puller:
         self._turn, self._own_turn = PermitTurn(weight), PermitTurn(weight)
         self._inbox = bus.connection.new_inbox()
         self._serials = itertools.count(1)
-        self._request: _Request | None = None
+        self._request: _PullRequest | None = None
         self._running = 0
         self._draining = False
         self._subscription: Subscription | None = None
@@ -299,7 +299,7 @@ class Puller:
 
     async def _ask(self, batch: int, expires: float) -> str:
         """Send a request and return how it ended."""
-        request = self._request = _Request(f"{self._inbox}.{next(self._serials)}", batch)
+        request = self._request = _PullRequest(f"{self._inbox}.{next(self._serials)}", batch)
         overdue = asyncio.get_running_loop().call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
         try:
             await self._publish(request, batch, expires)
@@ -312,7 +312,7 @@ class Puller:
             self._concurrency.give_back(request.remaining)
         return _FILLED if how in _EMPTY and request.remaining < batch else how
 
-    async def _publish(self, request: _Request, batch: int, expires: float) -> None:
+    async def _publish(self, request: _PullRequest, batch: int, expires: float) -> None:
         subject = pull_subject(self._bus.streams.runs, self._consumer)
         body = pull_request(batch, expires)
         await self._bus.connection.publish(subject, body, reply=request.inbox)

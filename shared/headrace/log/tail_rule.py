@@ -134,7 +134,7 @@ class TailFollower(Protocol):
 
 
 @dataclass(slots=True)
-class _Plan:
+class _NextCheck:
     """When a follower's log is checked next."""
 
     checked: float
@@ -157,7 +157,7 @@ class TailRule:
     def __init__(self, bus: Bus, timing: TailTiming | None = None) -> None:
         """Watch no log yet; `start` begins."""
         self._bus, self._timing = bus, timing or TailTiming()
-        self._watched: dict[TailFollower, _Plan] = {}
+        self._watched: dict[TailFollower, _NextCheck] = {}
         self._due: list[tuple[float, int, TailFollower]] = []
         self._tickets = itertools.count()
         self._wake = asyncio.Event()
@@ -190,7 +190,7 @@ class TailRule:
     def watch(self, follower: TailFollower, first: float = FIRST_CHECK) -> None:
         """Check `follower`'s log from now on, for the first time after `first` seconds."""
         now = self._loop.time()
-        self._watched[follower] = _Plan(checked=now, silence=self._timing.silence)
+        self._watched[follower] = _NextCheck(checked=now, silence=self._timing.silence)
         self._schedule(follower, now + first, urgent=True)
 
     def forget(self, follower: TailFollower) -> None:
@@ -255,7 +255,7 @@ class TailRule:
                 self._look_again(follower, plan, now)
         return taken
 
-    def _silent_until(self, follower: TailFollower, plan: _Plan) -> float:
+    def _silent_until(self, follower: TailFollower, plan: _NextCheck) -> float:
         """Return when to check the follower if no message arrives until then.
 
         Logs that have been silent for long are checked a little early, at times that they share:
@@ -268,7 +268,7 @@ class TailRule:
         at = max(seen, plan.checked) + plan.silence
         return at if plan.silence <= shortest else at - at % (shortest / 2)
 
-    def _look_again(self, follower: TailFollower, plan: _Plan, now: float) -> None:
+    def _look_again(self, follower: TailFollower, plan: _NextCheck, now: float) -> None:
         at = self._silent_until(follower, plan)
         if follower.last_seen is not None:
             # At most one silence later, so that silence is measured from messages that arrive

@@ -114,7 +114,7 @@ _MESSAGES = frozenset({OUT, OF_CHILD})
 
 
 @dataclass(slots=True)
-class _Message:
+class _FoldedMessage:
     """One message; an agent's message may consist of several pieces."""
 
     generation: int
@@ -134,9 +134,9 @@ class History:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._messages: list[_Message] = []
-        self._by_id: dict[str, _Message] = {}
-        self._last: _Message | None = None
+        self._messages: list[_FoldedMessage] = []
+        self._by_id: dict[str, _FoldedMessage] = {}
+        self._last: _FoldedMessage | None = None
         self._metadata: list[tuple[int, Json]] = []
 
     def take(self, item: Item) -> None:
@@ -189,15 +189,15 @@ class History:
 
     def _append(
         self, generation: int, content: Json, *, lasts: bool, is_input: bool = False
-    ) -> _Message:
+    ) -> _FoldedMessage:
         frame = {key: value for key, value in content.items() if key != "parts"}
-        message = _Message(generation, frame, is_input, lasts)
+        message = _FoldedMessage(generation, frame, is_input, lasts)
         self._messages.append(message)
         return message
 
     def _drop_after(self, generation: int) -> None:
         """Discard this run's output after `generation`, except inputs and child tasks' messages."""
-        kept: list[_Message] = []
+        kept: list[_FoldedMessage] = []
         while self._messages and not self._messages[-1].is_input:
             message = self._messages.pop()
             if message.lasts:

@@ -237,7 +237,7 @@ class RunContext:
     @cached_property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
         """A logger that adds the task's id to each line."""
-        return _TaskLog(logging.getLogger(f"headrace.agent.{self.agent}"), {"task": self.task})
+        return _TaskLogger(logging.getLogger(f"headrace.agent.{self.agent}"), {"task": self.task})
 
     async def checkpoint(self, data: Any) -> None:  # noqa: ANN401  # any JSON
         """Save up to 8 KB of JSON with everything emitted so far, and wait until it is stored.
@@ -518,7 +518,7 @@ def _method() -> str:
     return "inbox" if name == "__anext__" else name
 
 
-class _TaskLog(logging.LoggerAdapter[logging.Logger]):
+class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:  # noqa: ANN401  # logging's signature
         return f"task {(self.extra or {}).get('task')}: {msg}", kwargs
 

@@ -25,7 +25,7 @@ type BlockingFunction = Callable[["RunContext"], "Emission | None"]
 _END = object()
 
 
-class _Thread:
+class _ContextThread:
     """One thread, with the caller's context variables."""
 
     def __init__(self, name: str) -> None:
@@ -56,7 +56,7 @@ def in_thread(function: BlockingGenerator | BlockingFunction) -> Callable[["RunC
 def _streaming(function: BlockingGenerator) -> "Callable[[RunContext], AsyncIterator[Emission]]":
     @wraps(function)
     async def stream(ctx: "RunContext") -> "AsyncIterator[Emission]":
-        thread, generator = _Thread(ctx.agent), function(ctx)
+        thread, generator = _ContextThread(ctx.agent), function(ctx)
         try:
             while (output := await thread.call(next, generator, _END)) is not _END:
                 yield output
@@ -73,7 +73,7 @@ def _streaming(function: BlockingGenerator) -> "Callable[[RunContext], AsyncIter
 def _returning(function: BlockingFunction) -> "Callable[[RunContext], Any]":
     @wraps(function)
     async def call(ctx: "RunContext") -> "Emission | None":
-        thread = _Thread(ctx.agent)
+        thread = _ContextThread(ctx.agent)
         try:
             return cast("Emission | None", await thread.call(function, ctx))
         finally:

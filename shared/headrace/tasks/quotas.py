@@ -132,7 +132,7 @@ class Use:
     agent: str
 
 
-class _File(BaseModel):
+class _QuotasFile(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     quota: list[Quota]
@@ -152,7 +152,7 @@ def read_quotas(path: Path) -> list[Quota]:
         QuotasUnreadable: it is missing or not TOML, or a key breaks a rule; the message names it.
     """
     try:
-        return _File.model_validate(tomllib.loads(path.read_text())).quota
+        return _QuotasFile.model_validate(tomllib.loads(path.read_text())).quota
     except ValidationError as invalid:
         raise QuotasUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
     except (OSError, ValueError) as error:

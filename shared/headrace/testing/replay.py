@@ -86,7 +86,7 @@ async def replay(fleet: Starter, case: Case) -> ReplayReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class _RecordedInput:
     parts: list[Json]
     position: int
     """Number of steps before it."""
@@ -114,15 +114,15 @@ def _renamed(part: Json, ids: dict[str | None, str]) -> Json:
     return {**part, "metadata": {**metadata, parts.INTERRUPT_ID: ids[interrupt]}}
 
 
-def _inputs(case: Case) -> deque[_Input]:
-    found, interrupts = deque[_Input](), list[Json]()
+def _inputs(case: Case) -> deque[_RecordedInput]:
+    found, interrupts = deque[_RecordedInput](), list[Json]()
     for position, step in enumerate(case.steps):
         interrupts = step.get("state", {}).get("interrupts", interrupts)
         if INPUT in step:
             content = [_sent(part, f"{case.source}:{position + 2}") for part in step[INPUT]]
             before = case.steps[position - 1].get("state", {}).get("state")
             works = position > 0 and before not in RUN_ENDED_NAMES
-            found.append(_Input(content, position, interrupts, works))
+            found.append(_RecordedInput(content, position, interrupts, works))
     return found
 
 

@@ -33,7 +33,7 @@ async def until_ready(
     Raises:
         CannotStart: not ready within `timeout` seconds; the message names what is missing.
     """
-    views, missing = list[_View](), ""
+    views, missing = list[_GatewayView](), ""
     try:
         async with asyncio.timeout(timeout):
             while True:
@@ -56,7 +56,7 @@ _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.BAD_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class _GatewayView:
     """The state of the stack, according to one gateway."""
 
     agents: tuple[str, ...] = ()
@@ -64,25 +64,25 @@ class _View:
     """What the gateway lacks to serve; empty: nothing."""
 
 
-def _view(gateway: str, *, with_agents: bool) -> _View:
+def _view(gateway: str, *, with_agents: bool) -> _GatewayView:
     status, body = _get(gateway, "/readyz")
     if status != HTTPStatus.OK:
-        return _View(missing=f"{gateway}/readyz")
+        return _GatewayView(missing=f"{gateway}/readyz")
     if not with_agents:
-        return _View()
-    ready = _View(missing="" if b'"taskState":true' in body else "task state")
+        return _GatewayView()
+    ready = _GatewayView(missing="" if b'"taskState":true' in body else "task state")
     status, body = _get(gateway, "/v1/agents")
     if status == HTTPStatus.UNAUTHORIZED:
         return ready  # no access to the list of agents
     agents = _available(body)
     if not agents:
-        return _View(missing=f"an agent at {gateway}/v1/agents")
+        return _GatewayView(missing=f"an agent at {gateway}/v1/agents")
     # Only an answer proves that task state is applying: without it a gateway is ready, but
     # degraded.
     status, _ = _get(gateway, f"/v1/agents/{agents[0]}/tasks?pageSize=1")
     if status in _REFUSALS:
         return replace(ready, agents=agents)
-    return _View(agents, "" if status == HTTPStatus.OK else "task state")
+    return _GatewayView(agents, "" if status == HTTPStatus.OK else "task state")
 
 
 def _available(body: bytes) -> tuple[str, ...]:

@@ -103,7 +103,9 @@ class SocketConnection:
 
     async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
         """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
-        subscription = Subscription(self._shared, feed, after, renderer, _Channel(self))
+        subscription = Subscription(
+            self._shared, feed, after, renderer, _SubscriptionTransport(self)
+        )
         self._subscriptions.add(subscription)
         try:
             if self._why is not None:
@@ -207,7 +209,7 @@ class SocketConnection:
                     self.slow.wrote(len(message))
 
 
-class _Channel:
+class _SubscriptionTransport:
     """One subscription's part of a connection; keep-alive and stalls concern the whole of that."""
 
     __slots__ = ("_connection", "keepalive", "slow")

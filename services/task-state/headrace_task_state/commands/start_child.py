@@ -175,7 +175,7 @@ def _check_is_current(query: StartTask, last: Entry) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _ChildMessage:
     """A message to a child that waits for input."""
 
     query: StartTask
@@ -204,7 +204,7 @@ class ChildContinuer:
             TaskUnknown: the parent has no such child.
             BusUnavailable: NATS does not answer.
         """
-        question = _Question(query, key, lineage, owner, await self._pinned(query, key, owner))
+        question = _ChildMessage(query, key, lineage, owner, await self._pinned(query, key, owner))
         for _ in range(_ROUNDS):
             last = await last_entry(self._bus, key)
             if last is None:
@@ -232,7 +232,7 @@ class ChildContinuer:
         version = metadata.get(VERSION)
         return version if isinstance(version, str) else None
 
-    async def _append(self, question: "_Question", last: Entry) -> TaskStarted:
+    async def _append(self, question: "_ChildMessage", last: Entry) -> TaskStarted:
         query, key = question.query, question.key
         context, run = _context_of(last), last.last_generation + 1
         version = self._directory.route(key.agent).continues(question.pinned)

@@ -102,7 +102,7 @@ class _SentinelPool(_Pool, SentinelConnectionPool):
     """A pool of connections to the current master; callers wait until one is free."""
 
 
-class _Credentials(CredentialProvider):
+class _RedisCredentials(CredentialProvider):
     """Reads the login again for each connection."""
 
     def __init__(self, login: Callable[[], Login]) -> None:
@@ -135,7 +135,7 @@ def _options(settings: RedisSettings, url: str, login: Callable[[], Login]) -> d
         kind = _encrypted(kind, settings)
     return options | {
         "connection_class": packed_in_c(kind),
-        "credential_provider": _Credentials(lambda: login() or of_url),
+        "credential_provider": _RedisCredentials(lambda: login() or of_url),
         "max_connections": _CONNECTIONS,
         "timeout": ANSWER_TIMEOUT,
         "socket_timeout": ANSWER_TIMEOUT,

@@ -26,7 +26,7 @@ class Connections:
         self._networks = networks
         self._tls = ssl.create_default_context()
         # By place, the most recently used last; each place's newest connection is last.
-        self._idle: OrderedDict[_Place, deque[_Connection]] = OrderedDict()
+        self._idle: OrderedDict[_Place, deque[_WebhookConnection]] = OrderedDict()
         self._count = 0
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ class Connections:
             raise httpcore.UnsupportedProtocol(
                 f"a webhook's URL can't have the scheme {origin.scheme!r}"
             )
-        used = await self._idle_one(place) or _Connection(
+        used = await self._idle_one(place) or _WebhookConnection(
             origin, self._networks[origin.scheme], self._tls
         )
         try:
@@ -60,7 +60,7 @@ class Connections:
         while self._count > _MOST_IDLE:
             await self._drop_oldest()
 
-    async def _idle_one(self, place: _Place) -> "_Connection | None":
+    async def _idle_one(self, place: _Place) -> "_WebhookConnection | None":
         idle = self._idle.get(place)
         while idle:
             found = idle.pop()
@@ -72,7 +72,7 @@ class Connections:
             await found.close()
         return None
 
-    def _keep(self, place: _Place, used: "_Connection") -> None:
+    def _keep(self, place: _Place, used: "_WebhookConnection") -> None:
         self._idle.setdefault(place, deque()).append(used)
         self._idle.move_to_end(place)
         self._count += 1
@@ -86,7 +86,7 @@ class Connections:
         await oldest.close()
 
 
-class _Connection:
+class _WebhookConnection:
     def __init__(
         self, origin: httpcore.Origin, network: httpcore.AsyncNetworkBackend, tls: ssl.SSLContext
     ) -> None:

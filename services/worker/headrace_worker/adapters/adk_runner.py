@@ -100,7 +100,7 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
     if root is None:
         raise Misdeclared(f"the app {app.name} has no agent at its root")
     config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
-    services = _Services(artifact_service, memory_service)
+    services = _AdkServices(artifact_service, memory_service)
     options = _AdkOptions(
         app, root, config, services, memory, show_thinking, approve_within, _resumable()
     )
@@ -116,7 +116,7 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
 
 
 @dataclass(frozen=True, slots=True)
-class _Services:
+class _AdkServices:
     artifacts: BaseArtifactService | None
     memories: BaseMemoryService | None
 
@@ -128,7 +128,7 @@ class _AdkOptions:
     app: App
     root: BaseNode
     config: RunConfig
-    services: _Services
+    services: _AdkServices
     memory: Memory
     show_thinking: bool
     approve_within: float | None

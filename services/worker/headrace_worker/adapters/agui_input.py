@@ -26,7 +26,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
     Each message has the id that the agent gave it. Calls without a result stay open. Answers to
     interrupts are not messages. The messages follow `base`, the messages that the agent has set.
     """
-    messages = _Messages(base)
+    messages = _UniqueMessages(base)
     for turn in turns:
         match turn.role:
             case "assistant":
@@ -43,7 +43,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
     return messages.all
 
 
-class _Messages:
+class _UniqueMessages:
     """The messages, each with a unique id."""
 
     def __init__(self, base: Sequence[Json]) -> None:

@@ -220,7 +220,7 @@ class _Rest(Renderer):
         return self._at_once or newest.stamp.state in _RESTS
 
 
-class _Answer(_Rest):
+class _FoldingRest(_Rest):
     """Also folds the task."""
 
     def __init__(self, feed: Feed, *, at_once: bool) -> None:
@@ -239,7 +239,7 @@ async def _new_task(
     services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
 ) -> Json:
     """Return a new task, folded from its whole log without a request to task state."""
-    answer = _Answer(accepted.feed, at_once=accepted.at_once)
+    answer = _FoldingRest(accepted.feed, at_once=accepted.at_once)
     await _wait(services, call, accepted, answer, 0)
     if answer.fold.state == ANSWERED and answer.newest and not accepted.at_once:
         return {"message": answer.newest.events[-1]["message"]}

@@ -27,7 +27,7 @@ _STEP = "step"
 
 
 @dataclass(slots=True)
-class _Subagent:
+class _SubagentRun:
     """One run of a child; a child that continues after an answer gets another one."""
 
     id: str
@@ -61,7 +61,7 @@ class Subagents:
     def __init__(self, output: Output, view: View, run: AguiRun) -> None:
         """Emit to `output`, for the client of `run`."""
         self._output, self._view, self._run = output, view, run
-        self._known: dict[str, _Subagent] = {}
+        self._known: dict[str, _SubagentRun] = {}
 
     def emit(self, update: Json, status: Json, generation: int) -> None:
         """Emit an event about a child, or a child's child, which `update` identifies.
@@ -78,7 +78,7 @@ class Subagents:
         if not child.is_over:
             self._emit(child, innermost, status.get("message"), generation)
 
-    def _of(self, update: Json, parent: str) -> _Subagent:
+    def _of(self, update: Json, parent: str) -> _SubagentRun:
         """Return the child that `update` is about; a new one if it continues after an answer."""
         task, name = update["task"], update.get("agent") or "agent"
         if not isinstance(task, str) or not isinstance(name, str):
@@ -93,14 +93,16 @@ class Subagents:
                 known = self._known[task] = self._continue(task, known)
         return known
 
-    def _continue(self, task: str, child: _Subagent) -> _Subagent:
+    def _continue(self, task: str, child: _SubagentRun) -> _SubagentRun:
         """Start another run of `child`; ids of ended runs are not reused."""
         number = child.number + 1
         further = self._begin(f"{task}.{number}", child.agent, child.parent)
         further.number = number
         return further
 
-    def _emit(self, child: _Subagent, update: Json, message: Json | None, generation: int) -> None:
+    def _emit(
+        self, child: _SubagentRun, update: Json, message: Json | None, generation: int
+    ) -> None:
         state = CANCELED if update.get("givenUp") else update.get("state")
         if self._run.modern and "attempt" in update:
             self._begins_again(child, update)
@@ -114,13 +116,13 @@ class Subagents:
         if state in _ERRORS or state in _OUTCOMES:
             self._end(child, state, _text(message or {}))
 
-    def _note(self, child: _Subagent, generation: int) -> None:
+    def _note(self, child: _SubagentRun, generation: int) -> None:
         """Record which messages the child started in `generation` of its log."""
         for key, held in self._view.messages.items():
             if held.subagent == child.id:
                 child.began.setdefault(key, generation)
 
-    def _begins_again(self, child: _Subagent, update: Json) -> None:
+    def _begins_again(self, child: _SubagentRun, update: Json) -> None:
         """Retract what a replaced attempt of the child emitted after its last checkpoint."""
         child.output.end_own(but=(_USE, child.id))
         child.output.emit("CUSTOM", name=ATTEMPT_NAME, value={"attempt": update["attempt"]})
@@ -133,12 +135,12 @@ class Subagents:
             take_back(child.output, self._view, rest)
             emit_messages(self._output, self._view)
 
-    def _begin(self, run: str, name: str, parent: str) -> _Subagent:
+    def _begin(self, run: str, name: str, parent: str) -> _SubagentRun:
         output = self._output.branch(run) if self._run.modern else self._output
         events = PartEvents(
             output, self._view, modern=self._run.modern, thinking=self._run.thinking
         )
-        child = _Subagent(run, parent, name, self._step(name), output, events)
+        child = _SubagentRun(run, parent, name, self._step(name), output, events)
         if self._run.modern:
             host = self._known.get(parent)
             nested = {"parentSubagentRunId": host.id} if host else {}
@@ -160,7 +162,7 @@ class Subagents:
             step = f"{name} {number}"
         return step
 
-    def _end(self, child: _Subagent, state: str, text: str) -> None:
+    def _end(self, child: _SubagentRun, state: str, text: str) -> None:
         for other in self._known.values():
             if self._known.get(other.parent) is child and not other.is_over:
                 self._end(other, CANCELED, "")

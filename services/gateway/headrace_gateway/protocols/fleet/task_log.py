@@ -33,7 +33,7 @@ _WRITERS = {"input": "gateway"}
 """Kinds of writers that are called something else in their ids."""
 
 
-class _Follower(SharedRenderer):
+class _LogRenderer(SharedRenderer):
     """Follows a log to the end of its task, over runs that wait for the user."""
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class TaskLog:
             opened = await services.task_streams.open_log(call.caller, key, after)
             async with services.feeds.handed_on(opened.feed):
                 if not (opened.feed.ended and opened.after >= opened.feed.head):
-                    renderer = _Follower(ROW_FRAMES)
+                    renderer = _LogRenderer(ROW_FRAMES)
                     shared = services.subscriptions
                     return HttpStream(shared, opened.feed, opened.after, renderer)
             services.feeds.release(opened.feed)
