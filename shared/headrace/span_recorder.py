@@ -9,14 +9,14 @@ as the SDK's spans are. Needs the extra `opentelemetry`.
 from collections.abc import Mapping, Sequence
 from time import time_ns
 from traceback import format_exception
-from typing import override
+from typing import Any, override
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Decision, ParentBased
 from opentelemetry.sdk.util import BoundedList
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.semconv.attributes.exception_attributes import (
@@ -26,16 +26,18 @@ from opentelemetry.semconv.attributes.exception_attributes import (
     EXCEPTION_TYPE,
 )
 from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
     Link,
     NonRecordingSpan,
     Span,
     SpanContext,
-    SpanKind,
     Status,
     StatusCode,
     TraceFlags,
 )
 from opentelemetry.util.types import Attributes, AttributeValue
+
+from headrace.span_template import Plain, SpanTemplate, valid_context
 
 _ONLY_EXPORTING = (BatchSpanProcessor, SimpleSpanProcessor)
 """Processors that do nothing when a span starts."""
@@ -43,11 +45,19 @@ _ONLY_EXPORTING = (BatchSpanProcessor, SimpleSpanProcessor)
 _NO_PARENT = Context()
 _SAMPLED, _RANDOM = TraceFlags.SAMPLED, TraceFlags.RANDOM_TRACE_ID
 _FLAGS = [TraceFlags(flags) for flags in range((_SAMPLED | _RANDOM) + 1)]
-_UNSET = Status(StatusCode.UNSET)
+UNSET = Status(StatusCode.UNSET)
+"""The status of a span that did not fail."""
 
 _PLAIN = frozenset({str, bool, int, float})
 _FEW = 32
-"""Attributes that are within the limit, unless a lower one is set."""
+"""Attributes, of a template or beside it, that are within the limit unless a lower one is set."""
+
+
+type UsualParts = tuple[
+    SpanTemplate, dict[str, Any], SpanContext, SpanContext | None, int, int, Status
+]
+"""Template, attributes beside the template's, context, parent, start and end in nanoseconds, and
+status. Not a named tuple, which takes longer to make."""
 
 
 class RecordingProvider(TracerProvider):
@@ -55,9 +65,16 @@ class RecordingProvider(TracerProvider):
 
     def __init__(self, resource: Resource, scope: str, schema_url: str) -> None:
         """Record spans of `scope`, made by `resource`. The caller shuts the provider down."""
-        self.limits, self.scope = SpanLimits(), InstrumentationScope(scope, "", schema_url)
-        super().__init__(resource=resource, shutdown_on_exit=False, span_limits=self.limits)
-        self._processors = list[SpanProcessor]()
+        limits = self.limits = SpanLimits()
+        self.resource_of_spans = resource
+        self.scope = InstrumentationScope(scope, "", schema_url)
+        super().__init__(resource=resource, shutdown_on_exit=False, span_limits=limits)
+        self.processors = list[SpanProcessor]()
+        """What exports a span that has ended."""
+        self.has_usual_limits = limits.max_span_attribute_length is None and (
+            limits.max_span_attributes is None or limits.max_span_attributes >= 2 * _FEW
+        )
+        """Whether a few plain attributes are within the limits."""
         # Any other sampler decides for each span.
         self.can_record = isinstance(self.sampler, ParentBased)
         """Whether `record` says the same as the SDK's tracer."""
@@ -65,72 +82,103 @@ class RecordingProvider(TracerProvider):
     @override
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
         super().add_span_processor(span_processor)
-        self._processors.append(span_processor)
+        self.processors.append(span_processor)
         self.can_record = self.can_record and type(span_processor) in _ONLY_EXPORTING
 
     def record(
         self,
-        name: str,
-        kind: SpanKind,
+        template: SpanTemplate,
         parent: SpanContext,
-        attributes: Attributes,
+        attributes: dict[str, Plain],
         links: Sequence[Link],
     ) -> Span:
         """Start a span, which the caller ends. Without a valid `parent` it begins a trace."""
-        ids = self.id_generator
         trace_id, _, _, stated, state, is_child = parent
         if is_child:
             flags = stated & (_SAMPLED | _RANDOM)
         else:
-            trace_id = ids.generate_trace_id()
-            flags = _RANDOM if ids.is_trace_id_random() else 0
-            found = self.sampler.should_sample(_NO_PARENT, trace_id, name, kind, attributes, links)
-            flags |= _SAMPLED if found.decision is Decision.RECORD_AND_SAMPLE else 0
-        own = ids.generate_span_id()
-        context = SpanContext(trace_id, own, False, _FLAGS[flags], state)  # noqa: FBT003
+            trace_id = self.id_generator.generate_trace_id()
+            flags = self._flags_of_root(trace_id, template, attributes, links)
+        own = self.id_generator.generate_span_id()
+        context = valid_context(trace_id, own, False, _FLAGS[flags], state)  # noqa: FBT003
         if not flags & _SAMPLED:
             return NonRecordingSpan(context)
         above = parent if is_child else None
-        return _RecordedSpan(self, name, kind, context, above, attributes, links)
+        return RecordedSpan(self, template, context, above, attributes, links)
 
-    def end(self, span: ReadableSpan) -> None:
-        """Export a span that has ended."""
-        for processor in self._processors:
-            processor.on_end(span)
+    def _flags_of_root(
+        self,
+        trace_id: int,
+        template: SpanTemplate,
+        attributes: Mapping[str, Plain],
+        links: Sequence[Link],
+    ) -> int:
+        random = _RANDOM if self.id_generator.is_trace_id_random() else 0
+        if self.sampler is DEFAULT_ON:
+            return random | _SAMPLED
+        found = self.sampler.should_sample(
+            _NO_PARENT,
+            trace_id,
+            template.name,
+            template.kind,
+            {**template.attributes, **attributes},
+            links,
+        )
+        return random | (_SAMPLED if found.decision is Decision.RECORD_AND_SAMPLE else 0)
 
 
-class _RecordedSpan(ReadableSpan, Span):
+class RecordedSpan(ReadableSpan, Span):
     """A span. When it has ended, it is what the processors export: nothing is copied."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a span has that many
+    # What most spans have stands here, and the SDK's constructor, which takes as long as all of
+    # `record`, is not called.
+    _instrumentation_info = None
+    _events: Sequence[Event] = ()
+    _status = UNSET
+    _end_time: int | None = None
+    _bounded: BoundedAttributes | None = None
+    _is_open = _is_plain = True
+
+    def __init__(  # noqa: PLR0917 - a span has that many
         self,
         provider: RecordingProvider,
-        name: str,
-        kind: SpanKind,
+        template: SpanTemplate,
         context: SpanContext,
         parent: SpanContext | None,
-        attributes: Attributes,
+        attributes: dict[str, Plain],
         links: Sequence[Link],
     ) -> None:
-        self._provider, self._is_open = provider, True
-        self._own_context, self._given = context, dict(attributes or {})
-        # By position, which takes half the time.
-        ReadableSpan.__init__(
-            self,
-            name,
-            context,
-            parent,
-            provider.resource,
-            self._given,
-            (),
-            links,
-            kind,
-            None,
-            _UNSET,
-            time_ns(),
-            None,
-            provider.scope,
-        )
+        """Begin now."""
+        self._provider, self._template = provider, template
+        self._name, self._kind = template.name, template.kind
+        self._context = self._own_context = context
+        self._parent = parent
+        self._given: dict[str, Any] = attributes
+        self._links = links
+        self._resource, self._instrumentation_scope = provider.resource_of_spans, provider.scope
+        self._start_time = self._began = time_ns()
+
+    @property
+    def _attributes(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What the SDK's properties and exporters read."""
+        return self._all_attributes() if self._bounded is None else self._bounded
+
+    def _all_attributes(self) -> dict[str, Any]:
+        return {**self._template.attributes, **self._given}
+
+    def usual_parts(self) -> UsualParts | None:
+        """Return what a span that has ended consists of; None if it is not a usual one.
+
+        A usual span has no events, links or trace state, no description of its status, and only
+        plain attributes within the limits.
+        """
+        if self._bounded is not None or self._events or self._links:
+            return None
+        context, status, end = self._own_context, self._status, self._end_time
+        if end is None or context[4] is not DEFAULT_TRACE_STATE or status.description:
+            return None
+        own = self._given
+        return self._template, own, context, self._parent, self._began, end, status
 
     @override
     def get_span_context(self) -> SpanContext:
@@ -146,26 +194,28 @@ class _RecordedSpan(ReadableSpan, Span):
             return
         self._is_open = False
         self._end_time = end_time or time_ns()
-        self._attributes = self._limited_attributes()
-        self._provider.end(self)
+        provider, count = self._provider, len(self._given)
+        if not (self._is_plain and provider.has_usual_limits and count <= _FEW):
+            self._bounded = self._limited_attributes()
+        for processor in provider.processors:
+            processor.on_end(self)
 
-    def _limited_attributes(self) -> Attributes:
-        limits, attributes = self._provider.limits, self._given
+    def _limited_attributes(self) -> BoundedAttributes:
+        limits, attributes = self._provider.limits, self._all_attributes()
         most, longest = limits.max_span_attributes, limits.max_span_attribute_length
-        is_few = len(attributes) <= (_FEW if most is None else min(_FEW, most))
-        if is_few and longest is None and _PLAIN.issuperset(map(type, attributes.values())):
-            return attributes
         return BoundedAttributes(most, attributes, max_value_len=longest)
 
     @override
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
-        if self._is_open:
-            self._given.update(attributes)
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
 
     @override
     def set_attribute(self, key: str, value: AttributeValue) -> None:
         if self._is_open:
             self._given[key] = value
+            if type(value) not in _PLAIN or key in self._template.attributes:
+                self._is_plain = False
 
     @override
     def add_event(
@@ -196,6 +246,7 @@ class _RecordedSpan(ReadableSpan, Span):
     def update_name(self, name: str) -> None:
         if self._is_open:
             self._name = name
+            self._template = SpanTemplate(name, self._kind, self._template.attributes)
 
     @override
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:

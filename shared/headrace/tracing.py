@@ -15,7 +15,7 @@ from contextvars import Token
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry import context, trace
 from opentelemetry.trace import (
@@ -29,7 +29,8 @@ from opentelemetry.trace import (
     TraceFlags,
     Tracer,
 )
-from opentelemetry.util.types import Attributes
+
+from headrace.span_template import Plain, SpanTemplate, valid_context
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -59,6 +60,8 @@ _FLAGS = {text: TraceFlags(flags) for flags, text in enumerate(_FLAGS_TEXT)}
 """By their text in a traceparent."""
 
 _EMPTY = context.Context()
+
+_NO_ATTRIBUTES: Mapping[str, Plain] = {}
 
 _EXPORTERS = "opentelemetry_traces_exporter"
 """Entry point group of exporters, which the exporters' packages define."""
@@ -125,10 +128,9 @@ class _Recorder(Protocol):
 
     def record(
         self,
-        name: str,
-        kind: SpanKind,
+        template: SpanTemplate,
         parent: SpanContext,
-        attributes: Attributes,
+        attributes: dict[str, Plain],
         links: Sequence[Link],
     ) -> Span:
         """Start a span, which the caller ends. Without a valid `parent` it begins a trace."""
@@ -138,7 +140,7 @@ def start_span(
     name: str,
     kind: SpanKind,
     parent: str | None,
-    attributes: Attributes = None,
+    attributes: Mapping[str, Plain] = _NO_ATTRIBUTES,
     links: Sequence[str] = (),
 ) -> Span:
     """Start a span, which the caller ends. Without a tracer provider it is an invalid one.
@@ -150,15 +152,32 @@ def start_span(
         attributes: The span's attributes.
         links: The traceparents of the spans to link to.
     """
+    return start_span_of(SpanTemplate(name, kind), parent, dict(attributes), links)
+
+
+def start_span_of(
+    template: SpanTemplate,
+    parent: str | None,
+    attributes: dict[str, Plain],
+    links: Sequence[str] = (),
+) -> Span:
+    """Start a span as `start_span` does, with what `template` states.
+
+    `attributes` are added to the template's, none of which they change. They belong to the span
+    from now on.
+    """
     provider = trace.get_tracer_provider()
     if type(provider) is trace.ProxyTracerProvider:
         return trace.INVALID_SPAN
     linked = _links(links) if links else ()
     if getattr(provider, "can_record", False):
         above = _span_context(parent) if parent else trace.get_current_span().get_span_context()
-        return cast("_Recorder", provider).record(name, kind, above, attributes, linked)
+        recorder: _Recorder = provider  # type: ignore[assignment]
+        return recorder.record(template, above, attributes, linked)
     around = _remote(parent) if parent else None
-    return _tracer_of(provider).start_span(name, around, kind, attributes, linked)
+    return _tracer_of(provider).start_span(
+        template.name, around, template.kind, {**template.attributes, **attributes}, linked
+    )
 
 
 def _links(traceparents: Sequence[str]) -> list[Link]:
@@ -246,7 +265,7 @@ def _span_context(traceparent: str) -> SpanContext:
     if not _VALID.fullmatch(traceparent):
         return trace.INVALID_SPAN_CONTEXT
     trace_id, span_id = int(traceparent[3:35], 16), int(traceparent[36:52], 16)
-    return SpanContext(trace_id, span_id, True, _FLAGS[traceparent[53:]])  # noqa: FBT003
+    return valid_context(trace_id, span_id, True, _FLAGS[traceparent[53:]])  # noqa: FBT003
 
 
 @contextmanager

@@ -226,10 +226,7 @@ def _admitted(
     services.access.check(caller, agent, operation, named, **names)
     traceparent = tracing.stated_traceparent(connection.headers) or ""
     if tracing.is_enabled():
-        attributes = {"rpc.method": operation, "gen_ai.agent.name": agent}
-        if named:
-            attributes["headrace.task.id"] = named
-        traceparent = begin_span(connection, operation, traceparent, attributes)
+        traceparent = begin_span(connection, operation, agent, traceparent, named)
     log_context.begin(LogContext(named, agent=agent, traceparent=traceparent))
     return traceparent
 

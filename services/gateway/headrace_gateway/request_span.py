@@ -2,12 +2,14 @@
 
 import asyncio
 from contextvars import ContextVar
+from functools import lru_cache
 
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 from starlette.requests import HTTPConnection
 
 from headrace import log_context, tracing
+from headrace.span_template import Plain, SpanTemplate
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.open_requests import open_request
 
@@ -15,24 +17,32 @@ _current: ContextVar[Span] = ContextVar("span", default=trace.INVALID_SPAN)
 
 
 def begin_span(
-    connection: HTTPConnection, operation: str, traceparent: str, attributes: dict[str, str]
+    connection: HTTPConnection, operation: str, agent: str, traceparent: str, task: str = ""
 ) -> str:
     """Begin the span of a call, as a child of the client's `traceparent`; return its own.
 
-    The protocol and binding are added to `attributes`. The span ends with the HTTP response, or
-    with the asyncio task that serves the call.
+    `task` is the one that the call names. The span ends with the HTTP response, or with the
+    asyncio task that serves the call.
     """
     # Instrumentation of the surrounding application has already continued the client's trace.
     is_inside = trace.get_current_span().get_span_context().is_valid
-    if (request := open_request()) is not None:
-        attributes["headrace.protocol"] = request.protocol
-        attributes["headrace.binding"] = request.binding
-    span = tracing.start_span(
-        operation, SpanKind.SERVER, None if is_inside else traceparent, attributes
+    request = open_request()
+    binding = None if request is None else (request.protocol, request.binding)
+    attributes: dict[str, Plain] = {"headrace.task.id": task} if task else {}
+    span = tracing.start_span_of(
+        _template(operation, agent, binding), None if is_inside else traceparent, attributes
     )
     _current.set(span)
     _end_with(connection, span)
     return tracing.traceparent_of(span) or traceparent
+
+
+@lru_cache(maxsize=1024)
+def _template(operation: str, agent: str, binding: tuple[str, str] | None) -> SpanTemplate:
+    attributes = {"rpc.method": operation, "gen_ai.agent.name": agent}
+    if binding is not None:
+        attributes["headrace.protocol"], attributes["headrace.binding"] = binding
+    return SpanTemplate(operation, SpanKind.SERVER, attributes)
 
 
 def _end_with(connection: HTTPConnection, span: Span) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 
 from opentelemetry import trace
@@ -11,6 +12,7 @@ from opentelemetry.trace import Span, SpanKind
 from headrace import tracing
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import FAILED, TaskKey
+from headrace.span_template import Plain, SpanTemplate
 from headrace_worker.assignment import RunTerms
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.span_content import (
@@ -210,9 +212,7 @@ class AttemptSpan:
         parent = recovered.metadata.get(TRACEPARENT) or request.traceparent
         if not tracing.is_enabled():
             return cls(trace.INVALID_SPAN, parent, recovered.usage)
-        attributes: dict[str, int | str] = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": key.agent,
+        attributes: dict[str, Plain] = {
             "gen_ai.conversation.id": request.context,
             "headrace.task.id": key.task,
             "headrace.run": run,
@@ -221,8 +221,7 @@ class AttemptSpan:
         if tracing.captures_content():
             attributes["gen_ai.input.messages"] = input_json(recovered.message)
         links = [recovered.traceparent] if recovered.traceparent else []
-        name = f"invoke_agent {key.agent}"
-        span = tracing.start_span(name, SpanKind.INTERNAL, parent, attributes, links)
+        span = tracing.start_span_of(_template(key.agent), parent, attributes, links)
         return cls(span, parent, recovered.usage)
 
     def lasting(self) -> AbstractContextManager[None]:
@@ -256,3 +255,9 @@ class AttemptSpan:
             "gen_ai.response.model": usage.model,
         }
         return {name: value for name, value in found.items() if value}
+
+
+@lru_cache(maxsize=1024)
+def _template(agent: str) -> SpanTemplate:
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent}
+    return SpanTemplate(f"invoke_agent {agent}", SpanKind.INTERNAL, attributes)

@@ -10,6 +10,7 @@ have task state create queues.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 
 from nats.aio.msg import Msg
 from opentelemetry.trace import Span, SpanKind
@@ -33,6 +34,7 @@ from headrace.model.messages import OpenQueue, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
+from headrace.span_template import Plain, SpanTemplate
 from headrace.state_client import StateClient
 from headrace.tasks.delayed_runs import delay, is_delayed
 
@@ -213,18 +215,12 @@ class RunRequests:
         return ""
 
     def _start_span(self, key: TaskKey, generation: int, request: RunRequest) -> Span:
-        stream = self._bus.streams.runs
-        attributes: dict[str, str | int] = {
-            "messaging.system": "nats",
-            "messaging.operation.name": "publish",
-            "messaging.operation.type": "send",
-            "messaging.destination.name": stream,
-            "gen_ai.agent.name": key.agent,
+        template = _span_template(self._bus.streams.runs, key.agent)
+        attributes: dict[str, Plain] = {
             "headrace.task.id": key.task,
             "headrace.run": generation,
         }
-        name = f"publish {stream}"
-        return tracing.start_span(name, SpanKind.PRODUCER, request.traceparent, attributes)
+        return tracing.start_span_of(template, request.traceparent, attributes)
 
     async def _publish_request(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str
@@ -307,3 +303,15 @@ async def _is_queued(bus: Bus, key: TaskKey, generation: int) -> bool:
 def without_input(request: RunRequest) -> RunRequest:
     """Return `request` without the input that it carries."""
     return request.model_copy(update={"input": None, "sequence": None})
+
+
+@lru_cache(maxsize=1024)
+def _span_template(stream: str, agent: str) -> SpanTemplate:
+    attributes = {
+        "messaging.system": "nats",
+        "messaging.operation.name": "publish",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": stream,
+        "gen_ai.agent.name": agent,
+    }
+    return SpanTemplate(f"publish {stream}", SpanKind.PRODUCER, attributes)

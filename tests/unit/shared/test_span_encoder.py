@@ -26,6 +26,8 @@ from opentelemetry.trace import (
 
 from headrace import span_encoder, tracing
 from headrace.span_encoder import encode
+from headrace.span_recorder import RecordingProvider
+from headrace.span_template import SpanTemplate
 
 REMOTE = SpanContext(
     0xAF7651916CD43DD8448EB211C80319C,
@@ -168,6 +170,52 @@ def test_usual_and_unusual_spans_go_together() -> None:
         ["usual", "usual, too"],
         ["unusual"],
     ]
+
+
+RECORDED: dict[str, Callable[[trace.Span], object]] = {
+    "nothing": lambda _: None,
+    "attributes": lambda span: span.set_attributes({"long": "é" * 200, "n": 300}),
+    "an attribute of the template": lambda span: span.set_attribute("agent", "other"),
+    "an unusual attribute": lambda span: span.set_attribute("several", [0.5]),
+    "many attributes": lambda span: span.set_attributes({f"a{at}": at for at in range(200)}),
+    "a name": lambda span: span.update_name("two"),
+    "an error": lambda span: tracing.note_error(span, "KeyError"),
+    "an error with a text": lambda span: span.set_status(StatusCode.ERROR, "why"),
+    "an event": lambda span: span.add_event("happened"),
+    "a link": lambda span: span.add_link(REMOTE),
+}
+
+
+@pytest.mark.parametrize("parent", [trace.INVALID_SPAN_CONTEXT, REMOTE, LOCAL, OF_A_VENDOR])
+@pytest.mark.parametrize("change", RECORDED.values(), ids=RECORDED)
+def test_a_recorded_span_of_a_template_is_decoded_alike(
+    change: Callable[[trace.Span], object], parent: SpanContext
+) -> None:
+    exporter = InMemorySpanExporter()
+    provider = RecordingProvider(Resource({"service.name": "x"}), "headrace", tracing.SCHEMA_URL)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    template = SpanTemplate("one", SpanKind.CLIENT, {"agent": "écho", "flag": True})
+    for _ in range(2):
+        span = provider.record(template, parent, {"task": "x" * 36, "run": 1}, ())
+        change(span)
+        span.end()
+    spans = exporter.get_finished_spans()
+    assert len(spans) == 2
+    assert decoded(spans) == by_encoder(spans)
+
+
+def test_a_template_is_encoded_once() -> None:
+    exporter = InMemorySpanExporter()
+    provider = RecordingProvider(Resource({"service.name": "x"}), "headrace", tracing.SCHEMA_URL)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    template = SpanTemplate("one", SpanKind.CLIENT, {"agent": "echo"})
+    for task in ("a", "b"):
+        provider.record(template, REMOTE, {"task": task}, ()).end()
+    spans = exporter.get_finished_spans()
+    first = encode(spans)
+    # What is kept of it is all that is used of it.
+    template.name, template.attributes = "two", {}
+    assert encode(spans) == first
 
 
 VALUES = st.one_of(

@@ -27,14 +27,16 @@ from opentelemetry.trace import (
 from opentelemetry.trace.span import TraceState
 
 from headrace import tracing
-from headrace.span_recorder import RecordingProvider
+from headrace.span_recorder import RecordedSpan, RecordingProvider
+from headrace.span_template import SpanTemplate, valid_context
 
 SAMPLED, NOT_SAMPLED = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'b' * 16}-00"
 RANDOM = f"00-{'a' * 32}-{'b' * 16}-03"
 INVALID = f"00-{'0' * 32}-{'b' * 16}-01"
 LINKED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(1))
 RESOURCE = Resource({"service.name": "headrace-gateway"})
-MOST_CALLS = 34
+MOST_CALLS = 22
+TEMPLATE = SpanTemplate("one", SpanKind.SERVER, {"first": "x"})
 
 LIMITS = {
     "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "2",
@@ -151,7 +153,7 @@ def test_a_span_is_exported_as_the_sdk_exports_it(
         monkeypatch.setenv(name, value)
 
     def run() -> None:
-        span = tracing.start_span("one", SpanKind.SERVER, SAMPLED, {"first": "x", "n": 1})
+        span = tracing.start_span_of(TEMPLATE, SAMPLED, {"n": 1})
         use(span)
         span.end()
         # What comes too late is not recorded.
@@ -207,7 +209,7 @@ def test_a_span_takes_few_calls_from_start_to_end(monkeypatch: pytest.MonkeyPatc
     calls = list[str]()
 
     def use() -> None:
-        span = tracing.start_span("one", SpanKind.SERVER, SAMPLED, {"a": 1, "b": "x"})
+        span = tracing.start_span_of(TEMPLATE, SAMPLED, {"a": 1, "b": "x"})
         tracing.traceparent_of(span)
         span.set_attribute("c", "y")
         span.end()
@@ -221,6 +223,21 @@ def test_a_span_takes_few_calls_from_start_to_end(monkeypatch: pytest.MonkeyPatc
         sys.setprofile(before)
     # The SDK's tracer takes 115. What is counted does not depend on the machine's load.
     assert sum(event in {"call", "c_call"} for event in calls) <= MOST_CALLS
+
+
+def test_a_span_has_all_members_that_the_sdks_constructor_sets() -> None:
+    provider = RecordingProvider(RESOURCE, "headrace", tracing.SCHEMA_URL)
+    span = provider.record(TEMPLATE, trace.INVALID_SPAN_CONTEXT, {}, ())
+    assert isinstance(span, RecordedSpan)
+    members = vars(ReadableSpan("one"))
+    assert len(members) >= 13
+    assert [name for name in members if not hasattr(span, name)] == []
+
+
+def test_a_context_that_is_known_to_be_valid_is_the_apis() -> None:
+    flags, state = TraceFlags(3), TraceState([("vendor", "x")])
+    made = valid_context(5, 6, True, flags, state)  # noqa: FBT003
+    assert (made, type(made)) == (SpanContext(5, 6, True, flags, state), SpanContext)  # noqa: FBT003
 
 
 def test_the_current_span_is_the_parent_with_its_trace_state(
