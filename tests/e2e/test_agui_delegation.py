@@ -17,6 +17,7 @@ from tests.support.agui.client_rules import Client
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
+from tests.support.soak import marks
 from tests.support.stored_log import events_of
 from tests.support.waiting import eventually, until
 
@@ -108,7 +109,19 @@ def metadata(log: list[Json], key: str) -> list[Any]:
 
 
 @pytest.mark.usefixtures("extra_worker")
-@pytest.mark.parametrize("victim", ["grandparent", "parent"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "grandparent",
+        pytest.param(
+            "parent",
+            marks=marks(
+                shown_by="e2e/test_agui_delegation.py"
+                "::test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alone"
+            ),
+        ),
+    ],
+)
 async def test_a_killed_worker_amid_delegated_work_takes_back_its_own_words_alone(
     fleet: Fleet, http: httpx.AsyncClient, parents: Workers, tmp_path: Path, victim: str
 ) -> None:

@@ -26,9 +26,9 @@ from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
 from tests.support.prefix_proxy import prefixed
-from tests.support.resuming_sizes import sized
 from tests.support.servers import ports
 from tests.support.service_process import ServiceProcess
+from tests.support.soak import in_soak
 from tests.support.waiting import eventually, until
 from tests.support.worker_process import WorkerProcess
 
@@ -129,6 +129,7 @@ async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
     assert await page.text(".user") == f"{_COUNT} 20"
 
 
+@in_soak(shown_by="e2e/test_console.py::test_a_tab_outlives_a_gateway_that_is_long_away")
 async def test_a_tab_outlives_two_hours_and_a_restart_of_every_process(
     fleet: Fleet, page: Page
 ) -> None:
@@ -607,8 +608,8 @@ async def test_a_tasks_delegations_are_a_tree_to_click_through(
     assert await page.text(".pad a") == sent
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(sized(300, 1200))
+@in_soak(shown_by="e2e/resume/test_browser.py::test_it_resumes_when_its_gateway_was_killed")
+@pytest.mark.timeout(1200)
 async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
     fleet: Fleet, page: Page
 ) -> None:
@@ -621,7 +622,7 @@ async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
     await page.click("a[href='#/break']")
     await page.click(".breaking button:first-child")
     # The page's own gateway is killed first, and then the one that the stream has moved to.
-    rounds = sized(1, 5)
+    rounds = 5
     for pressed, name in enumerate(["gateway", *([*killed, "cut", "move"] * rounds)], 1):
         await page.click(f".breaking [name={name}]:enabled")
         outcomes = "[...document.querySelectorAll('tbody td:last-child')].map((td) => td.innerText)"

@@ -33,7 +33,7 @@ def drawn[**P, R](examples: int, full: int) -> Callable[[Callable[P, R]], Callab
     )
 
 
-@drawn(12, 3000)
+@drawn(6, 3000)
 @given(plans=st.lists(tasks(), min_size=1, max_size=3))
 async def test_what_every_client_puts_together_is_the_log(
     fleet: Fleet, tight_gateway: OwnGateway, plans: list[TaskPlan]
@@ -53,7 +53,7 @@ async def test_what_every_client_puts_together_is_the_log(
         await asyncio.gather(*map(live, plans))
 
 
-@drawn(5, 1000)
+@drawn(3, 1000)
 @given(plans=st.lists(tasks(AGUI), min_size=1, max_size=3))
 async def test_what_every_agui_client_puts_together_is_its_run(
     fleet: Fleet, tight_gateway: OwnGateway, plans: list[TaskPlan]
