@@ -6,7 +6,7 @@ Answers on NATS have limits of their own, per stream of the users'.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Self
 from urllib.parse import urlsplit
@@ -70,13 +70,25 @@ class Permits:
 
     def wait(self, target: Target) -> float:
         """Return after how many seconds to request a permit; 0: one is free."""
-        now = self._now()
-        waits = [
-            limit.wait(now)
-            for key, _ in self._keys(target)
-            if (limit := self._limits.get(key)) is not None and limit.is_reached
-        ]
-        return max(waits, default=0.0)
+        for key, _ in self._keys(target):
+            limit = self._limits.get(key)
+            if limit is not None and (limit.is_reached or self._takes_others_share(key, limit)):
+                # Only in this line: what waits for a host that hangs is not ahead of an owner's
+                # requests to other hosts.
+                return limit.wait(self._now())
+        return 0.0
+
+    def _takes_others_share(self, key: tuple[str, ...], limit: "_Limit") -> bool:
+        """Return whether as much must stay free for others as is in flight below this limit.
+
+        Of `n` hosts that hang, each has an `n + 1`-th of their owner's permits in flight in the
+        end, and as many stay free for another host. The same holds for owners.
+        """
+        for wider in _WIDER[len(key)](key):
+            within = self._limits[wider]
+            if limit.busy < within.busy and limit.busy >= within.most - within.busy:
+                return True
+        return False
 
     @contextmanager
     def permit(self, target: Target) -> Iterator[float]:
@@ -122,6 +134,17 @@ class Permits:
             ((host,), _OWNERS_PER_HOST * self._per_host),
             ((), _ALL),
         )
+
+
+_WIDER: Mapping[int, Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]]] = {
+    0: lambda _: (),
+    1: lambda _: ((),),
+    2: lambda _: ((),),
+    3: lambda key: (key[:2], key[2:]),
+    4: lambda _: (),
+}
+"""The limits that contain a limit, by its kind: all; a host; an owner; an owner at a host; answers
+to a stream."""
 
 
 @dataclass(slots=True)

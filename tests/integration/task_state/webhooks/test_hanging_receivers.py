@@ -69,6 +69,31 @@ def is_told(receiver: Receiver, path: str) -> bool:
     return len(receiver.taken(path)) == 3
 
 
+async def test_hosts_that_hang_delay_no_request_of_their_owner_to_another_host(
+    open_fleet: Opening, receiver: Receiver
+) -> None:
+    limits = {"push_per_owner": 8, "push_per_host": 2, "push_timeout": 60}
+    fleet = await open_fleet(**limits)
+    await fleet.start()
+    *slow, quick = HOSTS
+    async with receiving() as hanging:
+        hanging.plan["/hang"] = [STALL]
+        for number in range(6 * len(slow)):
+            hooked = Hooked(fleet)
+            await hooked.hook(hanging.url("/hang", slow[number % len(slow)]), owner="mallory")
+            ended_run(hooked)
+            await hooked.store()
+        # One of eight stays free for hosts that have none.
+        await hanging.until(lambda: len(hanging.came) >= 7, "all that may be is under way")
+        hooked = Hooked(fleet)
+        await hooked.hook(receiver.url("/quick", quick), owner="mallory")
+        ended_run(hooked)
+        await hooked.store()
+        await receiver.until(partial(is_told, receiver, "/quick"), "the other host is told")
+        # No attempt has ended meanwhile, and made room.
+        assert len(hanging.came) == 7
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 async def test_hundreds_of_hanging_webhooks_delay_no_other_and_cost_little(

@@ -42,7 +42,63 @@ def test_many_owners_at_one_host_share_its_limit() -> None:
     permits = Permits(per_owner=64, per_host=2)
     with ExitStack() as stack:
         waits = hold(stack, permits, *(target(owner=str(number // 2)) for number in range(10)))
-        assert [wait > 0 for wait in waits] == [False] * 8 + [True] * 2
+        # Each may have two, and the last ones one: as much stays free as an owner has.
+        assert [wait > 0 for wait in waits] == [False] * 7 + [True, False, True]
+
+
+HANGING = [target(host=f"{number}.test") for number in range(5)]
+
+
+def take_all(permits: Permits, targets: list[Target]) -> list[ExitStack]:
+    """Take permits for `targets` in turn, for as long as any gets one."""
+    held = list[ExitStack]()
+    waits = [0.0]
+    while 0.0 in waits:
+        waits.clear()
+        for one in targets:
+            stack = ExitStack()
+            waits.append(stack.enter_context(permits.permit(one)))
+            if not waits[-1]:
+                held.append(stack)
+    return held
+
+
+def test_hosts_that_hang_leave_permits_of_their_owner_for_another_host() -> None:
+    permits = Permits(per_owner=64, per_host=16)
+    for targets in (HANGING[:1], HANGING[:4], HANGING):
+        held = take_all(permits, targets)
+        assert len(held) > 48 or len(targets) == 1
+        assert not permits.wait(target(host="quick.test"))
+        for stack in held:
+            stack.close()
+
+
+def test_hosts_that_hang_one_after_the_other_leave_permits_after_their_next_attempts() -> None:
+    permits = Permits(per_owner=64, per_host=16)
+    held = [stack for one in HANGING for stack in take_all(permits, [one])]
+    again = list[ExitStack]()
+    for stack in held:
+        stack.close()
+        again += take_all(permits, HANGING)
+    assert len(again) > 48
+    assert not permits.wait(target(host="quick.test"))
+
+
+def test_owners_whose_receivers_hang_leave_permits_for_another_owner() -> None:
+    permits = Permits(per_owner=64, per_host=64)
+    owners = [target(owner=f"mallory-{n}", host=f"{n}.test") for n in range(40)]
+    held = take_all(permits, owners)
+    assert len(held) > 900
+    assert not permits.wait(target(owner="ann", host="quick.test"))
+
+
+def test_what_waits_for_hosts_that_hang_is_not_ahead_of_the_owners_other_requests() -> None:
+    permits = Permits(per_owner=2, per_host=1, now=lambda: 0.0)
+    with ExitStack() as stack:
+        assert hold(stack, permits, *HANGING[:2]) == [0, 0]
+        waits = [permits.wait(HANGING[number % 2]) for number in range(5000)]
+        assert max(waits) > 20
+        assert permits.wait(target(host="quick.test")) < 1
 
 
 def test_a_permit_is_free_again_once_it_is_given_back() -> None:
