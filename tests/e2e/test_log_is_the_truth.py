@@ -14,11 +14,11 @@ import nats
 import pytest
 
 from tests.support import extra_services
-from tests.support.event_stream import all_frames, frames, text_of
+from tests.support.event_stream import Json, all_frames, frames, text_of
 from tests.support.fleet import Fleet
 from tests.support.nats_proxy import NatsProxy
-from tests.support.plain_a2a import PlainAgent
-from tests.support.stored_log import events_of, subject_of
+from tests.support.plain_a2a import PlainAgent, message
+from tests.support.stored_log import StoredMessage, events_of, read_log, subject_of
 from tests.support.waiting import eventually
 
 ACK_OF_EVENTS = re.compile(rb'\r\n\{"stream":\s*"EVENTS",(?!.*"error")')
@@ -135,6 +135,79 @@ async def test_what_does_not_parse_is_stepped_over_and_kept_with_the_reason(
         return bool(content["task"] == task and content["reason"])
 
     await eventually(is_kept, "the dead letter is kept")
+
+
+async def _ended(agent: PlainAgent) -> tuple[str, Json]:
+    """Return the id of a task that has ended, and the task."""
+    task = (await agent.send("5 1")).json()["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    return task["id"], (await agent.get(task["id"])).json()
+
+
+def _behind(task: Json, last: StoredMessage, state: str, *, another_log: bool) -> StoredMessage:
+    """Return an entry that goes on behind the task's end, in `state`, as its agent may write it."""
+    generation = 1 if another_log else int(last.headers["Headrace-Generation"]) + len(last.lines)
+    headers = {k: v for k, v in last.headers.items() if k.startswith("Headrace-")}
+    headers |= {"Headrace-Generation": str(generation), "Headrace-State": state}
+    headers |= {"Headrace-Run": str(generation)} if state.endswith("SUBMITTED") else {}
+    body: Json = {"status": {"state": state}, "metadata": {"headrace.generation": generation}}
+    event = {"statusUpdate": {**body, "taskId": task["id"], "contextId": task["contextId"]}}
+    if another_log:
+        headers |= {"Headrace-Log": "forged00"}
+        event = {"task": {**body, "id": task["id"], "contextId": task["contextId"]}}
+    return StoredMessage(headers, [json.dumps(event).encode()], 0, "")
+
+
+@pytest.mark.parametrize(
+    ("state", "another_log"),
+    [
+        ("TASK_STATE_WORKING", False),
+        ("TASK_STATE_SUBMITTED", False),
+        ("TASK_STATE_INPUT_REQUIRED", False),
+        ("TASK_STATE_FAILED", False),
+        ("TASK_STATE_WORKING", True),
+    ],
+)
+async def test_nothing_that_a_worker_writes_behind_an_end_is_believed_or_waited_for(
+    fleet: Fleet, http: httpx.AsyncClient, state: str, *, another_log: bool
+) -> None:
+    agent, other = (PlainAgent(http, gateway, "counter") for gateway in fleet.gateways)
+    task, whole = await _ended(agent)
+    async with agent.subscribe(task, "start") as response:
+        streamed = [frame.event for frame in await all_frames(response)]
+    [*_, end] = await read_log(fleet.nats_url, "counter", task)
+    forged = _behind(whole, end, state, another_log=another_log)
+    cursor = f"{end.headers['Headrace-Log']}:{len(streamed)}"
+    async with await nats.connect(fleet.nats_url) as client:
+        stream = client.jetstream()
+        await stream.publish(subject_of("counter", task), forged.lines[0], headers=forged.headers)
+    # A wait for what never comes would end with the client's timeout.
+    for one in (agent, other):
+        answer = await one.post("message:send", {"message": message("on", taskId=task)})
+        assert answer.status_code == httpx.codes.BAD_REQUEST, answer.text
+        assert (await one.get(task)).json() == whole
+        async with one.stream("on", taskId=task) as response:
+            assert response.status_code == httpx.codes.BAD_REQUEST
+        if not another_log:
+            async with one.subscribe(task, "start") as response:
+                assert [frame.event for frame in await all_frames(response)] == streamed
+    [listed] = await other.tasks(contextId=whole["contextId"])
+    assert (listed["id"], listed["status"]) == (task, whole["status"])
+
+    async def is_last() -> bool:
+        return (await read_log(fleet.nats_url, "counter", task))[-1].lines == end.lines
+
+    # Who reads the last entry alone is not misled for long.
+    await eventually(is_last, "the end is the log's last entry again")
+    for one in (agent, other):
+        async with one.subscribe(task, cursor) as response:
+            assert response.status_code == httpx.codes.NO_CONTENT
+        async with one.subscribe(task, "start") as response:
+            assert [frame.event for frame in await all_frames(response)] == streamed
+    subject = "headrace.dead.default.counter"
+    letter = await api(fleet.nats_url, "MSG.GET", {"last_by_subj": subject}, stream="DEAD")
+    content = json.loads(base64.b64decode(letter["message"]["data"]))
+    assert (content["task"], base64.b64decode(content["body"])) == (task, forged.lines[0])
 
 
 async def publish(nats_url: str, subject: str, payload: bytes) -> None:

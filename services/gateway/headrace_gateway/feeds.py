@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from types import TracebackType
@@ -226,7 +226,7 @@ class FeedReader:
     `after` is the generation of the last event read. Only one `read` may run at a time.
     """
 
-    __slots__ = ("_feed", "_sequence", "_serve", "_wakened", "after", "most")
+    __slots__ = ("_feed", "_has_read_end", "_sequence", "_serve", "_wakened", "after", "most")
 
     def __init__(self, feed: "Feed", after: int) -> None:
         """Read the events after generation `after`."""
@@ -235,6 +235,7 @@ class FeedReader:
         """Approximate bytes of events that one read returns: the amount a slow client is sent at
         once."""
         self._feed = feed
+        self._has_read_end = False
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
         self._serve: Serve | None = None
@@ -269,6 +270,8 @@ class FeedReader:
             LogLost, LogTooNew: as `read`.
         """
         feed = self._feed
+        if self._has_read_end:
+            return []
         if self.after >= feed.head:
             if feed.loss is not None and not feed.ended:
                 raise feed.loss
@@ -285,12 +288,12 @@ class FeedReader:
     @property
     def at_end(self) -> bool:
         """Whether everything was read and nothing can follow."""
-        return self._feed.ended and self.after >= self._feed.head
+        return self._has_read_end or (self._feed.ended and self.after >= self._feed.head)
 
     @property
     def rests(self) -> bool:
         """Whether everything was read, and the newest event ended a run."""
-        return self._feed.rests and self.after >= self._feed.head
+        return self._has_read_end or (self._feed.rests and self.after >= self._feed.head)
 
     async def wait(self, serve: Serve | None = None) -> None:
         """Return at the feed's next change, or after `wake` is called.
@@ -336,9 +339,18 @@ class FeedReader:
             batch = await read_on(
                 feed.resources.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
             )
-            blocks = [feed.block(stored.entry) for stored in batch if stored.entry is not None]
+            entries = self._up_to_end(stored.entry for stored in batch if stored.entry is not None)
+            blocks = list(map(feed.block, entries))
             sequence = batch[-1].sequence if batch else last.sequence
         return blocks
+
+    def _up_to_end(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the entries up to the log's end, behind which a hostile worker may have written."""
+        for entry in entries:
+            yield entry
+            if entry.ends_task:
+                self._has_read_end = True
+                return
 
     async def _find_sequence(self, last: Entry) -> int:
         """Return the stream sequence after which the next event is stored."""

@@ -292,8 +292,8 @@ class Writer(Protocol):
     ) -> list[str]:
         """Make changes in order and advance the range, atomically; this also renews the lease.
 
-        Changes from another agent's log of a task are ignored, and the tasks' names are returned,
-        ``<tenant>:<task>:<agent>``.
+        Changes from another agent's log of a task, and by what stands behind a task's end in its
+        log, are ignored, and the tasks' names are returned, ``<tenant>:<task>:<agent>``.
 
         Raises:
             PositionMoved: the range is not at `expected` (its `position` and `summaries`), and

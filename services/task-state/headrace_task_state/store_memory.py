@@ -10,7 +10,7 @@ import orjson
 
 from headrace.dataclass import dataclass
 from headrace.model.change import Item
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import ANSWERED, OVER
 from headrace.model.messages import ListTasks
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.store import (
@@ -170,21 +170,21 @@ class _MemoryWriter:
             raise PositionMoved("another replica has applied the range")
         self._store.renew(place, self.lease.token)
         self._store.projection.progress[place] = then
-        foreign: list[str] = []
+        ignored: list[str] = []
         for change in changes:
             key = change.key
             name = f"{_name(key)}:{key.agent}"
             kept = self._store.projection.tasks.get((key.tenant, key.task))
             agent = kept.fields["agent"] if kept is not None else key.agent
             replaced = change.replaces if isinstance(change, TaskChange) else ""
-            if agent not in (key.agent, replaced):
-                foreign.append(name)
+            if agent not in (key.agent, replaced) or _follows_end(change, kept):
+                ignored.append(name)
             elif isinstance(change, TaskRemoval):
                 self._forget(key)
                 self._due(DueList.TOMBSTONES)[name] = change.at
             else:
                 self._change(change)
-        return foreign
+        return ignored
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
         self._check()
@@ -380,6 +380,15 @@ def _stored(task: str, kept: _KeptTask) -> StoredTask:
 
 def _items(encoded: Iterable[bytes]) -> list[Item]:
     return [orjson.loads(item) for item in encoded]
+
+
+def _follows_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> bool:
+    """Return whether `change` is of entries behind the end of the task's log."""
+    if kept is None or isinstance(change, TaskRemoval) or change.key.agent != kept.fields["agent"]:
+        return False
+    return kept.fields.get("state") in OVER and int(change.fields["sequence"]) > int(
+        kept.fields["sequence"]
+    )
 
 
 def _name(key: TaskKey) -> str:

@@ -181,6 +181,17 @@ class LogWriter:
         """
         return await self.finish(self.send(drafts, stamp), timeout)
 
+    async def repeat(self, end: Entry, timeout: float = 60.0) -> AppendResult:
+        """Append `end`, the log's end, once more, unchanged, behind what a hostile worker appended.
+
+        Raises:
+            FencedBy, LogLost, LogFull, OutcomeUnknown, BusUnavailable: As `append`.
+        """
+        payload = b"\n".join(end.lines)
+        answer = self._publish(payload, end.stamp.headers(self._bus.settings.log_version))
+        self._is_appending = True
+        return await self.finish(AppendRequest(payload, end.stamp, len(end.lines), answer), timeout)
+
     def send(self, drafts: Sequence[Draft], stamp: Stamp) -> AppendRequest:
         """Begin an append: send its message without waiting, in a fraction of the processor time.
 

@@ -193,13 +193,14 @@ class Follower:
             return
         if stored.is_tombstone:
             raise TaskForgotten(f"the log of {self.key.task} has been deleted")
-        if stored.entry is not None:
-            self._continuity.check(stored.entry)
-        else:
+        if stored.entry is None:
             check_readable(self.key, stored)
-        self.sequence = stored.sequence
-        if stored.entry is not None:
-            self._deliver(stored.entry)
+            self.sequence = stored.sequence
+        else:
+            is_next = self._continuity.accepts(stored.entry)
+            self.sequence = stored.sequence
+            if is_next:
+                self._deliver(stored.entry)
 
     @property
     def _needs_repair(self) -> bool:

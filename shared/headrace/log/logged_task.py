@@ -3,7 +3,7 @@
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log.read import Tombstone, headers_of, last_raw, replay, tombstone_of
-from headrace.model.entry import Entry
+from headrace.model.entry import OVER, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, VERSION
 from headrace.model.fold import TaskFold
@@ -49,6 +49,11 @@ class LoggedTask:
             self.traceparent = term_of(entry, TRACEPARENT) or self.traceparent
             self.version = term_of(entry, VERSION) or self.version
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the log has ended: what stands behind that changes nothing."""
+        return self.fold.state in OVER
+
     def is_for(self, query: GetTask) -> bool:
         """Return whether the task matches `query` and belongs to the caller.
 
@@ -91,7 +96,7 @@ async def fold_log(
     Raises:
         BusUnavailable: No replica of the log answers.
     """
-    if known is not None and known.sequence >= head:
+    if known is not None and (known.sequence >= head or known.is_over):
         return known
     task = known
     try:

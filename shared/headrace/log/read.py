@@ -159,9 +159,11 @@ def check_readable(key: TaskKey, stored: LogMessage) -> LogMessage:
 
 
 class Continuity:
-    """Checks that generations are consecutive and that the log stays the same.
+    """Checks that generations are consecutive and that the log stays the same, up to its end.
 
-    Otherwise a log that is trimmed while it is read would have a silent gap.
+    Otherwise a log that is trimmed while it is read would have a silent gap. A log ends with its
+    first entry that ends the task. No service appends behind it, but NATS can't forbid that to a
+    worker, so readers ignore what is there.
     """
 
     def __init__(self, key: TaskKey, after: int) -> None:
@@ -169,19 +171,24 @@ class Continuity:
         self._key = key
         self._next: int | None = None if after else 1
         self._log: str | None = None
+        self._is_over = False
 
-    def check(self, entry: Entry) -> None:
-        """Check that `entry` is the next one.
+    def accepts(self, entry: Entry) -> bool:
+        """Return whether `entry` belongs to the log: it is the next one, and not behind the end.
 
         Raises:
-            LogLost: It is not; the entries in between are gone.
+            LogLost: It is not the next one; the entries in between are gone.
         """
+        if self._is_over:
+            return False
         if self._next not in (None, entry.generation):
             lost = f"generation {self._next} of {self._key.task} is gone"
             raise LogLost(f"{lost}: the next entry begins with {entry.generation}")
         if self._log not in (None, entry.stamp.log):
             raise LogLost(f"{self._key.task} now has the log {entry.stamp.log}")
         self._next, self._log = entry.last_generation + 1, entry.stamp.log
+        self._is_over = entry.ends_task
+        return True
 
 
 BATCH = 512
@@ -280,7 +287,8 @@ async def replay(
     """Yield the entries after stream sequence `after` up to `head`, in order, in batches.
 
     `head` is a sequence on this subject that the leader reported. Nothing is yielded twice.
-    Messages that do not parse are skipped. `batch_bytes` limits the size of a batch.
+    Messages that do not parse are skipped, and so is what stands behind an end that was read.
+    `batch_bytes` limits the size of a batch.
 
     Raises:
         LogLost: Messages before `head` are gone.
@@ -289,9 +297,8 @@ async def replay(
     """
     continuity = Continuity(key, after)
     async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
-        if entries := [stored.entry for stored in batch if stored.entry is not None]:
-            for entry in entries:
-                continuity.check(entry)
+        stored_entries = (stored.entry for stored in batch if stored.entry is not None)
+        if entries := [entry for entry in stored_entries if continuity.accepts(entry)]:
             yield entries
 
 

@@ -42,6 +42,11 @@ ANSWERED = "HEADRACE_ANSWERED"
 DEEPEST = 200
 """Maximum nesting depth of an event's objects and arrays."""
 
+OVER = TERMINAL | {ANSWERED}
+"""States after which nothing follows in a log."""
+
+_RUN_ENDED = RUN_ENDED | {ANSWERED}
+
 _STATED = {state.encode(): state for state in (*STATES, ANSWERED)}
 
 _WRITABLE = 254
@@ -147,12 +152,12 @@ class Entry:
     @property
     def ends_run(self) -> bool:
         """Whether the run is over after this entry."""
-        return self.stamp.state in RUN_ENDED or self.stamp.state == ANSWERED
+        return self.stamp.state in _RUN_ENDED
 
     @property
     def ends_task(self) -> bool:
         """Whether nothing can follow this entry."""
-        return self.stamp.state in TERMINAL or self.stamp.state == ANSWERED
+        return self.stamp.state in OVER
 
 
 def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:

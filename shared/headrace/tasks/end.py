@@ -119,6 +119,19 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
     await request_clean_up(bus, key, last, context, owner or "")
 
 
+async def repeat_end(bus: Bus, end: Entry, key: TaskKey, after: int) -> None:
+    """Append `end`, the end of the task's log, once more behind stream sequence `after`.
+
+    A hostile worker has written there. Readers of a log in order ignore whatever follows an end.
+
+    Raises:
+        Fenced: Another entry is stored there.
+        LogLost, BusUnavailable: As `end_task`.
+    """
+    log = LogWriter(bus, key, sequence=after, generation=end.generation - 1)
+    await log.repeat(end, _TIMEOUT)
+
+
 async def _owner(bus: Bus, key: TaskKey) -> str | None:
     """Return the owner, for views built from the last entry. None: the log is trimmed."""
     first = await first_entry(bus, key)

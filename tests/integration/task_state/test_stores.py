@@ -297,14 +297,12 @@ async def test_a_short_task_reads_as_it_folds_whoever_made_its_string(
         message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "\x0e%\n"}]}
         log.append([log.status(WORKING, {**message, "contextId": context})], state=WORKING)
         log.append([log.status(COMPLETED)], state=COMPLETED)
-        ended = len(log.entries)
-        log.append([log.chunk("b", "late")])
         before = stored_range.progress.position
         later = [
             one._replace(sequence=one.sequence + before)
             for one in arrivals([log], random.Random(0))
         ]
-        for some in (*batched(later[:ended], size), later[ended:]):
+        for some in batched(later, size):
             writer = await stored_range.writer()
             await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), list(some))
             await stored_range.leases.release([writer.lease])
@@ -332,31 +330,34 @@ async def test_a_long_task_stays_in_pieces_when_it_has_ended(valkey: ValkeyProce
             await stored_range.store.close()
 
 
-async def test_what_follows_the_end_of_a_task_is_stored_too(stored_range: StoredRange) -> None:
-    """No worker of ours writes it, but a log is whatever its writers wrote."""
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_stands_behind_the_end_of_a_task_changes_nothing(
+    stored_range: StoredRange, *, together: bool
+) -> None:
+    """No worker of ours writes it, but NATS can't forbid it to a hostile one."""
     log = some_log()
     log.append([log.status(COMPLETED)], state=COMPLETED)
-    ended = len(log.entries)
+    ended, whole = len(log.entries), folded(log)
     log.append([log.chunk("a", "two ")])
     message = {"messageId": "late", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
     log.append([log.status(FAILED, message)], state=FAILED)
     log.append([log.chunk("b", "three")])
     all_arrivals = arrivals([log], random.Random(0))
     writer = await stored_range.writer()
-    for some in (all_arrivals[:ended], *([one] for one in all_arrivals[ended:])):
+    apart = (all_arrivals[:ended], *([one] for one in all_arrivals[ended:]))
+    for some in (all_arrivals,) if together else apart:
         await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), some)
-        if some is all_arrivals[:ended]:
-            assert await text_of(stored_range, log) == "one "
     stored = await stored_range.reader.task(log.key.tenant, log.key.task)
     assert stored is not None
-    assert read_found(stored).fold.task() == folded(log)
+    assert read_found(stored).fold.task() == whole
+    assert await text_of(stored_range, log) == "one "
     for states, number in (
-        ({"status": COMPLETED}, 0),
-        ({"status": FAILED}, 1),
+        ({"status": COMPLETED}, 1),
+        ({"status": FAILED}, 0),
         ({}, 1),
         ({"statuses": [COMPLETED, FAILED]}, 1),
         ({"statuses": [FAILED, COMPLETED, WORKING]}, 1),
-        ({"statuses": [COMPLETED, WORKING]}, 0),
+        ({"statuses": [FAILED, WORKING]}, 0),
         ({"status": COMPLETED, "statuses": [COMPLETED, FAILED]}, 1),
     ):
         query = ListTasks.model_validate(

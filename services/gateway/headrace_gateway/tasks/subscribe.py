@@ -127,6 +127,9 @@ class TaskStreams:
         """Return the stream after `cursor`, or None if its place is lost."""
         if cursor is None or cursor.log != feed.log or cursor.generation + 1 < first.generation:
             return None
+        if first.stamp.log != feed.log:
+            # The newest entry is of another log: a hostile worker's, behind the end.
+            return None
         if cursor.generation > feed.head and not await self._reaches(feed.key, cursor):
             return None
         if feed.ended and cursor.generation >= feed.head:

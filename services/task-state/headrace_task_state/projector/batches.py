@@ -39,6 +39,8 @@ class StoreBatch:
     """Whether it removes tasks from the view of which more is left elsewhere."""
     touched: list[TaskKey] = field(default_factory=list)
     """Tasks that it changes."""
+    continued: list[TaskKey] = field(default_factory=list)
+    """Ended tasks that have more in their logs, which changes nothing."""
 
 
 class Batches:
@@ -73,7 +75,7 @@ class Batches:
                     batch.changes += self._remove(arrival, touched)
                     batch.has_tombstones = True
                 else:
-                    self._take(arrival, touched, batch.letters)
+                    self._take(arrival, touched, batch)
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
         for delta in touched:
@@ -85,12 +87,15 @@ class Batches:
                 self._deltas.pop(delta.subject, None)
         return batch
 
-    def _take(self, arrival: Arrival, touched: list[Delta], letters: list[DeadLetter]) -> None:
-        subject, data = arrival.msg.subject, arrival.msg.data
+    def _take(self, arrival: Arrival, touched: list[Delta], batch: StoreBatch) -> None:
+        subject, data, letters = arrival.msg.subject, arrival.msg.data, batch.letters
         delta = self._deltas.get(subject) or self._delta(subject)
         stamp, frame = arrival.stamp(), delta.frame
         text_of = frame.text_of if frame is not None else None
         lines, events = parse_lines(subject, data, stamp.generation, text_of)
+        if delta.is_over:
+            batch.continued.append(delta.key)
+            return
         if not delta.follows(stamp):
             letters.append(letter(arrival, "it belongs to another log than the previous entries"))
             return

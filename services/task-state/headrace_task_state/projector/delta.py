@@ -14,11 +14,11 @@ from datetime import datetime
 import orjson
 
 from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
-from headrace.model.entry import ANSWERED, Stamp
+from headrace.model.entry import ANSWERED, OVER, Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, TERMINAL, WORKING, TaskKey
+from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.store import TaskChange
 from headrace_task_state.usage import copied_up_to, records_of, root_of
 
@@ -178,8 +178,6 @@ _EXACT = 2**53
 
 _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
-_OVER = TERMINAL | {ANSWERED}
-
 _NONE = TaskChange(TaskKey("", "", ""), "")
 """A placeholder for no change, so that what a batch has flushed is not kept."""
 
@@ -202,6 +200,7 @@ class Delta:
         "_status",
         "_stored",
         "_unframed",
+        "is_over",
         "key",
         "subject",
         "touched",
@@ -212,6 +211,8 @@ class Delta:
         self.key, self.subject = key, subject
         self.touched = False
         """Whether the batch changes the task."""
+        self.is_over = False
+        """Whether the task has ended: what stands behind that in its log changes nothing."""
         self._history, self._artifacts = Compaction(), Compaction()
         self._log = ""
         self._frame: ChunkFrame | None = None
@@ -291,6 +292,7 @@ class Delta:
             self._change.state = ANSWERED
             fields["answer"] = orjson.dumps(change.answer).decode()
             fields["answer_generation"] = str(change.generation)
+        self.is_over = self._change.state in OVER
         if change.is_input:
             self._take_input(change, fields)
 
@@ -341,7 +343,7 @@ def fall_due(
     because nothing is done about it before.
     """
     state = change.state
-    if state in _OVER:
+    if state in OVER:
         change.ended = stored
     elif state == SUBMITTED:
         due = stored + timeout

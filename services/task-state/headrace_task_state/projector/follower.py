@@ -20,6 +20,7 @@ from headrace.model.task import TaskKey
 from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
+from headrace_task_state.projector.ended_logs import EndedLogs
 from headrace_task_state.projector.lag import LAG_INTERVAL, RangeLag
 from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.list_changes import ListChangePublisher
@@ -136,6 +137,7 @@ class RangeFollower:
         self._lag = RangeLag(bus, self._range, lag_interval)
         self._stream = bus.streams.events(self._range.stream)
         self._letters = DeadLetters(bus, self._stream)
+        self._ended = EndedLogs(bus, writer, self._letters)
         self._loop = asyncio.get_running_loop()
         self._consumers = 0
         self._reads_all = False
@@ -143,13 +145,14 @@ class RangeFollower:
 
     async def run(self) -> None:
         """Apply until the lease is lost; wait out failures of NATS and the store."""
-        watching = asyncio.create_task(self._lag.watch())
+        beside = [asyncio.create_task(self._lag.watch()), asyncio.create_task(self._ended.run())]
         try:
             await self._follow_with_retries()
         except LeaseLost as loss:
             _log.info("range %s: %s", self._range.name, loss)
         finally:
-            watching.cancel()
+            for task in beside:
+                task.cancel()
             self._lag.remove()
 
     async def _follow_with_retries(self) -> None:
@@ -200,7 +203,7 @@ class RangeFollower:
         """
         entries = LastEntries(self._bus, self._range, self._new_name())
         summaries = Summaries(self._bus, self._timeout, self._silence)
-        writing = BatchWrite(self._writer, self._lag, summaries)
+        writing = BatchWrite(self._writer, self._lag, self._ended, summaries)
         newest = 0, 0  # Sequence and time of the last message up to the head.
         try:
             await entries.open()
@@ -250,7 +253,7 @@ class RangeFollower:
                 then = replace(batch.then, position=max(batch.then.position, end))
                 if then == progress:
                     continue
-                await writing.begin(progress, then, batch.changes)
+                await writing.begin(progress, then, batch.changes, batch.continued)
                 if batch.has_tombstones:
                     await writing.done()
                     self._tombstone_seen()
@@ -265,7 +268,7 @@ class RangeFollower:
     async def _consuming(self, progress: Progress) -> AsyncIterator[tuple[Consumer, "BatchWrite"]]:
         """Have what follows `progress` delivered, and batches of it written, for a block."""
         changes = ListChangePublisher(self._bus, self._writer)
-        writing = BatchWrite(self._writer, self._lag, changes=changes)
+        writing = BatchWrite(self._writer, self._lag, self._ended, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())
         wanted = await self._bus.listen(
             wanted_by_list(self._bus, self._range), lambda _: consumer.want()
@@ -324,43 +327,73 @@ class BatchWrite:
         self,
         writer: Writer,
         lag: RangeLag,
+        ended: EndedLogs,
         summaries: Summaries | None = None,
         changes: ListChangePublisher | None = None,
     ) -> None:
-        """Write through `writer`, report to `lag`, then publish `changes` in lists.
+        """Write through `writer`, report to `lag` and `ended`, then publish `changes` in lists.
 
         `summaries` is set, and `changes` is not, while last entries are applied.
         """
         self._writer, self._summaries, self._changes = writer, summaries, changes
-        self._lag = lag
+        self._lag, self._ended = lag, ended
         self._batch: asyncio.Task[None] | None = None
 
     async def begin(
-        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+        self,
+        expected: Progress,
+        then: Progress,
+        changes: Sequence[TaskChange | TaskRemoval],
+        continued: Sequence[TaskKey] = (),
     ) -> None:
-        """Start writing a batch once the previous one is written.
+        """Start writing a batch once the previous one is written; then look at `continued` logs.
 
         Raises:
             HeadraceError: writing the previous batch failed, see `Writer.apply`.
         """
         await self.done()
-        self._batch = asyncio.create_task(self._write(expected, then, changes))
+        self._batch = asyncio.create_task(self._write(expected, then, changes, continued))
 
     async def _write(
-        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+        self,
+        expected: Progress,
+        then: Progress,
+        changes: Sequence[TaskChange | TaskRemoval],
+        continued: Sequence[TaskKey],
     ) -> None:
-        foreign = await self._writer.apply(expected, then, changes)
+        ignored = await self._writer.apply(expected, then, changes)
+        self._ended.look_at(continued)
+        if ignored:
+            await self._look_at(ignored, then, changes)
+        self._lag.applied(then.position)
+        if self._changes is not None:
+            left_out = set(ignored)
+            stored = [one for one in changes if _name(one) not in left_out] if ignored else changes
+            await self._changes.publish(then.position, stored)
+
+    async def _look_at(
+        self,
+        ignored: list[str],
+        then: Progress,
+        changes: Sequence[TaskChange | TaskRemoval],
+    ) -> None:
+        """Deal with the changes that the store ignored: of ended tasks, and of other agents'."""
+        named = {_name(one): one.key for one in changes}
+        keys = [named[name] for name in ignored]
+        stored = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
+        pairs = list(zip(keys, stored, strict=True))
+        self._ended.look_at(key for key, kept in pairs if kept.get("agent") == key.agent)
+        foreign = [
+            name
+            for name, (key, kept) in zip(ignored, pairs, strict=True)
+            if kept.get("agent") != key.agent
+        ]
         if foreign and self._summaries is not None:
             foreign = await self._replace(self._summaries, foreign, then, changes)
         if foreign:
             _log.error(
                 "ignored an entry with the id of another agent's task: %s", " ".join(foreign)
             )
-        self._lag.applied(then.position)
-        if self._changes is not None:
-            ignored = set(foreign)
-            stored = [one for one in changes if _name(one) not in ignored] if ignored else changes
-            await self._changes.publish(then.position, stored)
 
     async def _replace(
         self,

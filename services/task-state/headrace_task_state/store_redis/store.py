@@ -321,7 +321,7 @@ class RedisWriter:
     async def apply(
         self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
     ) -> list[str]:
-        """Write a batch and advance the range atomically; return names of other agents' tasks.
+        """Write a batch and advance the range atomically; return the names of ignored tasks.
 
         Raises:
             PositionMoved: the range is not at `expected`.

@@ -127,10 +127,13 @@ async def deliveries(
     if last.last_generation <= progress.generation:
         return
     grouping = DeliveryBatcher(progress, continues)
-    async for batch in replay(bus, key, progress.sequence, last.sequence, batch_bytes=_BATCH_BYTES):
+    # From the last entry that was sent: nothing follows that one if it ended the task.
+    after = max(progress.sequence - 1, 0)
+    async for batch in replay(bus, key, after, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
-            for delivery in grouping.take(entry):
-                yield delivery
+            if entry.last_generation > progress.generation:
+                for delivery in grouping.take(entry):
+                    yield delivery
     for delivery in grouping.rest():
         yield delivery
 

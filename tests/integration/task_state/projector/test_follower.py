@@ -286,7 +286,8 @@ async def test_a_deleted_consumer_is_replaced(fleet: TaskStates) -> None:
 async def test_what_is_no_entry_is_a_dead_letter_once_and_blocks_nothing(
     fleet: TaskStates,
 ) -> None:
-    log = short_log()
+    log = LegalLog(new_key())
+    log.submit("hello")
     subject = fleet.bus.subjects.event(log.key)
     await fleet.start()
     await fleet.store(log)

@@ -344,6 +344,34 @@ async def test_an_endless_answer_is_cut_off(
     assert task_received(receiver) == folded(hooked.log)
 
 
+async def test_nothing_that_stands_behind_the_end_is_delivered(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+    await until_received(hooked)
+    log, told = hooked.log, len(receiver.came)
+    end = log.generation
+    # Not by a legal writer: a hostile worker of the agent.
+    log.append([log.status(WORKING)], state=WORKING)
+    await hooked.store()
+
+    async def is_kept() -> bool:
+        found = [one async for one in Letters(fleet.bus).find(LetterFilter(kind="entry"))]
+        return bool(found)
+
+    await eventually(is_kept, "what stands behind the end is a dead letter")
+    later = Hooked(fleet)
+    await later.hook(receiver.url("/later"))
+    whole_run(later)
+    await later.store()
+    await until_received(later)
+    assert len(receiver.taken("/hook")) == told
+    assert (await hooked.progress("hook")).generation == end
+
+
 async def test_a_deleted_webhook_is_notified_of_nothing_more(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:

@@ -3,22 +3,32 @@
 import pytest
 
 from headrace.log.read import Continuity
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import LogLost
-from headrace.model.task import WORKING, TaskKey, mint_task_id
+from headrace.model.task import (
+    AUTH_REQUIRED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+    TERMINAL,
+    WORKING,
+    TaskKey,
+    mint_task_id,
+)
 
 KEY = TaskKey("tenant", "agent", mint_task_id(0))
 
 
-def entry(generation: int, events: int = 1, log: str = "abcd") -> Entry:
-    stamp = Stamp(log, generation, "writer", WORKING, 1)
+def entry(generation: int, events: int = 1, log: str = "abcd", state: str = WORKING) -> Entry:
+    stamp = Stamp(log, generation, "writer", state, 1)
     return Entry(stamp, [b"{}"] * events, sequence=generation * 10, time="")
 
 
 def check(entries: list[Entry], after: int = 0) -> None:
     continuity = Continuity(KEY, after)
     for one in entries:
-        continuity.check(one)
+        assert continuity.accepts(one)
 
 
 def test_entries_in_a_row_are_continuous() -> None:
@@ -48,3 +58,24 @@ def test_anything_else_is_a_loss(entries: list[Entry]) -> None:
 def test_a_hole_behind_the_first_is_a_loss_wherever_one_begins() -> None:
     with pytest.raises(LogLost, match=r"generation 20 .* is gone: the next entry begins with 22"):
         check([entry(17, 3), entry(22)], after=99)
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL | {ANSWERED}))
+@pytest.mark.parametrize("after", [0, 99])
+def test_nothing_behind_an_end_belongs_to_the_log(state: str, after: int) -> None:
+    continuity = Continuity(KEY, after)
+    assert continuity.accepts(entry(1))
+    assert continuity.accepts(entry(2, state=state))
+    behind = [
+        entry(3),
+        entry(1, log="efgh"),
+        entry(9),
+        entry(2, state=state),
+        entry(3, state=FAILED),
+    ]
+    assert not any(map(continuity.accepts, behind))
+
+
+@pytest.mark.parametrize("state", [WORKING, INPUT_REQUIRED, AUTH_REQUIRED])
+def test_a_log_goes_on_behind_what_is_no_end(state: str) -> None:
+    check([entry(1, state=state), entry(2, state=SUBMITTED), entry(3, state=COMPLETED)])

@@ -30,6 +30,12 @@
 --
 -- Tenants, owners, agents, tasks and states contain no colon, and contexts and versions come last.
 
+-- States after which nothing follows in a log.
+local OVER = {
+  TASK_STATE_COMPLETED = true, TASK_STATE_FAILED = true, TASK_STATE_CANCELED = true,
+  TASK_STATE_REJECTED = true, HEADRACE_ANSWERED = true,
+}
+
 -- What is remembered of a task while it changes.
 local KEPT = { 'log', 'owner', 'agent', 'context', 'state', 'time', 'version', 'parent', 'summary', 'sequence' }
 
@@ -261,9 +267,15 @@ local function pack_task(key)
   end
 end
 
+-- Returns the stream sequence of the newest entry in a change.
+local function sequence_in(fields, text)
+  return tonumber((text ~= '' and fields_in(text) or as_table(fields)).sequence)
+end
+
 -- Applies `change`, the array that `store_redis/encoding.py` builds, to one task. `member` is its new one in
 -- lists ('': none), `text` the whole task if it begins and ends here and is short, else ''. If the log is
--- under the id of another agent's task, changes nothing and returns its name: <tenant>:<task>:<agent>.
+-- under the id of another agent's task, or the task has ended before these entries, changes nothing and
+-- returns its name: <tenant>:<task>:<agent>.
 local function apply_change(view, range, look_after, usage, change, member, text)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, parent, fields,
     history, artifacts, replaces, urgency, records, root, copied = unpack(change)
@@ -280,6 +292,10 @@ local function apply_change(view, range, look_after, usage, change, member, text
   end
   if was and was.agent ~= agent and was.agent ~= replaces then
     -- A worker can write to all subjects of its agents, also with the ids of other agents' tasks.
+    return name .. ':' .. agent
+  elseif was and was.agent == agent and kind ~= 'gone' and OVER[was.state]
+      and sequence_in(fields, text) > tonumber(was.sequence) then
+    -- Nothing follows an end, but a worker can write there.
     return name .. ':' .. agent
   elseif kind == 'gone' then
     forget(view, range, name, was)
