@@ -110,23 +110,7 @@ class Attempt:
         taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
         match taken:
             case ClaimedRun():
-                log_context.begin(
-                    replace(
-                        self._log_context(),
-                        attempt=taken.authorship.attempt,
-                        traceparent=taken.span.traceparent or "",
-                    )
-                )
-                if taken.authorship.attempt == 1:
-                    observe_wait(assignment)
-                series = series_of(assignment.key.agent)
-                series.attempts.inc()
-                series.working.inc()
-                try:
-                    with taken.span.lasting():
-                        await self._execute(hold, taken)
-                finally:
-                    series.working.dec()
+                await self._observed(hold, taken)
             case Held():
                 _log.debug("task %s is held by %s", assignment.key.task, taken.by)
             case Behind():
@@ -137,6 +121,21 @@ class Attempt:
                 await self._clean_up(taken.end)
             case Void():
                 await self._drop(taken)
+
+    async def _observed(self, hold: Hold, taken: ClaimedRun) -> None:
+        """Execute the run, noted in logs, metrics and its span."""
+        attempt, traceparent = taken.authorship.attempt, taken.span.traceparent or ""
+        log_context.begin(replace(self._log_context(), attempt=attempt, traceparent=traceparent))
+        if attempt == 1:
+            observe_wait(self._assignment)
+        series = series_of(self._assignment.key.agent)
+        series.attempts.inc()
+        series.working.inc()
+        try:
+            with taken.span.lasting():
+                await self._execute(hold, taken)
+        finally:
+            series.working.dec()
 
     async def _wait_behind(self, behind: Behind) -> None:
         run = self._assignment

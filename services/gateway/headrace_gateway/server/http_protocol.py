@@ -298,23 +298,11 @@ class HttpProtocol(HttpToolsProtocol):
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
-        names = [name for name, _ in self.headers]
-        hosts = names.count(b"host")
-        # Two would let a proxy and the gateway disagree about the request's origin. Before HTTP/1.1
-        # there was none.
-        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
-            self._refuse(400, "INVALID_ARGUMENT", _HOSTS)
-            return
-        if (repeated := repeated_credentials(names)) is not None:
-            self._refuse(400, "INVALID_ARGUMENT", str(repeated))
+        if (ambiguity := self._ambiguity()) is not None:
+            self._refuse(400, "INVALID_ARGUMENT", ambiguity)
             return
         if self.url[:1] != b"/" and (target := _ABSOLUTE.match(self.url)) is not None:
-            # It takes the place of Host (RFC 9112, section 3.2.2), for all that checks or shows it.
-            self.headers[:] = [one for one in self.headers if one[0] != b"host"]
-            self.headers.append((b"host", target[1]))
-            # Uvicorn takes the whole target for a WebSocket's path.
-            path = self.url[target.end() :]
-            self.url = path if path.startswith(b"/") else b"/" + path
+            self._resolve(target)
         now = self.loop.time()
         self._awaited = _Awaited.BODY
         self._deadline = now + self._timing.silence
@@ -324,6 +312,25 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if (cycle := self._cycle) is not None and cycle is not earlier:
             cycle.message_event = _light_event()
+
+    def _ambiguity(self) -> str | None:
+        """Return why a proxy may understand the head otherwise than the gateway; None: it can't."""
+        names = [name for name, _ in self.headers]
+        hosts = names.count(b"host")
+        # Two would let them disagree about the request's origin. Before HTTP/1.1 there was none.
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            return _HOSTS
+        repeated = repeated_credentials(names)
+        return None if repeated is None else str(repeated)
+
+    def _resolve(self, target: re.Match[bytes]) -> None:
+        """Take the host and the path from a target in absolute form."""
+        # It takes the place of Host (RFC 9112, section 3.2.2), for all that checks or shows it.
+        self.headers[:] = [one for one in self.headers if one[0] != b"host"]
+        self.headers.append((b"host", target[1]))
+        # Uvicorn takes the whole target for a WebSocket's path.
+        path = self.url[target.end() :]
+        self.url = path if path.startswith(b"/") else b"/" + path
 
     def on_chunk_header(self) -> None:
         """Count a chunk of the body.
