@@ -45,7 +45,9 @@ def found_by_a_service(folder: Path, program: tuple[str | Path, ...]) -> list[di
     stack = Stack(folder, agents="probe:agents", program=program).launch()
     try:
         file = folder / "found.json"
-        until(lambda: file.exists() or stack.exit_code() is not None, "the worker looks around")
+        until(
+            lambda: file.exists() or stack.exit_code() is not None, "the worker looks around", 240
+        )
         found: list[dict[str, Any]] = json.loads(file.read_text())
         file.unlink()
         assert found[1]["parent"] == stack.pid

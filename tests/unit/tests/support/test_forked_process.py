@@ -58,6 +58,31 @@ def test_a_fork_finds_what_a_new_process_finds(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "log").read_text()) == json.loads(anew.stderr)
 
 
+ENDING = """
+import atexit, sys, threading, time
+
+def outlive_it():
+    threading.main_thread().join()
+    print("a thread has ended")
+
+atexit.register(print, "the last handler")
+atexit.register(print, "the first handler")
+threading.Thread(target=outlive_it).start()
+print("begun")
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "reason"),
+    [("sys.exit(7)", 7, ""), ("sys.exit('why')", 1, "why\n"), ("sys.exit()", 0, "")],
+)
+def test_all_that_is_done_at_exit_is_done(tmp_path: Path, end: str, code: int, reason: str) -> None:
+    (tmp_path / "ending.py").write_text(ENDING + end)
+    assert start(tmp_path, "worker", "ending:agents").wait(60) == code
+    ended = f"begun\n{reason}a thread has ended\nthe first handler\nthe last handler\n"
+    assert (tmp_path / "log").read_text() == ended
+
+
 def test_forks_know_nothing_of_each_other(tmp_path: Path) -> None:
     found = [printed_by_a_module_named_mine(tmp_path / number, number) for number in "12"]
     assert found == ["1 1", "2 2"]
