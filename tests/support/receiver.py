@@ -126,10 +126,12 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+async def receiving(
+    port: int = 0, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Receiver]:
     """Yield a receiver that listens for the length of a block."""
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", port, ssl=tls)
+    server = await asyncio.start_server(receiver.serve, host, port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

@@ -13,7 +13,7 @@ from headrace_task_state.webhooks import network
 from headrace_task_state.webhooks.network import AllowedDestinations
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
 from tests.support import certificates
-from tests.support.receiver import Receiver, receiving
+from tests.support.receiver import HANG_UP, Receiver, receiving
 from tests.support.waiting import eventually
 
 type LookUp = Callable[..., Any]
@@ -94,6 +94,30 @@ async def test_a_name_that_changes_what_it_stands_for_gains_nothing(
     with pytest.raises(network.AddressRefused):
         await guarded.connect_tcp("rebinding.test", receiver.port)
     assert connected == ["198.51.100.7"]
+
+
+async def test_a_name_that_leads_to_us_on_its_second_look_up_is_not_connected_to(
+    open_fleet: Opening, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, on the wire: whoever looked the name up again would come to `receiver`."""
+    usual: LookUp = socket.getaddrinfo
+    answers = ["127.0.0.2"]
+
+    def look_up(host: str, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+        if host == "rebinding.test":
+            host = answers.pop() if answers else "127.0.0.1"
+        return usual(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    fleet = await open_fleet(push_allow="127.0.0.2/32")
+    await fleet.start()
+    async with receiving(receiver.port, host="127.0.0.2") as allowed:
+        # So that the second attempt needs a connection, and a look-up, of its own.
+        allowed.plan["/hook"] = [HANG_UP]
+        reason = await refused(Hooked(fleet), allowed.url("/hook", "rebinding.test"))
+    assert "no address that webhooks may use" in reason
+    assert [one.headers["host"] for one in allowed.came] == [f"rebinding.test:{receiver.port}"]
+    assert not receiver.connections
 
 
 async def test_what_is_checked_is_what_is_connected_to_with_the_name_in_the_request(
