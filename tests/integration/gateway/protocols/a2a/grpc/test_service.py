@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,6 +36,8 @@ from tests.support.waiting import eventually
 
 SERVICE = "lf.a2a.v1.A2AService"
 LARGEST = 300_000
+_WINDOW = 4
+"""HTTP/2's setting for the window of a stream, in bytes; 65,535 unless a peer states another."""
 MANY = 8
 
 
@@ -555,3 +558,20 @@ async def test_requests_are_freed_without_a_collection_of_garbage(
         await eventually(only_the_last_are_left, "the requests are freed")
     finally:
         gc.enable()
+
+
+async def test_a_client_may_send_64_kb_per_stream_before_anybody_reads(
+    gateway: str, settings: GatewaySettings
+) -> None:
+    """A server that probes for bandwidth states 4 MB in its first frame."""
+    assert gateway
+    empty_settings = b"\0\0\0\x04\0\0\0\0\0"
+    reader, writer = await asyncio.open_connection("127.0.0.1", settings.grpc_port)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + empty_settings)
+    head = await reader.readexactly(9)
+    assert head[3:5] == b"\x04\0"
+    stated = await reader.readexactly(int.from_bytes(head[:3]))
+    writer.close()
+    pairs = [struct.unpack_from(">HI", stated, at) for at in range(0, len(stated), 6)]
+    assert pairs
+    assert dict(pairs).get(_WINDOW, 65_535) == 65_535
