@@ -24,7 +24,6 @@ from tests.support.plain_http import NO_TLS
 from tests.support.prometheus import needs_prometheus
 from tests.support.scraped_fleet import ScrapedFleet
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
-from tests.support.soak import in_soak
 from tests.support.waiting import until
 
 pytestmark = [needs_prometheus, pytest.mark.soak, pytest.mark.timeout(900)]
@@ -113,7 +112,6 @@ def servers(tmp_path: Path) -> Iterator[tuple[NatsProcess, ValkeyProcess]]:
         yield nats, valkey
 
 
-@in_soak(shown_by="integration/deploy/test_alerts.py::test_an_alert_fires_when_it_should")
 def test_rules_fire(
     tmp_path: Path, rules: Path, servers: tuple[NatsProcess, ValkeyProcess]
 ) -> None:

@@ -45,7 +45,6 @@ from tests.support.isolation import (
 from tests.support.memory_gateway import memory_services
 from tests.support.plain_a2a import message
 from tests.support.plain_http import NO_TLS
-from tests.support.soak import marks
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -358,27 +357,8 @@ def outcome(operation: str, theirs: MaskedResponse, nothing: MaskedResponse) -> 
     return NO if theirs == nothing else YES
 
 
-# Who a caller is, and what it may reach, is decided for all bindings in one place: by each, the
-# owner, a stranger and nobody ask, and by JSON-RPC and the pages all callers.
-_BY_ALL = ("JSON-RPC", "pages")
-_BY_EACH = ("its owner", "another owner", "nobody")
-_ASKED = [
-    pytest.param(
-        name,
-        caller,
-        marks=[]
-        if name in _BY_ALL or caller in _BY_EACH
-        else marks(
-            shown_by="e2e/test_isolation.py::test_who_reaches_anothers_task_by_which_operation"
-        ),
-        id=f"{name}-{caller}",
-    )
-    for name in BINDINGS
-    for caller in CALLERS
-]
-
-
-@pytest.mark.parametrize(("name", "caller"), _ASKED)
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("name", BINDINGS)
 async def test_who_reaches_anothers_task_by_which_operation(
     guarded: Stack, letters: Letters, tmp_path: Path, name: str, caller: str
 ) -> None:
