@@ -16,15 +16,14 @@ class FailureCount:
     Of the keys that failed last only: another process may have succeeded with the others.
     """
 
-    def __init__(self, most_keys: int = _MOST_KEYS) -> None:
-        """Remember `most_keys`."""
+    def __init__(self) -> None:
+        """Begin with no failures."""
         self._failures = OrderedDict[Hashable, int]()
-        self._most_keys = most_keys
 
     def add(self, key: Hashable) -> int:
         """Count a failure; return the number of those of `key`."""
         number = self._failures[key] = self._failures.pop(key, 0) + 1
-        if len(self._failures) > self._most_keys:
+        if len(self._failures) > _MOST_KEYS:
             self._failures.popitem(last=False)
         return number
 

@@ -77,11 +77,9 @@ class GatewayStarting(HeadraceError):
     code = "starting"
     retryable = True
 
-    def __init__(
-        self, message: str = "the gateway is starting and waits for NATS; try again"
-    ) -> None:
+    def __init__(self) -> None:
         """Tell the client to try again."""
-        super().__init__(message)
+        super().__init__("the gateway is starting and waits for NATS; try again")
 
 
 class GatewayRestarting(HeadraceError):
