@@ -55,6 +55,7 @@ def test_its_commands_are_targets_of_the_makefile() -> None:
         "dist",
         "docs",
         "release-check",
+        "soak",
         "test",
         "test",
         "upgrade",
