@@ -10,6 +10,7 @@ import pytest
 from tests.support import extra_services
 from tests.support.chat_page import ChatPage
 from tests.support.fleet import Fleet
+from tests.support.soak import in_soak
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -32,6 +33,10 @@ def runtime(fleet: Fleet, page: ChatPage, tmp_path: Path) -> Iterator[str]:
         yield f"{url}/copilotkit"
 
 
+@in_soak(
+    shown_by="e2e/test_copilotkit.py"
+    "::test_it_finds_the_agents_runs_their_tools_and_comes_back_to_the_thread"
+)
 async def test_a_user_chats_paints_the_page_and_comes_back_to_the_thread(
     page: ChatPage, runtime: str
 ) -> None:
@@ -50,6 +55,7 @@ async def test_a_user_chats_paints_the_page_and_comes_back_to_the_thread(
     assert page.shown["errors"] == []
 
 
+@in_soak(shown_by="e2e/test_copilotkit.py::test_stopping_stops_the_task")
 async def test_a_user_stops_a_run_and_goes_on(
     page: ChatPage, runtime: str, http: httpx.AsyncClient
 ) -> None:

@@ -30,7 +30,8 @@ from tests.support.plain_http import NO_TLS
 from tests.support.service_process import ServiceProcess
 
 PAGE = Path(__file__).parents[2] / "docs/hector-lines.md"
-REACT = Path(__file__).parent / "react"
+CONSOLE = Path(__file__).parents[2] / "services/console"
+"""Where esbuild is, which the script takes to run JSX."""
 AGENTS = ("assistant", "everything")
 """A demo agent, and one that says everything."""
 
@@ -166,7 +167,7 @@ async def in_node(code: str, *, wanted: tuple[str, ...] = (), **order: Any) -> J
     """Run `code` in a page; return what it called and printed, and what is `wanted` of it."""
 
     def go() -> Json:
-        javascript.install(REACT)
+        javascript.install(CONSOLE)
         javascript.install(javascript.FOLDER)
         given = {"code": code, "wanted": list(wanted), "recorded": [], **order}
         found: Json = _NODE.run(given)

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { WebSocket } from "ws";
 
-const { transformSync } = createRequire(new URL("../react/", import.meta.url))("esbuild");
+const { transformSync } = createRequire(new URL("../../../services/console/", import.meta.url))("esbuild");
 
 // What a page has; each order begins with a new one.
 let calls, logged, streams, states, effects, next;
