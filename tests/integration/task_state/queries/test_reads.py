@@ -16,7 +16,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
-from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Range
 from tests.support.delete_stream import delete_stream
@@ -142,6 +142,22 @@ async def test_a_log_that_states_no_status_is_no_task(fleet: TaskStates, replica
     assert (await read(log.key)).task == folded(log)
     with pytest.raises(TaskUnknown):
         await read(again.key)
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_get_ends_with_the_logs_end_whatever_stands_behind_it(
+    fleet: TaskStates, replicas: int
+) -> None:
+    log = ended()
+    whole, count = folded(log), len(log.entries)
+    log.append([log.status(WORKING), log.chunk("b", "a lie")], state=WORKING)
+    log.append([log.status(FAILED)], state=FAILED)
+    for _ in range(replicas):
+        await fleet.start()
+    await fleet.store(log, 0)
+    assert len(log.entries) == count + 2
+    read = fleet.get if replicas else fleet.get_now
+    assert (await read(log.key)).task == whole
 
 
 async def test_a_list_states_that_it_can_not_be_complete(fleet: TaskStates) -> None:
