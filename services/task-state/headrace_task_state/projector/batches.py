@@ -1,7 +1,7 @@
 """Combine messages of a range into one write."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 import orjson
@@ -40,7 +40,7 @@ class StoreBatch:
     touched: list[TaskKey] = field(default_factory=list)
     """Tasks that it changes."""
     continued: list[TaskKey] = field(default_factory=list)
-    """Ended tasks that have more in their logs, which changes nothing."""
+    """Tasks that have more in their logs, which changes nothing: they have ended, mostly."""
 
 
 class Batches:
@@ -87,6 +87,11 @@ class Batches:
                 self._deltas.pop(delta.subject, None)
         return batch
 
+    def forget(self, keys: Iterable[TaskKey]) -> None:
+        """Forget these tasks, whose last changes the store has ignored."""
+        for key in keys:
+            self._deltas.pop(self._subjects.event(key), None)
+
     def _take(self, arrival: Arrival, touched: list[Delta], batch: StoreBatch) -> None:
         subject, data, letters = arrival.msg.subject, arrival.msg.data, batch.letters
         delta = self._deltas.get(subject) or self._delta(subject)
@@ -98,6 +103,7 @@ class Batches:
             return
         if not delta.follows(stamp):
             letters.append(letter(arrival, "it belongs to another log than the previous entries"))
+            batch.continued.append(delta.key)
             return
         if not delta.touched:
             touched.append(delta)

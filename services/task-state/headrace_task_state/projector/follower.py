@@ -247,6 +247,7 @@ class RangeFollower:
                 await self._linger(consumer, since, is_loaded=is_loaded)
                 arrivals = await consumer.take(MOST, MOST_BYTES)
                 started, since = self._loop.time(), None
+                batches.forget(writing.take_ignored())
                 batch = batches.build(self._left(arrivals, progress, shards), progress)
                 await self._send_before(batch)
                 end = arrivals[-1].sequence if arrivals else consumer.examined
@@ -338,6 +339,12 @@ class BatchWrite:
         self._writer, self._summaries, self._changes = writer, summaries, changes
         self._lag, self._ended = lag, ended
         self._batch: asyncio.Task[None] | None = None
+        self._ignored: list[TaskKey] = []
+
+    def take_ignored(self) -> list[TaskKey]:
+        """Return the tasks whose changes the store has ignored since the last call."""
+        ignored, self._ignored = self._ignored, []
+        return ignored
 
     async def begin(
         self,
@@ -380,6 +387,7 @@ class BatchWrite:
         """Deal with the changes that the store ignored: of ended tasks, and of other agents'."""
         named = {_name(one): one.key for one in changes}
         keys = [named[name] for name in ignored]
+        self._ignored += keys
         stored = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
         pairs = list(zip(keys, stored, strict=True))
         self._ended.look_at(key for key, kept in pairs if kept.get("agent") == key.agent)
