@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from headrace_cli.lazy_methods import lazy_methods
-
 
 @contextmanager
 def quick_imports(absent: Sequence[str] = ()) -> Iterator[None]:
@@ -22,7 +20,7 @@ def quick_imports(absent: Sequence[str] = ()) -> Iterator[None]:
     # Nearly all objects of an import stay, so collections during it find nothing.
     gc.disable()
     try:
-        with _absent(absent), lazy_methods():
+        with _absent(absent):
             yield
     finally:
         gc.freeze()
