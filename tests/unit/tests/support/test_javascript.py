@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +60,30 @@ javascript.install(pathlib.Path({str(folder)!r}))
     ]
     assert [process.wait(_TIMEOUT) for process in installing] == [0] * _PROCESSES
     assert (folder / "node_modules/.package-lock.json").read_text() == lock(a="1", b="2")
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock")
+def test_a_build_server_leaves_alone_what_a_test_has_installed(tmp_path: Path) -> None:
+    function = re.search(
+        r"^javascript_clients\(\) \{.*?^\}",
+        (ROOT / ".ci/run").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    assert function
+    first, second = (tmp_path / name for name in ("tests/e2e/javascript", "services/console"))
+    for folder in (first, second):
+        (folder / "node_modules").mkdir(parents=True)
+        (folder / "package-lock.json").write_text(lock())
+    (second / "node_modules/.package-lock.json").write_text(lock())
+    program(tmp_path, "npm", '#!/bin/sh\necho "$1 $2 $3" >>called\n')
+    subprocess.run(
+        [str(shutil.which("bash")), "-euc", f"{function[0]}\njavascript_clients"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        check=True,
+        timeout=_TIMEOUT,
+    )
+    assert (tmp_path / "called").read_text() == "ci --prefix tests/e2e/javascript\n"
 
 
 def test_a_script_answers_one_order_after_the_other_and_reports_why_it_ended(
