@@ -128,7 +128,7 @@ def _encoded(span: ReadableSpan) -> bytes | None:
                 parts += (_text_head(key, len(data)), data)
             else:
                 parts.append(_attribute(key, value))
-    except ValueError:
+    except (TypeError, ValueError):  # A value that can't be hashed, or not be encoded here.
         return None
     is_remote = parent is not None and parent[2]
     parts.append(_UNSET_ENDS[is_remote] if status is UNSET else _end(status, is_remote=is_remote))

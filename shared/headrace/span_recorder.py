@@ -52,6 +52,8 @@ _PLAIN = frozenset({str, bool, int, float})
 _FEW = 32
 """Attributes, of a template or beside it, that are within the limit unless a lower one is set."""
 
+_NONE: Sequence[Any] = ()
+"""The events and links of most spans."""
 
 type UsualParts = tuple[
     SpanTemplate, dict[str, Any], SpanContext, SpanContext | None, int, int, Status
@@ -133,7 +135,7 @@ class RecordedSpan(ReadableSpan, Span):
     # What most spans have stands here, and the SDK's constructor, which takes as long as all of
     # `record`, is not called.
     _instrumentation_info = None
-    _events: Sequence[Event] = ()
+    _events: Sequence[Event] = _NONE
     _status = UNSET
     _end_time: int | None = None
     _bounded: BoundedAttributes | None = None
@@ -154,7 +156,7 @@ class RecordedSpan(ReadableSpan, Span):
         self._context = self._own_context = context
         self._parent = parent
         self._given: dict[str, Any] = attributes
-        self._links = links
+        self._links = BoundedList.from_seq(provider.limits.max_links, links) if links else _NONE
         self._resource, self._instrumentation_scope = provider.resource_of_spans, provider.scope
         self._start_time = self._began = time_ns()
 
@@ -172,7 +174,10 @@ class RecordedSpan(ReadableSpan, Span):
         A usual span has no events, links or trace state, no description of its status, and only
         plain attributes within the limits.
         """
-        if self._bounded is not None or self._events or self._links:
+        if self._bounded is not None:
+            return None
+        # A list that a limit has emptied counts what was dropped.
+        if self._events is not _NONE or self._links is not _NONE:
             return None
         context, status, end = self._own_context, self._status, self._end_time
         if end is None or context[4] is not DEFAULT_TRACE_STATE or status.description:
@@ -239,8 +244,9 @@ class RecordedSpan(ReadableSpan, Span):
         limited = BoundedAttributes(
             limits.max_link_attributes, attributes, max_value_len=limits.max_attribute_length
         )
-        links = [*self._links, Link(context, limited)]
-        self._links = BoundedList.from_seq(limits.max_links, links)
+        if not isinstance(self._links, BoundedList):
+            self._links = BoundedList(limits.max_links)
+        self._links.append(Link(context, limited))
 
     @override
     def update_name(self, name: str) -> None:

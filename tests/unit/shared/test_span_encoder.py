@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -186,11 +187,17 @@ RECORDED: dict[str, Callable[[trace.Span], object]] = {
 }
 
 
+@pytest.mark.parametrize("room", ["128", "0"])
 @pytest.mark.parametrize("parent", [trace.INVALID_SPAN_CONTEXT, REMOTE, LOCAL, OF_A_VENDOR])
 @pytest.mark.parametrize("change", RECORDED.values(), ids=RECORDED)
 def test_a_recorded_span_of_a_template_is_decoded_alike(
-    change: Callable[[trace.Span], object], parent: SpanContext
+    change: Callable[[trace.Span], object],
+    parent: SpanContext,
+    room: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for kind in ("EVENT", "LINK"):
+        monkeypatch.setenv(f"OTEL_SPAN_{kind}_COUNT_LIMIT", room)
     exporter = InMemorySpanExporter()
     provider = RecordingProvider(Resource({"service.name": "x"}), "headrace", tracing.SCHEMA_URL)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -201,6 +208,16 @@ def test_a_recorded_span_of_a_template_is_decoded_alike(
         span.end()
     spans = exporter.get_finished_spans()
     assert len(spans) == 2
+    assert decoded(spans) == by_encoder(spans)
+
+
+def test_a_value_that_can_not_be_hashed_is_left_to_the_exporters_encoder() -> None:
+    exporter = InMemorySpanExporter()
+    provider = RecordingProvider(Resource({"service.name": "x"}), "headrace", tracing.SCHEMA_URL)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    attributes: dict[str, Any] = {"gen_ai.tool.call.id": {"not": "plain"}}
+    provider.record(SpanTemplate("one", SpanKind.CLIENT), REMOTE, attributes, ()).end()
+    spans = exporter.get_finished_spans()
     assert decoded(spans) == by_encoder(spans)
 
 

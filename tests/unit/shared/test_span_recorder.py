@@ -45,6 +45,8 @@ LIMITS = {
     "OTEL_SPAN_LINK_COUNT_LIMIT": "1",
 }
 
+NO_ROOM = {"OTEL_SPAN_EVENT_COUNT_LIMIT": "0", "OTEL_SPAN_LINK_COUNT_LIMIT": "0"}
+
 type Use = Callable[[Span], object]
 
 
@@ -111,7 +113,7 @@ def _raise_in(span: Span) -> None:
 
 
 def _add_links(span: Span) -> None:
-    for _ in range(2):
+    for _ in range(3):
         span.add_link(LINKED, {"x": "long text"})
 
 
@@ -122,7 +124,7 @@ USES: dict[str, Use] = {
     "an attribute again": lambda span: span.set_attribute("first", "y"),
     "a long attribute": lambda span: span.set_attribute("a", "long text"),
     "many attributes": lambda span: span.set_attributes({f"a{at}": at for at in range(200)}),
-    "an event": lambda span: [span.add_event("e", {"x": "long text"}) for _ in range(2)],
+    "an event": lambda span: [span.add_event("e", {"x": "long text"}) for _ in range(3)],
     "an exception": lambda span: span.record_exception(ValueError("wrong"), {"x": 1}),
     "links": _add_links,
     "a link to nothing": lambda span: span.add_link(trace.INVALID_SPAN_CONTEXT),
@@ -144,7 +146,7 @@ USES: dict[str, Use] = {
 }
 
 
-@pytest.mark.parametrize("limits", [{}, LIMITS], ids=["default limits", "low limits"])
+@pytest.mark.parametrize("limits", [{}, LIMITS, NO_ROOM], ids=["default", "low", "no room"])
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_span_is_exported_as_the_sdk_exports_it(
     monkeypatch: pytest.MonkeyPatch, use: Use, limits: Mapping[str, str]
