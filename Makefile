@@ -59,10 +59,9 @@ checked: $(DEVELOPMENT)
 	@said=$$($(MAKE) --no-print-directory check 2>&1) && result=0 || result=$$?; \
 		printf '\n%s\n' "$$said"; exit $$result
 
-# Tests that call make are not to share this one's jobs.
 .PHONY: tested
 tested: $(COMPILED)
-	@unset MAKEFLAGS MFLAGS MAKELEVEL; exec $(BIN)/python -m pytest $(SPREAD) tests </dev/null
+	@exec $(BIN)/python -m pytest $(SPREAD) tests </dev/null
 
 # Tests mostly wait, so there are more processes than cores. Tests of one file share servers and run in
 # one process; files keep the tree's order, which has the long ones first, and two processes run what
