@@ -219,7 +219,8 @@ class RecordedSpan(ReadableSpan, Span):
     def set_attribute(self, key: str, value: AttributeValue) -> None:
         if self._is_open:
             self._given[key] = value
-            if type(value) not in _PLAIN or key in self._template.attributes:
+            is_usual = type(key) is str and key and key not in self._template.attributes
+            if not is_usual or type(value) not in _PLAIN:
                 self._is_plain = False
 
     @override

@@ -177,6 +177,7 @@ RECORDED: dict[str, Callable[[trace.Span], object]] = {
     "nothing": lambda _: None,
     "attributes": lambda span: span.set_attributes({"long": "é" * 200, "n": 300}),
     "an attribute of the template": lambda span: span.set_attribute("agent", "other"),
+    "an attribute without a name": lambda span: span.set_attribute(5, "x"),  # type: ignore[arg-type]
     "an unusual attribute": lambda span: span.set_attribute("several", [0.5]),
     "many attributes": lambda span: span.set_attributes({f"a{at}": at for at in range(200)}),
     "a name": lambda span: span.update_name("two"),

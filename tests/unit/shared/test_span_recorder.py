@@ -121,6 +121,7 @@ USES: dict[str, Use] = {
     "nothing": lambda _: None,
     "attributes": lambda span: span.set_attributes({"a": 1, "b": [1, 2], "c": 0.5}),
     "an attribute of no kind": lambda span: span.set_attribute("a", object()),  # type: ignore[arg-type]
+    "attributes without a name": lambda span: span.set_attributes({"": 1, 5: "x", "a": 1}),  # type: ignore[dict-item]
     "an attribute again": lambda span: span.set_attribute("first", "y"),
     "a long attribute": lambda span: span.set_attribute("a", "long text"),
     "many attributes": lambda span: span.set_attributes({f"a{at}": at for at in range(200)}),
