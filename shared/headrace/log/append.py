@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 HEADER_ROOM = 16 * 1024
 """Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
 
+_FRAMING = 128
+"""Bytes of a message's headers beside those of its stamp, at most."""
+
 _PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 """Seconds before each repetition of an append; the last one is repeated."""
 
@@ -186,9 +189,15 @@ class LogWriter:
 
         Raises:
             FencedBy, LogLost, LogFull, OutcomeUnknown, BusUnavailable: As `append`.
+            EventTooLarge: There is no room for a header more. Nothing was sent: the server would
+                close the connection.
         """
         payload = b"\n".join(end.lines)
-        answer = self._publish(payload, end.stamp.headers(self._bus.settings.log_version))
+        headers = end.stamp.headers(self._bus.settings.log_version)
+        room = self._bus.max_payload - _FRAMING - _size(headers)
+        if len(payload) > room:
+            raise EventTooLarge(len(payload), room)
+        answer = self._publish(payload, headers)
         self._is_appending = True
         return await self.finish(AppendRequest(payload, end.stamp, len(end.lines), answer), timeout)
 

@@ -194,7 +194,8 @@ class Follower:
         if stored.is_tombstone:
             raise TaskForgotten(f"the log of {self.key.task} has been deleted")
         if stored.entry is None:
-            check_readable(self.key, stored)
+            if not self._continuity.is_over:
+                check_readable(self.key, stored)
             self.sequence = stored.sequence
         else:
             is_next = self._continuity.accepts(stored.entry)

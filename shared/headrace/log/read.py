@@ -171,7 +171,8 @@ class Continuity:
         self._key = key
         self._next: int | None = None if after else 1
         self._log: str | None = None
-        self._is_over = False
+        self.is_over = False
+        """Whether the log's end was read: whatever follows is ignored."""
 
     def accepts(self, entry: Entry) -> bool:
         """Return whether `entry` belongs to the log: it is the next one, and not behind the end.
@@ -179,7 +180,7 @@ class Continuity:
         Raises:
             LogLost: It is not the next one; the entries in between are gone.
         """
-        if self._is_over:
+        if self.is_over:
             return False
         if self._next not in (None, entry.generation):
             lost = f"generation {self._next} of {self._key.task} is gone"
@@ -187,7 +188,7 @@ class Continuity:
         if self._log not in (None, entry.stamp.log):
             raise LogLost(f"{self._key.task} now has the log {entry.stamp.log}")
         self._next, self._log = entry.last_generation + 1, entry.stamp.log
-        self._is_over = entry.ends_task
+        self.is_over = entry.ends_task
         return True
 
 
@@ -300,14 +301,31 @@ async def replay(
         stored_entries = (stored.entry for stored in batch if stored.entry is not None)
         if entries := [entry for entry in stored_entries if continuity.accepts(entry)]:
             yield entries
+        if continuity.is_over:
+            return
 
 
 async def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[LogMessage]]:
     """Like `replay`, but include messages that do not parse, and don't check continuity."""
+    is_over = False
     async for batch in replay_as(bus, key, (after, head), from_message, batch_bytes):
-        yield [check_readable(key, stored) for stored in batch]
+        is_over = is_over or _check_up_to_end(key, batch)
+        yield batch
+
+
+def _check_up_to_end(key: TaskKey, batch: list[LogMessage]) -> bool:
+    """Return whether the log's end is in `batch`: whatever stands behind it need not be readable.
+
+    Raises:
+        LogTooNew: A message up to there is an entry of a later version.
+    """
+    for stored in batch:
+        entry = check_readable(key, stored).entry
+        if entry is not None and entry.ends_task:
+            return True
+    return False
 
 
 class HasSequence(Protocol):
@@ -349,7 +367,8 @@ async def read_on(
         BusUnavailable: No replica has answered for `TIMEOUT` seconds.
     """
     batch = await _read_on(bus, key, (after, head), from_message, batch_bytes)
-    return [check_readable(key, stored) for stored in batch]
+    _check_up_to_end(key, batch)
+    return batch
 
 
 async def _read_on[Read: HasSequence](

@@ -10,7 +10,7 @@ from headrace.dataclass import dataclass
 from headrace.log_context import about_task
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import OWNER, parse_lines
-from headrace.model.errors import UndecodableMessage
+from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter
 from headrace.model.subjects import Subjects
@@ -78,6 +78,9 @@ class Batches:
                     self._take(arrival, touched, batch)
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
+                if isinstance(error, NewerVersion):
+                    # Nobody who reads the last entry gets past it, if it stands behind an end.
+                    batch.continued.append(self._subjects.key_of_event(arrival.msg.subject))
         for delta in touched:
             change = delta.flush(self._timeout, self._silence)
             batch.changes.append(change)

@@ -80,7 +80,7 @@ class EndedLogs:
             _log.warning("the end of task %s is not its log's last entry: %s", key.task, error)
             if isinstance(error, BusUnavailable | StateUnavailable):
                 self.look_at([key])
-            return _RETRY
+                return _RETRY
         return _REST
 
     async def _repair(self, key: TaskKey) -> None:
