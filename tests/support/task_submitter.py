@@ -120,6 +120,7 @@ class Task:
 
     async def follow_up_with(self, message: Json, metadata: Json | None = None) -> int:
         """Append a follow-up with `message` and publish its run request; return the run."""
+        assert not (await self.last()).ends_task, "no gateway accepts messages to an ended task"
         draft = events.status_update(self.key.task, self.context, SUBMITTED, message, metadata)
         run = await self.append(draft, SUBMITTED, writer="gateway-test")
         await self.publish(run)

@@ -271,6 +271,7 @@ async def test_words_in_answer_to_an_interrupt_are_no_message_of_a_later_run(
     assert stub.requests[2]["resume"][0]["payload"] == "no"
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Working) -> None:
     thinks = {"messageId": "t1"}
     first = run(
@@ -295,13 +296,14 @@ async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Wo
         ("tool", "r1", "2"),
         ("assistant", "m2", "Two."),
     ]
-    async with ag_ui_stub(first, *[run(*text("m3", "Bye."))] * 2) as stub, working(backend(stub)):
+    async with (
+        ag_ui_stub(first, *[run(*text("m3", "Bye."))] * 2) as stub,
+        working(backend(stub, memory="context")),
+    ):
         task = await submitter.start("b", "x")
         done = await folded(task)
         # Whoever goes on in A2A has the log; an AG-UI client names what it has as our log does.
-        number = await task.follow_up("y")
-        await task.reaches(number + 3)
-        await task.ended()
+        await (await submitter.start("b", "y", context=task.context)).ended()
         blocks = [artifact["artifactId"] for artifact in done["artifacts"]]
         messages: list[Json] = [
             {"id": "u1", "role": "user", "content": "x"},
@@ -319,9 +321,8 @@ async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Wo
         ]
         agui = {"headrace.agui": {"messages": messages}}
         message = {"messageId": "u2", "role": "ROLE_USER", "parts": [{"text": "z"}]}
-        number = await task.follow_up_with(message, agui)
-        await task.reaches(number + 3)
-        await task.ended()
+        last = await submitter.start("b", context=task.context, message=message, metadata=agui)
+        await last.ended()
     by_log, by_client = (request["messages"] for request in stub.requests[1:])
     assert [(m["role"], m["id"], m["content"]) for m in by_log[1:-1]] == received
     assert by_log[2]["toolCalls"][0]["id"] == "c1"
@@ -329,6 +330,7 @@ async def test_its_messages_keep_their_ids(submitter: TaskSubmitter, working: Wo
     assert (by_client[0]["id"], by_client[-1]["id"]) == ("u1", "u2")
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_what_seals_reasoning_and_calls_comes_back_with_them(
     submitter: TaskSubmitter, working: Working
 ) -> None:
@@ -353,12 +355,13 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
         *text("m1", "Two."),
         sealed("message", "m1", "of another kind"),
     )
-    async with ag_ui_stub(first, run(*text("m2", "Bye."))) as stub, working(backend(stub)):
+    async with (
+        ag_ui_stub(first, run(*text("m2", "Bye."))) as stub,
+        working(backend(stub, memory="context")),
+    ):
         task = await submitter.start("b", "x")
         done = await folded(task)
-        number = await task.follow_up("y")
-        await task.reaches(number + 3)
-        await task.ended()
+        await (await submitter.start("b", "y", context=task.context)).ended()
     assert [part["data"]["encryptedValue"] for part in kinds(done, parts.RAW)] == [
         "of another kind"
     ]
@@ -375,6 +378,7 @@ async def test_what_seals_reasoning_and_calls_comes_back_with_them(
     assert messages[2]["toolCalls"][0]["encryptedValue"] == "three"
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_the_conversation_that_it_sets_is_the_next_runs(
     submitter: TaskSubmitter, working: Working
 ) -> None:
@@ -390,13 +394,11 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(
         run(*text("m3", "Three.")),
         run(),
     ]
-    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+    async with ag_ui_stub(*replies) as stub, working(backend(stub, memory="context")):
         task = await submitter.start("b", "x")
         await task.ended()
         for words_ in "yz":
-            number = await task.follow_up(words_)
-            await task.reaches(number + 2)
-            await task.ended()
+            await (await submitter.start("b", words_, context=task.context)).ended()
     messages = stub.requests[2]["messages"]
     assert messages[:2] == short
     assert [(m["role"], m["content"]) for m in messages[2:]] == [
@@ -409,45 +411,48 @@ async def test_the_conversation_that_it_sets_is_the_next_runs(
     assert [m["id"] for m in messages[2:4]] == ["r1", "m2"]
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_a_conversation_that_is_none_is_not_sent_back(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     snapshot = {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "1", "role": "nobody"}]}
-    async with ag_ui_stub(run(*text("m", "a"), snapshot), run()) as stub, working(backend(stub)):
+    async with (
+        ag_ui_stub(run(*text("m", "a"), snapshot), run()) as stub,
+        working(backend(stub, memory="context")),
+    ):
         task = await submitter.start("b", "x")
         await task.ended()
-        number = await task.follow_up("y")
-        await task.reaches(number + 2)
-        await task.ended()
+        await (await submitter.start("b", "y", context=task.context)).ended()
     assert [m["content"] for m in stub.requests[1]["messages"]] == ["x", "a", "y"]
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_no_two_messages_have_one_id(submitter: TaskSubmitter, working: Working) -> None:
     replies = [run(*text("m", "a")), run(*text("m", "b")), run(*text("n", "c"))]
-    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+    async with ag_ui_stub(*replies) as stub, working(backend(stub, memory="context")):
         task = await submitter.start("b", message={**user_message("x"), "messageId": "same"})
         await task.ended()
         for word in "yz":
             said_ = {**user_message(word), "messageId": "same"}
-            number = await task.follow_up_with(said_)
-            await task.reaches(number + 3)
-            await task.ended()
+            await (await submitter.start("b", context=task.context, message=said_)).ended()
     second, third = (request["messages"] for request in stub.requests[1:])
     assert [m["content"] for m in third] == ["x", "a", "y", "b", "z"]
     assert len({m["id"] for m in third}) == 5
     assert third[:3] == second
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_a_call_without_a_result_stays_open(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     first = run(*tool("c1", "pay", '{"n":1}'))
-    async with ag_ui_stub(first, run(*text("m", "Fine."))) as stub, working(backend(stub)):
+    async with (
+        ag_ui_stub(first, run(*text("m", "Fine."))) as stub,
+        working(backend(stub, memory="context")),
+    ):
         task = await submitter.start("b", "x")
         await task.ended()
-        number = await task.follow_up("y")
-        await task.reaches(number + 3)
-        await task.ended()
+        await (await submitter.start("b", "y", context=task.context)).ended()
     assert [m["role"] for m in stub.requests[1]["messages"]] == ["user", "assistant", "user"]
 
 
@@ -461,6 +466,7 @@ async def test_characters_that_end_lines_elsewhere_end_no_event(
     assert (state(done), answer(done), len(stub.requests)) == ("COMPLETED", said_, 1)
 
 
+@pytest.mark.usefixtures("task_state")
 async def test_its_state_is_handed_back_and_goes_on(
     submitter: TaskSubmitter, working: Working
 ) -> None:
@@ -469,13 +475,11 @@ async def test_its_state_is_handed_back_and_goes_on(
         run({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/n", "value": 2}]}),
         run(),
     ]
-    async with ag_ui_stub(*replies) as stub, working(backend(stub)):
+    async with ag_ui_stub(*replies) as stub, working(backend(stub, memory="context")):
         task = await submitter.start("b", "x")
         await task.ended()
         for _ in range(2):
-            number = await task.follow_up("y")
-            await task.reaches(number + 3)
-            await task.ended()
+            await (await submitter.start("b", "y", context=task.context)).ended()
     assert [request["state"] for request in stub.requests] == [{}, {"n": 1}, {"n": 2}]
 
 

@@ -276,12 +276,10 @@ async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
         return {"messages": [AIMessage(f"{len(received)}.")], "counted": {"n": len(received)}}
 
     graph = chain(Count, listen)
-    async with working(langgraph_agent(graph, name="g", memory="task", output="counted")):
+    async with working(langgraph_agent(graph, name="g", output="counted")):
         task = await submitter.start("g", "one")
         await task.ended()
-        run = await task.follow_up("two")
-        await task.reaches(run + 2)
-        await task.ended()
+        await (await submitter.start("g", "two", context=task.context)).ended()
     assert received == [["one"], ["one", '1.\n{"n":1}', "two"]]
 
 
