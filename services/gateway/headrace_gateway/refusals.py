@@ -77,9 +77,11 @@ class GatewayStarting(HeadraceError):
     code = "starting"
     retryable = True
 
-    def __init__(self) -> None:
+    def __init__(
+        self, message: str = "the gateway is starting and waits for NATS; try again"
+    ) -> None:
         """Tell the client to try again."""
-        super().__init__("the gateway is starting and waits for NATS; try again")
+        super().__init__(message)
 
 
 class GatewayRestarting(HeadraceError):
