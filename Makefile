@@ -67,7 +67,7 @@ tested: $(COMPILED)
 # one process; files keep the tree's order, which has the long ones first, and two processes run what
 # needs the shared stack (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS
 # has -n.
-SPREAD = --numprocesses 6 --dist loadfile --no-loadscope-reorder
+SPREAD = --numprocesses 8 --dist loadfile --no-loadscope-reorder
 
 # Compiled once, by one process: otherwise each of those that share the tests would compile all of them.
 $(COMPILED): $(DEVELOPMENT)
