@@ -101,7 +101,6 @@ COST = Counter(
     ["agent"],
 )
 RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
-RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 
 QUOTA_WARNINGS = Counter(
     "headrace_quota_warnings",
@@ -125,9 +124,6 @@ CLOCK_OFFSET = Gauge(
 )
 MAX_CLOCK_OFFSET = 1.0
 """Seconds by which clocks may differ before it is reported: deadlines are wrong by as much."""
-REDIS_CONNECTED = Gauge("headrace_redis_connected", "1 while Redis answers this replica.")
-REDIS_BYTES = Gauge("headrace_redis_bytes", "Bytes of memory that Redis uses.")
-REDIS_MAX_BYTES = Gauge("headrace_redis_max_bytes", "Redis's maxmemory in bytes; 0: unlimited.")
 RUNS_REQUESTED_AGAIN = Counter(
     "headrace_runs_requested_again",
     "Runs requested again: not started within HEADRACE_SWEEP_AFTER, or held by no worker.",

@@ -32,3 +32,12 @@ def test_each_metric_has_a_row_in_the_page_of_operations() -> None:
     rows = set(re.findall(r"`(headrace_[a-z_]+)`", _PAGE.read_text()))
     assert names - rows == set(), f"add them to the table in {_PAGE}"
     assert rows - names == set(), f"they do not exist: mend {_PAGE}"
+
+
+def test_gauges_that_all_services_import_have_labels() -> None:
+    """Others are exported, as 0, by services that they say nothing of: alerts would believe it."""
+    tree = parsed((ROOT / "shared" / "headrace" / "metrics.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    gauges = [call for call in calls if ast.unparse(call.func) == "Gauge"]
+    assert len(gauges) >= 5
+    assert [ast.unparse(call.args[0]) for call in gauges if len(call.args) < 3] == []

@@ -292,8 +292,8 @@ async def _begin(
     stamp = authorship.stamp(writer.generation + 1)
     span = AttemptSpan.start(assignment.key, request, assignment.run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
-    # A run that was asleep had no other holder.
-    if free.attempt > 1 and recovered.asleep_until is None:
+    # A run that was handed back, to be retried or to sleep, has no holder.
+    if recovered.holder not in {"", worker}:
         metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
     return ClaimedRun(recovered, authorship, writer, span, deadline)
 

@@ -11,8 +11,12 @@ import itertools
 import logging
 import time
 
-from headrace import metrics
+from prometheus_client import Gauge
+
 from headrace.dataclass import dataclass
+
+# Here, because a gauge without labels is exported, as 0, by each process that imports it.
+RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 
 
 class PermitTurn:
@@ -232,7 +236,7 @@ class AdaptiveLimit:
         self.limit = ConcurrencyLimit(min(LEAST, most))
         """The adapted limit."""
         self._most = most
-        metrics.RUNS_LIMIT.set(self.limit.total)
+        RUNS_LIMIT.set(self.limit.total)
 
     async def run(self) -> None:
         """Adapt the limit until cancelled."""
@@ -253,7 +257,7 @@ class AdaptiveLimit:
         """Set the limit that follows from the load and the permits in use."""
         limit = self.limit
         limit.resize(adapted(limit.total, limit.in_use, self._most, overloaded=overloaded))
-        metrics.RUNS_LIMIT.set(limit.total)
+        RUNS_LIMIT.set(limit.total)
 
     @property
     def _is_near(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 from nats.aio.msg import Msg
+from prometheus_client import REGISTRY
 
 from headrace import Emission, Retryable, RunContext, agent
 from headrace.directory import Announcer, renewed, silent_for
@@ -54,6 +55,11 @@ def end_of(entries: list[Entry]) -> tuple[str, str]:
     return status["state"], status.get("message", {}).get("parts", [{}])[0].get("text", "")
 
 
+def taken_over(agent_name: str) -> float:
+    """Return how many of the agent's runs workers of this process took over from others."""
+    return REGISTRY.get_sample_value("headrace_runs_taken_over_total", {"agent": agent_name}) or 0
+
+
 async def dead_letters(submitter: TaskSubmitter, agent_name: str) -> list[Json]:
     stream, subject = submitter.bus.streams.dead, submitter.bus.subjects.dead("default", agent_name)
     info = await submitter.bus.js.stream_info(stream)
@@ -80,10 +86,12 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
         if ctx.attempt < 3:
             raise Retryable("not now")
 
+    before = taken_over("flaky")
     async with working(flaky):
         task = await submitter.start("flaky")
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
+    assert taken_over("flaky") == before
     assert end_of(entries) == (COMPLETED, "")
     assert await dead_letters(submitter, "flaky") == []
 
@@ -137,9 +145,11 @@ async def test_attempts_whose_workers_live_on_do_not_count(
     for number in (1, 2, 3):
         await Announcer(submitter.bus, f"frozen-{number}").renew("frozen")
     await task.publish(1)
+    before = taken_over("frozen")
     async with working(frozen):
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3, 4, 5, 6]
+    assert taken_over("frozen") == before + 1
     assert end_of(entries)[0] == COMPLETED
     assert await dead_letters(submitter, "frozen") == []
 

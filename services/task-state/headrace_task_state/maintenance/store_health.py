@@ -3,7 +3,8 @@
 import asyncio
 import logging
 
-from headrace import metrics
+from prometheus_client import Gauge
+
 from headrace.model.errors import StateUnavailable
 from headrace_task_state.store import Store
 
@@ -11,6 +12,11 @@ _log = logging.getLogger(__name__)
 
 EVERY = 10.0
 """Seconds between looks."""
+
+# Here, because a gauge without labels is exported, as 0, by each process that imports it.
+CONNECTED = Gauge("headrace_redis_connected", "1 while Redis answers this replica.")
+BYTES = Gauge("headrace_redis_bytes", "Bytes of memory that Redis uses.")
+MAX_BYTES = Gauge("headrace_redis_max_bytes", "Redis's maxmemory in bytes; 0: unlimited.")
 
 
 class StoreHealth:
@@ -32,8 +38,8 @@ class StoreHealth:
             memory = await self._store.memory()
         except StateUnavailable as error:
             _log.debug("no metrics of Redis: %s", error)
-            metrics.REDIS_CONNECTED.set(0)
+            CONNECTED.set(0)
             return
-        metrics.REDIS_CONNECTED.set(1)
-        metrics.REDIS_BYTES.set(memory.used)
-        metrics.REDIS_MAX_BYTES.set(memory.limit)
+        CONNECTED.set(1)
+        BYTES.set(memory.used)
+        MAX_BYTES.set(memory.limit)
