@@ -105,7 +105,7 @@ chaos: $(DEVELOPMENT) ## Run 10,000 tasks while processes die, freeze and leave 
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
 .PHONY: upgrade
-upgrade: $(DEVELOPMENT) ## Roll a fleet from another revision to this tree and back, at work (FROM=v0.1.0; default: the last tag)
+upgrade: $(DEVELOPMENT) ## Roll a fleet from another revision to this tree and back, at work (FROM=v0.1.0; default: the last release)
 	@exec $(BIN)/python -m tests.chaos.upgrade $(FROM) $(ARGS)
 
 .PHONY: soak

@@ -40,10 +40,10 @@ DISTURBANCES = Counter(
 )
 DEAD_LETTERS = Counter(
     "headrace_dead_letters",
-    "Dead letters written, by kind: run, run-request, entry, push, event.",
+    "Dead letters written, by kind: run, run-request, entry, push, event, other.",
     ["kind"],
 )
-for _kind in ("run", "run-request", "entry", "push", "event"):
+for _kind in ("run", "run-request", "entry", "push", "event", "other"):
     DEAD_LETTERS.labels(_kind)
 
 REQUEST_SECONDS = Histogram(

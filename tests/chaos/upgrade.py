@@ -25,7 +25,7 @@ from headrace_cli.dev.readiness import until_ready
 from tests.chaos.__main__ import summary
 from tests.chaos.faults import Fault, LoseNode, Signal
 from tests.chaos.fleet import GATEWAYS, TASK_STATES, TRIGGERS, WORKERS, Fleet, fleet_in
-from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
+from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_release
 from tests.chaos.run import Size, run
 from tests.support.waiting import until
 
@@ -123,7 +123,7 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     arguments = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="headrace-upgrade-"))
-    earlier = installed(arguments.revision or last_tag(), folder / "earlier")
+    earlier = installed(arguments.revision or last_release(), folder / "earlier")
     releases = Releases(folder / "releases", earlier)
     plan = list(rolls(arguments.seed, earlier, releases, arguments.kills, arguments.nodes))
     size = Size(
@@ -155,7 +155,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make upgrade", description=__doc__)
     parser.add_argument(
-        "revision", metavar="FROM", nargs="?", help="git revision (default: the last tag)"
+        "revision", metavar="FROM", nargs="?", help="git revision (default: the last release)"
     )
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--tasks", type=int, default=300, metavar="N", help="at least")

@@ -5,6 +5,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.chaos.__main__ import summary
 from tests.chaos.faults import Fault, LoseNode
 from tests.chaos.fleet import fleet_in
-from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_tag
+from tests.chaos.releases import PRESENT, ROLES, Release, Releases, installed, last_release
 from tests.chaos.run import Size, run
 from tests.chaos.upgrade import Roll, rolls, unexplained_settings
 from tests.support.compose_file import ROOT
@@ -29,7 +30,7 @@ SIZE = Size(20, tasks=100, at_a_time=8, retention=30.0, events=100, schedules=8,
 async def test_every_task_ends_while_each_process_is_replaced_by_this_release_and_back(
     tmp_path: Path,
 ) -> None:
-    earlier = installed(last_tag(), tmp_path / "earlier")
+    earlier = installed(last_release(), tmp_path / "earlier")
     releases = Releases(tmp_path / "releases", earlier)
     stack = tmp_path / "stack"
     plan = list(rolls(SIZE.seed, earlier, releases, kills=1))
@@ -42,6 +43,46 @@ async def test_every_task_ends_while_each_process_is_replaced_by_this_release_an
     assert outcome.problems + unexplained_settings(earlier) == [], f"{summary(outcome)}\n{log}"
     assert sum(count for name, count in outcome.faults.items() if "roll" in name) == 2 * len(ROLES)
     assert min(outcome.by_events, outcome.by_schedules, outcome.console) > 0
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Callable[..., str]:
+    """Runs git in a work tree with two commits on its main branch."""
+    author = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false")
+
+    def git(*command: str) -> str:
+        run_git = ("git", *author, *command)
+        done = subprocess.run(run_git, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+        return done.stdout.decode().strip()
+
+    git("init", "--quiet", "--initial-branch", "main")
+    for number in range(2):
+        git("commit", "--quiet", "--allow-empty", "--message", f"{number}")
+    return git
+
+
+def test_without_a_tag_the_last_release_is_the_last_landed_commit(
+    tmp_path: Path, git: Callable[..., str]
+) -> None:
+    assert last_release(tmp_path) == "HEAD~1", "on the main branch: the parent"
+    landed = git("rev-parse", "HEAD")
+    git("checkout", "--quiet", "-b", "change")
+    for number in range(2):
+        git("commit", "--quiet", "--allow-empty", "--message", f"change {number}")
+    assert last_release(tmp_path) == landed, "where the branch has left the main branch"
+    git("branch", "--quiet", "--delete", "--force", "main")
+    assert last_release(tmp_path) == "HEAD~1", "no main branch is known"
+
+
+def test_the_last_release_is_the_last_tag_before_the_present_commit(
+    tmp_path: Path, git: Callable[..., str]
+) -> None:
+    git("tag", "v0.1.0", "HEAD~1")
+    git("tag", "v0.2.0", "HEAD")
+    assert last_release(tmp_path) == "v0.1.0"
+    git("commit", "--quiet", "--allow-empty", "--message", "after a release")
+    git("tag", "--delete", "v0.1.0")
+    assert last_release(tmp_path) == "v0.2.0"
 
 
 def speaking(name: str, folder: Path) -> Release:

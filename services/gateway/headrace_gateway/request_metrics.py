@@ -24,10 +24,19 @@ OUTCOMES = ("ok", "refused", "unavailable", "failed", "disconnected")
 _UNKNOWN = "none"
 """Operation of a request that was refused before its operation was known."""
 
-_A2A = tuple(
-    name for group, names in OPERATIONS.items() if group not in OPERATORS for name in names
+_A2A = (
+    *(name for group, names in OPERATIONS.items() if group not in OPERATORS for name in names),
+    "ForkTask",
 )
 _OPERATORS = tuple(name for group in sorted(OPERATORS) for name in OPERATIONS[group])
+_OWNERS = (
+    "SubscribeToTask",
+    "ListTasks",
+    *("ListTriggers", "GetTrigger", "PutTrigger", "PauseTrigger", "ResumeTrigger", "DeleteTrigger"),
+    *("ListSchedules", "GetSchedule", "PutSchedule", "PauseSchedule", "ResumeSchedule"),
+    *("RunSchedule", "DeleteSchedule"),
+)
+"""Operations of the fleet API on the caller's own tasks, triggers and schedules."""
 _RUNS = ("SendStreamingMessage", "SubscribeToTask", "CancelTask")
 _HECTOR = ("SendMessage", "GetTask", "ListTasks", *_RUNS)
 
@@ -41,7 +50,7 @@ _FROM_ZERO = {
     ("hector", "jsonrpc"): _HECTOR,
     ("hector", "http"): _HECTOR,
     ("copilotkit", "http"): _RUNS,
-    ("fleet", "http"): _OPERATORS,
+    ("fleet", "http"): (*_OPERATORS, *_OWNERS),
 }
 """The operations of each protocol and binding whose first failure is to be an increase."""
 

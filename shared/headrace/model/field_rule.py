@@ -15,5 +15,10 @@ def first_problem(invalid: ValidationError, whole: str) -> str:
 
     `whole` is the name of what is declared, for rules on several of its fields.
     """
-    [first, *_] = invalid.errors(include_url=False, include_input=False)
-    return f"{'.'.join(map(str, first['loc'])) or whole}: {rule_of(first['msg'])}"
+    return problems(invalid, whole)[0]
+
+
+def problems(invalid: ValidationError, whole: str) -> list[str]:
+    """Return each field that breaks a rule, and the rule, as `first_problem` does the first."""
+    errors = invalid.errors(include_url=False, include_input=False)
+    return [f"{'.'.join(map(str, one['loc'])) or whole}: {rule_of(one['msg'])}" for one in errors]

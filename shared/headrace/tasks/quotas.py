@@ -20,7 +20,7 @@ from headrace import clock
 from headrace.dataclass import dataclass
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, StateUnavailable
-from headrace.model.field_rule import first_problem
+from headrace.model.field_rule import problems
 from headrace.model.messages import GetUsage, UsageFound
 from headrace.model.subjects import encode_token
 from headrace.tasks.open_task_counts import OpenScope, OpenTaskCounts, TaskLists
@@ -139,9 +139,9 @@ class _QuotasFile(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        [(name, number), *_] = [*Counter(one.name for one in self.quota).most_common(1), ("", 0)]
-        if number > 1:
-            raise ValueError(f"name {name!r} is used twice")
+        numbers = Counter(one.name for one in self.quota)
+        if repeated := [repr(name) for name, number in numbers.items() if number > 1]:
+            raise ValueError(f"each quota needs a name of its own; repeated: {', '.join(repeated)}")
         return self
 
 
@@ -149,12 +149,13 @@ def read_quotas(path: Path) -> list[Quota]:
     """Read the file of quotas.
 
     Raises:
-        QuotasUnreadable: it is missing or not TOML, or a key breaks a rule; the message names it.
+        QuotasUnreadable: it is missing or not TOML, or keys break rules; the message names each key
+            with its rule.
     """
     try:
         return _QuotasFile.model_validate(tomllib.loads(path.read_text())).quota
     except ValidationError as invalid:
-        raise QuotasUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
+        raise QuotasUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
     except (OSError, ValueError) as error:
         raise QuotasUnreadable(f"{path}: {error}") from None
 

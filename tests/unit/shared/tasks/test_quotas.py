@@ -206,7 +206,7 @@ async def test_counts_are_read_once_for_requests_of_the_same_moment() -> None:
         ('[[quota]]\nname = "a"', "needs at least one of tokens, cost, runs and open"),
         ('[[quota]]\nname = "a"\ntokens = -1', r"quota\.0\.tokens"),
         ('[[quota]]\nname = "a"\ntokens = 1\nusers = 1', r"quota\.0\.users"),
-        ('[[quota]]\nname = "a"\nruns = 1\n' * 2, "'a' is used twice"),
+        ('[[quota]]\nname = "a"\nruns = 1\n' * 2, "needs a name of its own; repeated: 'a'"),
         ("quota", "quotas.toml"),
     ],
 )
@@ -215,6 +215,25 @@ def test_what_is_wrong_with_the_file_is_reported(tmp_path: Path, text: str, why:
     file.write_text(text)
     with pytest.raises(QuotasUnreadable, match=why):
         read_quotas(file)
+
+
+def test_all_that_is_wrong_with_the_file_is_reported_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "quotas.toml"
+    file.write_text(
+        '[[quota]]\nname = ""\ntokens = -1\nusers = 1\n'
+        '[[quota]]\nname = "b"\n[[quota]]\nname = "c"\nopen = 1\nwarn_at = 2\n'
+    )
+    with pytest.raises(QuotasUnreadable) as found:
+        read_quotas(file)
+    named = str(found.value).removeprefix(f"{file}: ").split("; ")
+    assert [one.partition(": ")[0] for one in named] == [
+        "quota.0.name",
+        "quota.0.tokens",
+        "quota.0.users",
+        "quota.1",
+        "quota.2.warn_at",
+    ]
+    assert named[1] == "quota.0.tokens: Input should be greater than or equal to 0"
 
 
 def test_the_documented_file_is_read(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from headrace.model.messages import RequestsTaken
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
@@ -219,6 +220,7 @@ class Access:
             NotPermitted: no operator's role of the caller includes the operation.
             RateLimited: the caller, its tenant or the agent has reached its rate limit.
         """
+        name_operation(operation)
         if not caller.operates(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             where = "all agents" if agent == ANY_AGENT else f"agent {agent!r}"
@@ -236,6 +238,7 @@ class Access:
         Raises:
             RateLimited: the caller or its tenant has reached its rate limit.
         """
+        name_operation(operation)
         if caller.operates(ANY_AGENT, operation):
             self.check_operator(caller, operation)
             return True
