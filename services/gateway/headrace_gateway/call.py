@@ -1,10 +1,10 @@
 """Calls: one call of an operation, for all bindings."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.websockets import WebSocket
 
@@ -105,7 +105,7 @@ def caller_of(services: Services, request: Request) -> Caller:
 
 
 def check_unchanged(
-    services: Services, headers: Mapping[str, str], caller: Caller, card: AgentCard | None = None
+    services: Services, headers: Headers, caller: Caller, card: AgentCard | None = None
 ) -> None:
     """Check that the request with these headers would still come from the same caller.
 
@@ -291,9 +291,7 @@ def listed_owner(call: Call) -> str | None:
     return owner
 
 
-def _asking(
-    services: Services, headers: Mapping[str, str], card: AgentCard, caller: Caller
-) -> Caller:
+def _asking(services: Services, headers: Headers, card: AgentCard, caller: Caller) -> Caller:
     """Return the agent's caller: `caller`, unless the agent has authentication schemes."""
     if not (card.security.schemes or card.security.require):
         return services.callers.of(headers) if caller.has_agents_key else caller

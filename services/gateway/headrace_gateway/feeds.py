@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from types import TracebackType
@@ -13,7 +13,7 @@ from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log import Follower, TailRule, find_generation, last_entry
-from headrace.log.read import read_on
+from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
 from headrace.model.task import TaskKey
@@ -335,22 +335,16 @@ class FeedReader:
 
     async def _read_on(self, sequence: int, last: Entry) -> list[FeedBlock]:
         feed, blocks = self._feed, list[FeedBlock]()
+        continuity = Continuity(feed.key, sequence)
         while not blocks and sequence < last.sequence:
             batch = await read_on(
                 feed.resources.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
             )
-            entries = self._up_to_end(stored.entry for stored in batch if stored.entry is not None)
-            blocks = list(map(feed.block, entries))
+            blocks = list(map(feed.block, continuity.entries_in(batch)))
             sequence = batch[-1].sequence if batch else last.sequence
+        # A hostile worker may have written behind it.
+        self._has_read_end = continuity.is_over
         return blocks
-
-    def _up_to_end(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the entries up to the log's end, behind which a hostile worker may have written."""
-        for entry in entries:
-            yield entry
-            if entry.ends_task:
-                self._has_read_end = True
-                return
 
     async def _find_sequence(self, last: Entry) -> int:
         """Return the stream sequence after which the next event is stored."""

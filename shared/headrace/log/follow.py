@@ -13,7 +13,6 @@ from headrace.log.read import (
     Continuity,
     LogMessage,
     check_reaches,
-    check_readable,
     from_message,
     replay_stored,
 )
@@ -193,15 +192,10 @@ class Follower:
             return
         if stored.is_tombstone:
             raise TaskForgotten(f"the log of {self.key.task} has been deleted")
-        if stored.entry is None:
-            if not self._continuity.is_over:
-                check_readable(self.key, stored)
-            self.sequence = stored.sequence
-        else:
-            is_next = self._continuity.accepts(stored.entry)
-            self.sequence = stored.sequence
-            if is_next:
-                self._deliver(stored.entry)
+        entry = self._continuity.entry_in(stored)
+        self.sequence = stored.sequence
+        if entry is not None:
+            self._deliver(entry)
 
     @property
     def _needs_repair(self) -> bool:

@@ -7,7 +7,7 @@ replay passes the log's end as reported by the leader, and the replay reads unti
 import asyncio
 import logging
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -174,14 +174,16 @@ class Continuity:
         self.is_over = False
         """Whether the log's end was read: whatever follows is ignored."""
 
-    def accepts(self, entry: Entry) -> bool:
-        """Return whether `entry` belongs to the log: it is the next one, and not behind the end.
+    def entry_in(self, stored: LogMessage) -> Entry | None:
+        """Return the log's next entry. None: `stored` is no entry, or stands behind the end.
 
         Raises:
             LogLost: It is not the next one; the entries in between are gone.
+            LogTooNew: It is an entry of a later version.
         """
-        if self.is_over:
-            return False
+        entry = None if self.is_over else check_readable(self._key, stored).entry
+        if entry is None:
+            return None
         if self._next not in (None, entry.generation):
             lost = f"generation {self._next} of {self._key.task} is gone"
             raise LogLost(f"{lost}: the next entry begins with {entry.generation}")
@@ -189,7 +191,11 @@ class Continuity:
             raise LogLost(f"{self._key.task} now has the log {entry.stamp.log}")
         self._next, self._log = entry.last_generation + 1, entry.stamp.log
         self.is_over = entry.ends_task
-        return True
+        return entry
+
+    def entries_in(self, batch: Iterable[LogMessage]) -> list[Entry]:
+        """Return the entries of the next messages of the log; raises as `entry_in`."""
+        return [entry for stored in batch if (entry := self.entry_in(stored)) is not None]
 
 
 BATCH = 512
@@ -298,8 +304,7 @@ async def replay(
     """
     continuity = Continuity(key, after)
     async for batch in replay_stored(bus, key, after, head, batch_bytes=batch_bytes):
-        stored_entries = (stored.entry for stored in batch if stored.entry is not None)
-        if entries := [entry for entry in stored_entries if continuity.accepts(entry)]:
+        if entries := continuity.entries_in(batch):
             yield entries
         if continuity.is_over:
             return
@@ -308,24 +313,9 @@ async def replay(
 async def replay_stored(
     bus: Bus, key: TaskKey, after: int, head: int, *, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[list[LogMessage]]:
-    """Like `replay`, but include messages that do not parse, and don't check continuity."""
-    is_over = False
+    """Like `replay`, but include all messages, and check none: see `Continuity`."""
     async for batch in replay_as(bus, key, (after, head), from_message, batch_bytes):
-        is_over = is_over or _check_up_to_end(key, batch)
         yield batch
-
-
-def _check_up_to_end(key: TaskKey, batch: list[LogMessage]) -> bool:
-    """Return whether the log's end is in `batch`: whatever stands behind it need not be readable.
-
-    Raises:
-        LogTooNew: A message up to there is an entry of a later version.
-    """
-    for stored in batch:
-        entry = check_readable(key, stored).entry
-        if entry is not None and entry.ends_task:
-            return True
-    return False
 
 
 class HasSequence(Protocol):
@@ -359,16 +349,15 @@ async def read_on(
 ) -> list[LogMessage]:
     """Return the next messages after stream sequence `after`, none beyond `head`.
 
-    An empty list: `head` itself was trimmed, and the next message is beyond it.
+    An empty list: `head` itself was trimmed, and the next message is beyond it. `Continuity` checks
+    them.
 
     Raises:
         LogLost: The log ends before `head`.
         TaskForgotten: The log was deleted, and the next messages are gone.
         BusUnavailable: No replica has answered for `TIMEOUT` seconds.
     """
-    batch = await _read_on(bus, key, (after, head), from_message, batch_bytes)
-    _check_up_to_end(key, batch)
-    return batch
+    return await _read_on(bus, key, (after, head), from_message, batch_bytes)
 
 
 async def _read_on[Read: HasSequence](

@@ -55,6 +55,17 @@ async def until_received(hooked: Hooked, name: str = "hook") -> None:
     await eventually(told, f"{name} is told everything")
 
 
+@pytest.fixture
+async def told(fleet: TaskStates, hooked: Hooked, receiver: Receiver) -> Hooked:
+    """A whole run, and `receiver` has been told all of it."""
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    whole_run(hooked)
+    await hooked.store()
+    await until_received(hooked)
+    return hooked
+
+
 async def letters(fleet: TaskStates) -> list[Letter]:
     return [letter async for letter in Letters(fleet.bus).find(LetterFilter(kind="push"))]
 
@@ -91,14 +102,10 @@ async def test_all_events_are_delivered_in_order_and_signed(
         assert claims["jti"] == one.id
 
 
+@pytest.mark.usefixtures("told")
 async def test_a_signature_is_checked_as_the_page_on_webhooks_does(
-    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+    fleet: TaskStates, receiver: Receiver
 ) -> None:
-    await fleet.start()
-    await hooked.hook(receiver.url())
-    whole_run(hooked)
-    await hooked.store()
-    await until_received(hooked)
     key_set = JSONResponse(await published(fleet))
     code = shown(ROOT / "docs" / "push.md", "PyJWKClient")
     code = code.replace("https://me.example/hook", receiver.url())
@@ -345,18 +352,13 @@ async def test_an_endless_answer_is_cut_off(
 
 
 async def test_nothing_that_stands_behind_the_end_is_delivered(
-    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+    fleet: TaskStates, told: Hooked, receiver: Receiver
 ) -> None:
-    await fleet.start()
-    await hooked.hook(receiver.url())
-    whole_run(hooked)
-    await hooked.store()
-    await until_received(hooked)
-    log, told = hooked.log, len(receiver.came)
+    log, came = told.log, len(receiver.came)
     end = log.generation
     # Not by a legal writer: a hostile worker of the agent.
     log.append([log.status(WORKING)], state=WORKING)
-    await hooked.store()
+    await told.store()
 
     async def is_kept() -> bool:
         found = [one async for one in Letters(fleet.bus).find(LetterFilter(kind="entry"))]
@@ -368,8 +370,8 @@ async def test_nothing_that_stands_behind_the_end_is_delivered(
     whole_run(later)
     await later.store()
     await until_received(later)
-    assert len(receiver.taken("/hook")) == told
-    assert (await hooked.progress("hook")).generation == end
+    assert len(receiver.taken("/hook")) == came
+    assert (await told.progress("hook")).generation == end
 
 
 async def test_a_deleted_webhook_is_notified_of_nothing_more(

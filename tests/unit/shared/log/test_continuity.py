@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.log.read import Continuity
+from headrace.log.read import Continuity, LogMessage
 from headrace.model.entry import ANSWERED, Entry, Stamp
-from headrace.model.errors import LogLost
+from headrace.model.errors import LogLost, LogTooNew
 from headrace.model.task import (
     AUTH_REQUIRED,
     COMPLETED,
@@ -19,16 +19,20 @@ from headrace.model.task import (
 
 KEY = TaskKey("tenant", "agent", mint_task_id(0))
 
+LATER = LogMessage(99, 0, None, newer="Headrace-Version is 99")
+
 
 def entry(generation: int, events: int = 1, log: str = "abcd", state: str = WORKING) -> Entry:
     stamp = Stamp(log, generation, "writer", state, 1)
     return Entry(stamp, [b"{}"] * events, sequence=generation * 10, time="")
 
 
+def stored(*entries: Entry) -> list[LogMessage]:
+    return [LogMessage(one.sequence, 0, one) for one in entries]
+
+
 def check(entries: list[Entry], after: int = 0) -> None:
-    continuity = Continuity(KEY, after)
-    for one in entries:
-        assert continuity.accepts(one)
+    assert Continuity(KEY, after).entries_in(stored(*entries)) == entries
 
 
 def test_entries_in_a_row_are_continuous() -> None:
@@ -64,8 +68,7 @@ def test_a_hole_behind_the_first_is_a_loss_wherever_one_begins() -> None:
 @pytest.mark.parametrize("after", [0, 99])
 def test_nothing_behind_an_end_belongs_to_the_log(state: str, after: int) -> None:
     continuity = Continuity(KEY, after)
-    assert continuity.accepts(entry(1))
-    assert continuity.accepts(entry(2, state=state))
+    assert len(continuity.entries_in(stored(entry(1), entry(2, state=state)))) == 2
     behind = [
         entry(3),
         entry(1, log="efgh"),
@@ -73,7 +76,12 @@ def test_nothing_behind_an_end_belongs_to_the_log(state: str, after: int) -> Non
         entry(2, state=state),
         entry(3, state=FAILED),
     ]
-    assert not any(map(continuity.accepts, behind))
+    assert not continuity.entries_in([*stored(*behind), LATER])
+
+
+def test_an_entry_of_a_later_version_is_no_message_to_skip() -> None:
+    with pytest.raises(LogTooNew):
+        Continuity(KEY, 0).entries_in([*stored(entry(1)), LATER])
 
 
 @pytest.mark.parametrize("state", [WORKING, INPUT_REQUIRED, AUTH_REQUIRED])

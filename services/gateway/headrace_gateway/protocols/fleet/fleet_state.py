@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -97,7 +98,7 @@ class _FleetView:
             "rates": sample.rates,
         }
 
-    def check(self, headers: Mapping[str, str]) -> None:
+    def check(self, headers: Headers) -> None:
         """Check the caller's permissions again, because the stream has no end.
 
         Raises:
@@ -130,7 +131,7 @@ class _FleetRenderer(Renderer):
 
     __slots__ = ("_headers", "_sent", "_view")
 
-    def __init__(self, view: _FleetView, headers: Mapping[str, str]) -> None:
+    def __init__(self, view: _FleetView, headers: Headers) -> None:
         self._view, self._headers = view, headers
         self._sent: Json = {}
 

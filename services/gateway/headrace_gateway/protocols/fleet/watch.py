@@ -1,10 +1,11 @@
 """Watching a list: the changes of the tasks that the list with the same filters contains."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -88,7 +89,7 @@ class _WatchRenderer(Renderer):
         receiver: ListChangeReceiver,
         wanted: _Filter,
         call: Call,
-        headers: Mapping[str, str],
+        headers: Headers,
     ) -> None:
         self._services, self._receiver, self._wanted = services, receiver, wanted
         self._caller, self._card, self._headers = call.caller, call.card, headers

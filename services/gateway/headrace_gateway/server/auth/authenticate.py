@@ -110,8 +110,8 @@ class Callers:
         """The last readable version of the file; None without a file."""
         return self._known
 
-    def of(self, headers: Mapping[str, str], *, of_any_agent: bool = False) -> Caller:
-        """Return the caller that sent these headers (or gRPC metadata: names in lower case).
+    def of(self, headers: Headers, *, of_any_agent: bool = False) -> Caller:
+        """Return the caller that sent these headers, or gRPC metadata.
 
         With `of_any_agent`, when the agent is not known yet, keys in agents' own headers count too.
 
@@ -136,7 +136,7 @@ class Callers:
             )
         return Caller()
 
-    def of_agent(self, card: AgentCard, headers: Mapping[str, str]) -> Caller:
+    def of_agent(self, card: AgentCard, headers: Headers) -> Caller:
         """Return the caller that sent these headers to an agent with schemes of its own.
 
         Raises:
@@ -160,7 +160,7 @@ class Callers:
             f"{nobody if self._known is None else ''}"
         )
 
-    def reader_of(self, headers: Mapping[str, str]) -> Caller:
+    def reader_of(self, headers: Headers) -> Caller:
         """Return the caller that reads public pages: as `of`, or anonymous if the file allows it.
 
         Raises:
@@ -238,7 +238,7 @@ class Callers:
         return tuple(_stamp_of(file) for file in files)
 
 
-def _credential(headers: Mapping[str, str], scheme: SecurityScheme) -> str | None:
+def _credential(headers: Headers, scheme: SecurityScheme) -> str | None:
     """Return the credentials in the headers under a scheme, or None.
 
     Raises:
@@ -254,16 +254,15 @@ def _credential(headers: Mapping[str, str], scheme: SecurityScheme) -> str | Non
     return None if token is None else f"bearer {token}"
 
 
-def _check_single(headers: Mapping[str, str], name: str) -> None:
+def _check_single(headers: Headers, name: str) -> None:
     """Refuse several credentials in one header: a proxy may have checked another one than this.
 
     The gateway's own server and gRPC refuse those in `CREDENTIAL_HEADERS` earlier, for all
     requests. Here are those in agents' own headers, and all in another application's server.
     """
-    if isinstance(headers, Headers):
-        repeated = repeated_credentials([sent for sent, _ in headers.raw], [name.encode()])
-        if repeated is not None:
-            raise CredentialsRefused(str(repeated))
+    repeated = repeated_credentials([sent for sent, _ in headers.raw], [name.encode()])
+    if repeated is not None:
+        raise CredentialsRefused(str(repeated))
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:

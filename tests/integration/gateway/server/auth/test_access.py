@@ -2,13 +2,14 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc.aio
 import httpx
 import pytest
 import pytest_asyncio
+from starlette.datastructures import Headers
 
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
@@ -156,9 +157,7 @@ async def test_the_caller_is_looked_up_and_counted_once(
     looks, counted = list[object](), list[str]()
     of, check = Callers.of, Access.check
 
-    def looked_up(
-        callers: Callers, headers: Mapping[str, str], *, of_any_agent: bool = False
-    ) -> Caller:
+    def looked_up(callers: Callers, headers: Headers, *, of_any_agent: bool = False) -> Caller:
         looks.append(headers)
         return of(callers, headers, of_any_agent=of_any_agent)
 

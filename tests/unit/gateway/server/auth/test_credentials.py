@@ -40,10 +40,6 @@ priority_claim = "class"
 """
 
 
-def lower(headers: dict[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
 @pytest.fixture
 def callers(tmp_path: Path) -> Callers:
     return Callers(write(tmp_path / "credentials.toml", ANN, BOB, EVE))
@@ -54,7 +50,7 @@ def test_a_token_names_its_tenant_and_owner_as_bearer_and_as_key(
     callers: Callers, person: Person
 ) -> None:
     for headers in (person.bearer, person.key, {"authorization": f"bearer  {person.token} "}):
-        caller = callers.of(lower(headers))
+        caller = callers.of(Headers(headers))
         assert decode_token(caller.tenant) == person.tenant
         assert decode_token(caller.owner) == person.owner
         assert caller.identified
@@ -81,7 +77,7 @@ async def test_two_credentials_in_one_header_are_nobodys(tmp_path: Path, name: s
 
 
 def test_same_owner_in_two_tenants_are_two_callers(callers: Callers) -> None:
-    assert callers.of(lower(ANN.bearer)) != callers.of(lower(EVE.bearer))
+    assert callers.of(Headers(ANN.bearer)) != callers.of(Headers(EVE.bearer))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,7 @@ def test_same_owner_in_two_tenants_are_two_callers(callers: Callers) -> None:
         {"authorization": f"Basic {ANN.token}"},
         {"authorization": f"Bearer {ANN.token} {BOB.token}"},
         {"authorization": "Bearer nobody", "x-api-key": ANN.token},
-        {"authorization": "Bearer \udcff\u00e9"},
+        {"authorization": "Bearer \u00ff\u00e9"},
         {"x-api-key": ""},
         {"x-api-key": "nobody"},
     ],
@@ -105,16 +101,16 @@ def test_what_is_nobodys_is_refused_also_where_anonymous_may_call(
     head = f"required = {str(required).lower()}"
     callers = Callers(write(tmp_path / "credentials.toml", ANN, head=head))
     with pytest.raises(CredentialsRefused) as refused:
-        callers.of(headers)
+        callers.of(Headers(headers))
     assert ANN.token not in str(refused.value)
 
 
 def test_without_credentials_it_depends_on_the_file(tmp_path: Path) -> None:
     path = tmp_path / "credentials.toml"
     with pytest.raises(CredentialsMissing):
-        Callers(write(path, ANN)).of({})
-    assert Callers(write(path, ANN, head="required = false")).of({}) == Caller()
-    assert Callers(None).of(lower(ANN.bearer)) == Caller()
+        Callers(write(path, ANN)).of(Headers())
+    assert Callers(write(path, ANN, head="required = false")).of(Headers()) == Caller()
+    assert Callers(None).of(Headers(ANN.bearer)) == Caller()
 
 
 @pytest.mark.parametrize(
@@ -184,10 +180,10 @@ def claims(**changed: object) -> dict[str, object]:
 
 
 def test_a_web_token_of_the_issuer_names_its_owner(trusting: Callers, issuer: Issuer) -> None:
-    caller = trusting.of({"authorization": f"Bearer {issuer.token(claims())}"})
+    caller = trusting.of(Headers({"authorization": f"Bearer {issuer.token(claims())}"}))
     assert (decode_token(caller.tenant), decode_token(caller.owner)) == ("acme", "auth0|ann")
     assert caller.priority == "low"
-    assert trusting.of(lower(BOB.bearer)).owner == "bob"
+    assert trusting.of(Headers(BOB.bearer)).owner == "bob"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +205,7 @@ def test_web_tokens_that_are_not_for_us_are_refused(
     trusting: Callers, issuer: Issuer, changed: dict[str, object]
 ) -> None:
     with pytest.raises(CredentialsRefused):
-        trusting.of({"authorization": f"Bearer {issuer.token(claims(**changed))}"})
+        trusting.of(Headers({"authorization": f"Bearer {issuer.token(claims(**changed))}"}))
 
 
 def test_forged_web_tokens_are_refused(trusting: Callers, issuer: Issuer, tmp_path: Path) -> None:
@@ -222,7 +218,7 @@ def test_forged_web_tokens_are_refused(trusting: Callers, issuer: Issuer, tmp_pa
     altered = ".".join([head, body[:-2] + "AA", signature])
     for token in (none, confused, other, unknown, altered, "a.b.c", "..", f"{'a' * 20000}.b.c"):
         with pytest.raises(CredentialsRefused):
-            trusting.of({"authorization": f"Bearer {token}"})
+            trusting.of(Headers({"authorization": f"Bearer {token}"}))
 
 
 def _hmac_token(output: dict[str, object], secret: bytes, kid: str) -> str:
@@ -260,11 +256,11 @@ async def test_an_agents_schemes_follow_its_card_and_the_credentials_file(tmp_pa
     callers = Callers(path)
     card = AgentCard(name="shop", security=AgentSecurity(schemes=bearer))
     with pytest.raises(CredentialsMissing, match="a bearer token"):
-        callers.of_agent(card, {})
+        callers.of_agent(card, Headers())
     key = {"key": SecurityScheme(type="apiKey", name="X-Shop")}
     changed = AgentCard(name="shop", security=AgentSecurity(schemes=key))
     with pytest.raises(CredentialsMissing, match="an API key in X-Shop"):
-        callers.of_agent(changed, {})
+        callers.of_agent(changed, Headers())
     callers.start()
     write(path, ANN, head="required = false")
 
@@ -273,7 +269,7 @@ async def test_an_agents_schemes_follow_its_card_and_the_credentials_file(tmp_pa
 
     await eventually(is_reloaded, "the file is read again")
     await callers.stop()
-    assert callers.of_agent(changed, {}) == Caller()
+    assert callers.of_agent(changed, Headers()) == Caller()
 
 
 async def test_a_changed_file_is_read_beside_the_event_loop(
@@ -320,7 +316,7 @@ def with_roles(*roles: str) -> Person:
 
 
 def test_without_roles_a_credential_is_good_for_everything_of_its_owner(callers: Callers) -> None:
-    caller = callers.of(lower(ANN.bearer))
+    caller = callers.of(Headers(ANN.bearer))
     assert caller.may("any", "CancelTask")
     assert not caller.operates("any", "GetTask")
 
@@ -344,13 +340,13 @@ def test_a_role_names_agents_and_operations(
     allowed: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     person = with_roles("helpdesk")
-    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(Headers(person.bearer))
     assert caller.may(agent, operation) is allowed
 
 
 def test_an_operator_reaches_all_owners_tasks_to_see_and_to_end_them(tmp_path: Path) -> None:
     person = with_roles("helpdesk", "on-call")
-    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(Headers(person.bearer))
     for operation in ("GetTask", "ListTasks", "SubscribeToTask", "CancelTask"):
         assert caller.operates("echo", operation)
     assert not caller.operates("assistant", "SendMessage")
@@ -359,7 +355,7 @@ def test_an_operator_reaches_all_owners_tasks_to_see_and_to_end_them(tmp_path: P
 
 def test_a_credential_with_no_roles_at_all_is_good_for_nothing(tmp_path: Path) -> None:
     person = with_roles()
-    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(lower(person.bearer))
+    caller = Callers(write(tmp_path / "c.toml", person, head=ROLES)).of(Headers(person.bearer))
     assert not caller.may("assistant", "GetTask")
 
 
@@ -398,6 +394,6 @@ def test_a_tokens_roles_or_scopes_are_looked_at(
     file = write(tmp_path / "c.toml", head=f'{JWT}roles_claim = "scope"\n{ROLES}')
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "carol", "org": "acme"}
     token = issuer.token({**claims, "exp": time.time() + 60, "scope": claim})
-    caller = Callers(file).of({"authorization": f"Bearer {token}"})
+    caller = Callers(file).of(Headers({"authorization": f"Bearer {token}"}))
     assert caller.may("assistant", "GetTask") is allowed
     assert not caller.may("assistant", "CancelTask")
