@@ -128,7 +128,7 @@ def _same_caller(before: Caller, now: Caller) -> Caller:
     return now
 
 
-def call_of(
+async def call_of(
     services: Services,
     request: Request,
     operation: str,
@@ -156,7 +156,9 @@ def call_of(
     name_operation(operation)
     called = _called(services, request, caller_of(services, request), tenant)
     caller, card, _, _ = called
-    traceparent = _admitted(services, request, caller, card.name, operation, task=task, **named)
+    traceparent = await _admitted(
+        services, request, caller, card.name, operation, task=task, **named
+    )
     return _call(services, request, called, operation, traceparent=traceparent, version=version)
 
 
@@ -184,7 +186,7 @@ class SocketCalls:
         """Headers of the answer to the opening request."""
         return self._first.headers
 
-    def call(
+    async def call(
         self, operation: str, *, task: object = "", cursor: str = "", key: str | None = None
     ) -> Call:
         """Return a call of A2A's `operation`, with the cursor and Idempotency-Key of its frame.
@@ -200,6 +202,7 @@ class SocketCalls:
             first.caller, _asking(services, self._socket.headers, first.card, anyone)
         )
         agent = first.agent
+        traceparent = await _admitted(services, self._socket, caller, agent, operation, task=task)
         return replace(
             first,
             operation=operation,
@@ -207,11 +210,11 @@ class SocketCalls:
             cursor=cursor,
             idempotency_key=key,
             disconnects=NEVER,
-            traceparent=_admitted(services, self._socket, caller, agent, operation, task=task),
+            traceparent=traceparent,
         )
 
 
-def _admitted(
+async def _admitted(
     services: Services,
     connection: HTTPConnection,
     caller: Caller,
@@ -223,7 +226,7 @@ def _admitted(
 ) -> str:
     """Let a call pass access control, begin its span, and return its traceparent."""
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
-    services.access.check(caller, agent, operation, named, **names)
+    await services.access.check(caller, agent, operation, named, **names)
     traceparent = tracing.stated_traceparent(connection.headers) or ""
     if tracing.is_enabled():
         traceparent = begin_span(connection, operation, agent, traceparent, named)

@@ -40,6 +40,7 @@ from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.inputs import InputWriter
+from headrace_gateway.tasks.owners import TaskOwners
 from headrace_gateway.tasks.settle import InputAppends
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
@@ -183,7 +184,7 @@ def _services(
         forker=TaskForker(bus, feeds, state, submissions, inputs=inputs, background=background),
         background=background,
         full_streams=FullStreams(bus),
-        access=Access(running.rates, AuditLog(Audited(settings.audit))),
+        access=Access(running.rates, AuditLog(Audited(settings.audit), TaskOwners(bus).owner_of)),
         fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),
     )
 

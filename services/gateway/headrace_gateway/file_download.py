@@ -45,7 +45,8 @@ class FileDownload:
     async def _download(self, request: Request) -> Response:
         """Return the file as a response."""
         task = request.path_params["task_id"]
-        key = await self._key(call_of(self._services, request, "GetTask", task=task), task)
+        call = await call_of(self._services, request, "GetTask", task=task)
+        key = await self._key(call, task)
         info = await self._files.info(key, request.path_params["name"])
         headers = {**_GUARDED, "ETag": f'"{info.digest}"'}
         if headers["ETag"] in request.headers.get("if-none-match", ""):

@@ -36,7 +36,8 @@ class _Endpoint:
         self._services = services
 
     async def begin(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request, "SendStreamingMessage")
+        services = self._services
+        call = await call_of(services, request, "SendStreamingMessage")
         text = (await read_body(request, services.body_limits)).decode()
         part = {"text": text}
         message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": [part]}
@@ -48,7 +49,8 @@ class _Endpoint:
         return await services.stream_limits.with_permit(call.caller, opening)
 
     async def follow(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request, "SubscribeToTask")
+        services = self._services
+        call = await call_of(services, request, "SubscribeToTask")
         key = task_key(services.settings, call.caller, call.agent, request.path_params["task"])
 
         async def opening() -> ASGIApp:
@@ -61,7 +63,8 @@ class _Endpoint:
         return await services.stream_limits.with_permit(call.caller, opening)
 
     async def cancel(self, request: Request) -> ASGIApp:
-        services, call = self._services, call_of(self._services, request, "CancelTask")
+        services = self._services
+        call = await call_of(services, request, "CancelTask")
         task = request.path_params["task"]
         found = await services.canceler.cancel(call.caller, call.agent, task)
         return json_response(found.task["status"])

@@ -17,6 +17,7 @@ from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
 from headrace_gateway.protocols.a2a.errors import rpc_body
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import (
     Manner,
     as_event,
@@ -118,7 +119,7 @@ class JsonRpcBinding:
                 operation = binding.operations.get(method)
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
-                call = self._call(request, method, operation, params, version)
+                call = await self._call(request, method, operation, params, version)
                 rpc_call = _RpcCall(request, call, binding, request_id, params)
                 return one.with_headers(await self._dispatch(rpc_call))
         except ClientDisconnect:
@@ -127,13 +128,13 @@ class JsonRpcBinding:
             response = self._error(request_id, error, binding)
             return as_event(response) if is_stream and binding.streams_errors else response
 
-    def _call(
+    async def _call(
         self, request: Request, method: str, operation: str | None, params: Json, version: str
     ) -> Call:
         if operation is None:
             raise MethodNotFoundError(f"A2A {version} has no method {method!r}")
-        task, tenant = params.get("id"), params.get("tenant")
-        return call_of(
+        task, tenant = task_in(params), params.get("tenant")
+        return await call_of(
             self._services, request, operation, task=task, tenant=tenant, version=version
         )
 

@@ -1,5 +1,6 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from hashlib import sha256
 from typing import Self
@@ -282,3 +283,11 @@ def _history_length(request: Json, field: str) -> int | None:
     if length is not None and length < 0:
         raise Malformed([Violation(field, "must not be negative")])
     return length
+
+
+def task_in(params: Mapping[str, object]) -> object:
+    """Return what unchecked parameters, of any version, name as their task; empty for nothing."""
+    if named := params.get("taskId") or params.get("id"):
+        return named  # Beside a taskId, the id is a webhook's.
+    message = params.get("message")
+    return message.get("taskId", "") if isinstance(message, dict) else ""

@@ -19,6 +19,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.protocols.a2a.variants import (
@@ -169,8 +170,10 @@ class RestBinding:
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
-            task = request.path_params.get("id")
-            call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
+            task = task_in(request.path_params)
+            call = await call_of(
+                self._services, request, operation, task=task, tenant=_tenant(request)
+            )
             params = await self._params(request, operation)
             if operation in SENDS and served is BOTH:
                 params = self._completed(request, params)
@@ -195,7 +198,7 @@ class RestBinding:
         cursor = cursor_of(request)
         operation = "SubscribeToTask" if cursor else "SendStreamingMessage"
         task, _, _ = cursor.rpartition("/")
-        call = call_of(self._services, request, operation, task=task, tenant=_tenant(request))
+        call = await call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, params = request_of_query(self._variant, call, request.query_params)
         binding = self._binding(request, HTTP)

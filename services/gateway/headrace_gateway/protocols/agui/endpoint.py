@@ -94,7 +94,7 @@ class RunEndpoint:
 
         With a cursor, resume the stream of a run that the client has read before.
         """
-        call = call_of(self._services, request, "SendStreamingMessage")
+        call = await call_of(self._services, request, "SendStreamingMessage")
         encoding = encoding_for(request)
         check_body_type(request)
         extras = in_query(request.query_params)
@@ -110,7 +110,7 @@ class RunEndpoint:
 
     async def attach(self, request: Request) -> ASGIApp:
         """Return the stream of an existing run: after a cursor, or from its current state."""
-        call = call_of(self._services, request, "SubscribeToTask")
+        call = await call_of(self._services, request, "SubscribeToTask")
         named = await named_run(request, self._services.body_limits)
         return await self._attached(request, call, named)
 
@@ -135,7 +135,7 @@ class RunEndpoint:
 
         The official client gives each request a new run id, even when it reconnects.
         """
-        call = call_of(self._services, request, "SubscribeToTask")
+        call = await call_of(self._services, request, "SubscribeToTask")
         thread, _ = await named_run(request, self._services.body_limits)
         return await self._attached(request, call, NamedRun(thread, None))
 
@@ -156,7 +156,7 @@ class RunEndpoint:
         Raises:
             CodedError, HeadraceError: as `stop`.
         """
-        call = call_of(self._services, request, "CancelTask")
+        call = await call_of(self._services, request, "CancelTask")
         try:
             return (await stop(self._services, call, NamedRun(thread, run))).was_going_on
         except RunUnknown:
@@ -169,7 +169,7 @@ class RunEndpoint:
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run in the request, or the thread's newest, for all its clients."""
-        call = call_of(self._services, request, "CancelTask")
+        call = await call_of(self._services, request, "CancelTask")
         named = await named_run(request, self._services.body_limits)
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
@@ -186,7 +186,7 @@ class RunEndpoint:
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return a thread's messages, state and runs."""
-        call = call_of(self._services, request, "ListTasks")
+        call = await call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
         await MODELS.ready()
         past = await past_of(RunThread(self._services, call, name))

@@ -89,11 +89,11 @@ class RunSession:
         await MODELS.ready()
         named = attach_frame(body)
         if named is None:
-            call = self._calls.call("SendStreamingMessage")
+            call = await self._calls.call("SendStreamingMessage")
             run_input = RunInput.read(body, in_query(self._socket.query_params))
             return await open_run(self._services, call, run_input)
         run, cursor = named
-        call = self._calls.call("SubscribeToTask", cursor=cursor)
+        call = await self._calls.call("SubscribeToTask", cursor=cursor)
         return await open_again(self._services, call, run)
 
     async def _stream(self, opened: OpenedRun) -> None:

@@ -49,7 +49,7 @@ class DeadLetterPages:
 
     async def list(self, request: Request) -> ASGIApp:
         """Return a page of letters, oldest first."""
-        caller, query = self._operator(request, "ListDeadLetters"), request.query_params
+        caller, query = await self._operator(request, "ListDeadLetters"), request.query_params
         kind = query.get("kind")
         if kind is not None and kind not in KINDS:
             raise InputInvalid(f"kind: must be one of {', '.join(KINDS)}")
@@ -61,7 +61,7 @@ class DeadLetterPages:
 
     async def show(self, request: Request) -> ASGIApp:
         """Return one letter in full."""
-        caller = self._operator(request, "GetDeadLetter")
+        caller = await self._operator(request, "GetDeadLetter")
         letter = await self._letter(caller, number_in_path(request))
         return json_response(letter.details(), headers=NO_STORE)
 
@@ -85,7 +85,7 @@ class DeadLetterPages:
 
     async def _each(self, request: Request, operation: str, act: Act) -> ASGIApp:
         """Answer with the outcome for each letter; the others continue if one fails."""
-        caller = self._operator(request, operation)
+        caller = await self._operator(request, operation)
         check_body_type(request)
         numbers = _numbers(json_object(await read_body(request, self._services.body_limits)))
         results = [await self._one(caller, operation, number, act) for number in numbers]
@@ -94,7 +94,7 @@ class DeadLetterPages:
     async def _one(self, caller: Caller, operation: str, number: int, act: Act) -> Json:
         try:
             letter = await self._letter(caller, number)
-            self._services.access.record(caller, letter.agent, operation, letter.task or "")
+            await self._services.access.record(caller, letter.agent, operation, letter.task or "")
             return {"id": number, **await act(letter)}
         except BusUnavailable:
             raise
@@ -107,9 +107,9 @@ class DeadLetterPages:
             raise LetterUnknown(f"dead letter {number} does not exist")
         return letter
 
-    def _operator(self, request: Request, operation: str) -> Caller:
+    async def _operator(self, request: Request, operation: str) -> Caller:
         caller = caller_of(self._services, request)
-        self._services.access.check_operator(caller, operation)
+        await self._services.access.check_operator(caller, operation)
         return caller
 
 

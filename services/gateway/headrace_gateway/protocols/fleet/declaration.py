@@ -49,7 +49,7 @@ async def declared[Spec: BaseModel](
         raise InputInvalid(first_problem(error, "the body")) from None
 
 
-def declaring(
+async def declaring(
     services: Services, request: Request, operation: str, agent: str, **named: str
 ) -> Call:
     """Return the call that declares something for the agent, if its caller may.
@@ -60,7 +60,7 @@ def declaring(
         AgentUnknown: there is no such agent.
         HeadraceError: as `call_of`.
     """
-    call = call_of(services, request, operation, tenant=agent, **named)
+    call = await call_of(services, request, operation, tenant=agent, **named)
     if call.agent != agent:
         raise AgentUnknown.called(agent, at_root=False)
     return call

@@ -64,13 +64,13 @@ class _Processes:
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the processes."""
-        self._check(request, "GetFleet")
+        await self._check(request, "GetFleet")
         return json_response(await self._request({}), headers=NO_STORE)
 
     async def kill(self, request: Request) -> ASGIApp:
         """Kill one process, and return all."""
         role, number = request.path_params["role"], request.path_params["index"]
-        self._check(request, "KillProcess", f"{role}-{number}")
+        await self._check(request, "KillProcess", f"{role}-{number}")
         check_body_type(request)
         if role not in _ROLES:
             raise InputInvalid(f"role: must be one of {', '.join(_ROLES)}")
@@ -78,12 +78,12 @@ class _Processes:
         answer = await self._request({"kill": {"role": role, "index": index}})
         return json_response(answer, headers=NO_STORE)
 
-    def _check(self, request: Request, operation: str, process: str = "") -> None:
+    async def _check(self, request: Request, operation: str, process: str = "") -> None:
         # HEADRACE_CORS_ORIGINS lets pages of this machine use the agents, not end the processes.
         if refusal := self._origins.refusal_of_other_pages(request.headers):
             raise PageRefused(refusal)
         caller = caller_of(self._services, request)
-        self._services.access.check_operator(caller, operation, process=process)
+        await self._services.access.check_operator(caller, operation, process=process)
 
     async def _request(self, request: Json) -> Json:
         try:

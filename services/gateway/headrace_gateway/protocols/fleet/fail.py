@@ -30,7 +30,7 @@ class FailingTasks:
         """End the task."""
         services, caller = self._services, caller_of(self._services, request)
         agent, task = request.path_params["agent"], request.path_params["task"]
-        services.access.check_operator(caller, "FailTask", agent, task)
+        await services.access.check_operator(caller, "FailTask", agent, task)
         if services.directory.card(agent) is None:
             raise AgentUnknown.called(agent, at_root=False)
         check_body_type(request)

@@ -42,7 +42,7 @@ class FleetState:
     async def read(self, request: Request) -> ASGIApp:
         """Return the fleet's state, or the stream of its changes if the client accepts events."""
         services, caller = self._services, caller_of(self._services, request)
-        operates = services.access.check_anyone(caller, OPERATION)
+        operates = await services.access.check_anyone(caller, OPERATION)
         view = _FleetView(
             services, caller, public_url(request, services.settings), operates=operates
         )

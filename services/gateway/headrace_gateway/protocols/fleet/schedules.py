@@ -64,7 +64,7 @@ class SchedulePages:
     async def list(self, request: Request) -> ASGIApp:
         """Return a page of the caller's schedules; for operators, of those in their tenant."""
         services, caller = self._services, caller_of(self._services, request)
-        services.access.check_anyone(caller, "ListSchedules")
+        await services.access.check_anyone(caller, "ListSchedules")
         query = request.query_params
         after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
@@ -118,7 +118,7 @@ class SchedulePages:
         services = self._services
         stated = await declared(services, request, ScheduleSpec)
         name = _name(request)
-        call = declaring(services, request, "PutSchedule", stated.agent, schedule=name)
+        call = await declaring(services, request, "PutSchedule", stated.agent, schedule=name)
         schedule = stated.schedule(priority_of(call, stated.priority))
         check_parts({"parts": schedule.parts}, call.card)
         check_subjects(services, call.caller, schedule.answers)
@@ -195,7 +195,7 @@ class SchedulePages:
         try:
             return (await self._found(request, "DeleteSchedule")).key
         except ScheduleUnreadable as unreadable:
-            self._record(request, unreadable.key, ANY_AGENT, "DeleteSchedule")
+            await self._record(request, unreadable.key, ANY_AGENT, "DeleteSchedule")
             return unreadable.key
 
     async def _delete(self, key: ScheduleKey) -> None:
@@ -205,7 +205,7 @@ class SchedulePages:
 
     async def _found(self, request: Request, operation: str) -> StoredSchedule:
         access, caller = self._services.access, caller_of(self._services, request)
-        access.check_anyone(caller, operation)
+        await access.check_anyone(caller, operation)
         owner, name = owner_in(request) or caller.owner, _name(request)
         try:
             found = await self._schedules.get(ScheduleKey(caller.tenant, owner, name))
@@ -216,14 +216,21 @@ class SchedulePages:
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
             raise ScheduleUnknown(f"schedule {name!r} does not exist")
-        self._record(request, found.key, found.schedule.agent, operation)
+        await self._record(request, found.key, found.schedule.agent, operation)
         return found
 
-    def _record(self, request: Request, key: ScheduleKey, agent: str, operation: str) -> None:
+    async def _record(self, request: Request, key: ScheduleKey, agent: str, operation: str) -> None:
         """Record in the audit log what the caller does with the schedule."""
         caller = caller_of(self._services, request)
         operates = key.owner != caller.owner
-        self._services.access.record(caller, agent, operation, operates=operates, schedule=key.name)
+        await self._services.access.record(
+            caller,
+            agent,
+            operation,
+            operates=operates,
+            target_owner=key.owner,
+            schedule=key.name,
+        )
 
     async def _again(self, key: ScheduleKey) -> ASGIApp:
         found = await self._schedules.get(key)

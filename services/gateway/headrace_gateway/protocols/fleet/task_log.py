@@ -53,7 +53,7 @@ class TaskLog:
     async def read(self, request: Request) -> ASGIApp:
         """Return a page of the log, or its stream if the client accepts events."""
         services, task = self._services, request.path_params["task"]
-        call = call_of(services, request, "SubscribeToTask", task=task)
+        call = await call_of(services, request, "SubscribeToTask", task=task)
         after = _place(call.cursor)
         key = task_key(services.settings, call.caller, call.agent, task)
         if not wants_events(request):

@@ -48,7 +48,7 @@ class TriggerPages:
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the caller's triggers; those of its tenant, as far as it is an operator."""
-        caller, owner = self._caller(request, "ListTriggers"), owner_in(request)
+        caller, owner = await self._caller(request, "ListTriggers"), owner_in(request)
         if not caller.is_operator:
             if owner not in {None, caller.owner}:
                 return json_response({"triggers": []}, headers=NO_STORE)
@@ -82,7 +82,7 @@ class TriggerPages:
         """Make a trigger, or change it."""
         services = self._services
         spec = await declared(services, request, TriggerSpec, name=request.path_params["name"])
-        call = declaring(services, request, "PutTrigger", spec.agent, trigger=spec.name)
+        call = await declaring(services, request, "PutTrigger", spec.agent, trigger=spec.name)
         _check_accepted(spec, call.card)
         caller = call.caller
         check_subjects(services, caller, spec.answers, spec.subject)
@@ -143,18 +143,25 @@ class TriggerPages:
 
         Its owner needs the permission for `own` with its agent, operators that for `operated`.
         """
-        caller, name = self._caller(request, operation), request.path_params["name"]
+        caller, name = await self._caller(request, operation), request.path_params["name"]
         trigger = await self._store.get(caller.tenant, owner_in(request) or caller.owner, name)
         if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
         operates = trigger.owner != caller.owner
         access = self._services.access
-        access.record(caller, trigger.agent, operation, operates=operates, trigger=name)
+        await access.record(
+            caller,
+            trigger.agent,
+            operation,
+            operates=operates,
+            target_owner=trigger.owner,
+            trigger=name,
+        )
         return trigger
 
-    def _caller(self, request: Request, operation: str) -> Caller:
+    async def _caller(self, request: Request, operation: str) -> Caller:
         caller = caller_of(self._services, request)
-        self._services.access.check_anyone(caller, operation)
+        await self._services.access.check_anyone(caller, operation)
         return caller
 
 

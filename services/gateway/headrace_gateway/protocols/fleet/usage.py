@@ -28,7 +28,7 @@ class UsagePage:
     async def read(self, request: Request) -> ASGIApp:
         """Return the usage of a period."""
         services, caller = self._services, caller_of(self._services, request)
-        operates = services.access.check_anyone(caller, OPERATION)
+        operates = await services.access.check_anyone(caller, OPERATION)
         today = datetime.now(UTC).date().isoformat()
         last = request.query_params.get("to", today)
         query = GetUsage(

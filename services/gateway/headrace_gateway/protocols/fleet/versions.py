@@ -31,13 +31,13 @@ class VersionPages:
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the agent's versions and its route."""
-        agent, versions = self._versions(request, "GetAgentVersions")
+        agent, versions = await self._versions(request, "GetAgentVersions")
         found = await versions.list(agent)
         return _answer({"agent": agent, "versions": [one.shown() for one in found]})
 
     async def route(self, request: Request) -> ASGIApp:
         """Send all or some of the new tasks to a version."""
-        agent, versions = self._versions(request, "RouteAgent")
+        agent, versions = await self._versions(request, "RouteAgent")
         body = await self._body(request)
         candidate = _candidate(body)
         if candidate is None:
@@ -46,7 +46,7 @@ class VersionPages:
 
     async def roll_back(self, request: Request) -> ASGIApp:
         """Send new tasks to the version before."""
-        agent, versions = self._versions(request, "RouteAgent")
+        agent, versions = await self._versions(request, "RouteAgent")
         body = await self._body(request)
         move = body.get("move", False)
         if not isinstance(move, bool):
@@ -55,17 +55,17 @@ class VersionPages:
 
     async def retire(self, request: Request) -> ASGIApp:
         """Forget a version that has no open tasks, or whose tasks another one continues."""
-        agent, versions = self._versions(request, "RetireAgentVersion")
+        agent, versions = await self._versions(request, "RetireAgentVersion")
         body = await self._body(request)
         version = _text(body, "version")
         move_to = _text(body, "moveTo") if "moveTo" in body else None
         moved = await versions.retire(agent, version, move_to=move_to)
         return _answer({"agent": agent, "version": version, "movedTasks": moved})
 
-    def _versions(self, request: Request, operation: str) -> tuple[str, AgentVersions]:
+    async def _versions(self, request: Request, operation: str) -> tuple[str, AgentVersions]:
         services, caller = self._services, caller_of(self._services, request)
         agent = request.path_params["agent"]
-        services.access.check_operator(caller, operation, agent)
+        await services.access.check_operator(caller, operation, agent)
         return agent, AgentVersions(services.bus, services.directory)
 
     async def _body(self, request: Request) -> Json:

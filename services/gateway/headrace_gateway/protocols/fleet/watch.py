@@ -64,7 +64,8 @@ class TaskWatch:
 
     async def watch(self, request: Request) -> ASGIApp:
         """Return the stream of changes."""
-        services, call = self._services, call_of(self._services, request, OPERATION)
+        services = self._services
+        call = await call_of(services, request, OPERATION)
         wanted = _filter(request, call)
 
         async def opening() -> ASGIApp:

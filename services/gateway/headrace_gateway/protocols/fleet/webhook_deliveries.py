@@ -36,7 +36,7 @@ class WebhookDeliveries:
         """Return a page of them, oldest first."""
         services, query = self._services, request.query_params
         caller = caller_of(services, request)
-        services.access.check_operator(caller, OPERATION)
+        await services.access.check_operator(caller, OPERATION)
         agent, task = query.get("agent") or "*", query.get("task") or "*"
         if agent != "*" and not is_token(agent):
             raise InputInvalid("agent: must be the name of an agent")

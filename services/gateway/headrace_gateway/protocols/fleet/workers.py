@@ -40,7 +40,7 @@ class DrainingWorkers:
         """
         services, caller = self._services, caller_of(self._services, request)
         name = request.path_params["worker"]
-        services.access.check_operator(caller, "DrainWorker", process=name)
+        await services.access.check_operator(caller, "DrainWorker", process=name)
         check_body_type(request)
         agent = request.query_params.get("agent") or self._agent_of(name)
         runs = await self._runs_of_draining(name, agent)

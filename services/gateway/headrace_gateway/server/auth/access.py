@@ -186,7 +186,7 @@ class Access:
         """Count requests against `rates`, and record them in `audit`."""
         self._rates, self._audit = rates, audit
 
-    def check(
+    async def check(
         self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
     ) -> None:
         """Check that the caller may carry out A2A's `operation` with the agent (and `task`).
@@ -204,9 +204,9 @@ class Access:
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         self._rates.take(caller, agent)
         operates = caller.operates(agent, operation)
-        self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
+        await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
-    def check_operator(
+    async def check_operator(
         self,
         caller: Caller,
         operation: str,
@@ -228,9 +228,9 @@ class Access:
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
         self._rates.take(caller, "" if agent == ANY_AGENT else agent)
-        self._audit.permitted(caller, agent, operation, task, operates=True, **named)
+        await self._audit.permitted(caller, agent, operation, task, operates=True, **named)
 
-    def check_anyone(self, caller: Caller, operation: str) -> bool:
+    async def check_anyone(self, caller: Caller, operation: str) -> bool:
         """Check an operation that needs no permission, and that shows operators more.
 
         Return whether the caller carries it out as an operator.
@@ -240,12 +240,12 @@ class Access:
         """
         name_operation(operation)
         if caller.operates(ANY_AGENT, operation):
-            self.check_operator(caller, operation)
+            await self.check_operator(caller, operation)
             return True
         self._rates.take(caller)
         return False
 
-    def record(
+    async def record(
         self,
         caller: Caller,
         agent: str,
@@ -253,10 +253,20 @@ class Access:
         task: str = "",
         *,
         operates: bool = True,
+        target_owner: str = "",
         **named: str,
     ) -> None:
         """Record what a caller does with one of several things, all checked together.
 
-        `operates`: as an operator; `named` as in `check`.
+        `operates`: as an operator; `target_owner`: whose the thing is. If it is empty, it is looked
+        up for a task. `named` as in `check`.
         """
-        self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
+        await self._audit.permitted(
+            caller,
+            agent,
+            operation,
+            task,
+            operates=operates,
+            target_owner=target_owner,
+            **named,
+        )

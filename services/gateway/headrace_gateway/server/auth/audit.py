@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 
 from headrace.log_lines import UNLIMITED, audit_fields
@@ -33,6 +33,11 @@ _CHANGES = frozenset(
 """Operations of owners that change something."""
 
 
+type OwnerOf = Callable[[Caller, str, str], Awaitable[str | None]]
+"""Returns the owner, as a subject token, of the caller's tenant's task of an agent. None: unknown.
+"""
+
+
 class Audited(StrEnum):
     """Which permitted requests the audit log contains."""
 
@@ -46,11 +51,14 @@ class Audited(StrEnum):
 class AuditLog:
     """Writes the audit log's lines, before what they describe is done."""
 
-    def __init__(self, audited: Audited) -> None:
-        """Write lines about the requests in `audited`, and about all that are denied."""
-        self._audited = audited
+    def __init__(self, audited: Audited, owner_of: OwnerOf) -> None:
+        """Write lines about the requests in `audited`, and about all that are denied.
 
-    def permitted(
+        `owner_of` finds the owners of tasks that operators reach.
+        """
+        self._audited, self._owner_of = audited, owner_of
+
+    async def permitted(
         self,
         caller: Caller,
         agent: str,
@@ -58,10 +66,12 @@ class AuditLog:
         task: str,
         *,
         operates: bool,
+        target_owner: str = "",
         **named: str,
     ) -> None:
         """Record what the caller does, if it is audited; `operates`: as an operator.
 
+        `target_owner`: whose the thing is, where the request knows; tasks' owners are looked up.
         `named`: further fields that name what the operation concerns, such as a schedule.
         """
         is_audited = (
@@ -72,8 +82,16 @@ class AuditLog:
         if is_audited:
             fields = _fields(caller, agent, operation, task, named)
             fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
+            if not target_owner and (task or named):
+                target_owner = await self._target_owner(caller, agent, task, operates=operates)
+            fields["target_owner"] = target_owner or "-"
             # All of them: a limit on the requests is a limit on these lines.
             _audit.info("%s", _text(fields), extra={**audit_fields(**fields), **UNLIMITED})
+
+    async def _target_owner(self, caller: Caller, agent: str, task: str, *, operates: bool) -> str:
+        if not operates:
+            return caller.owner  # Others than operators reach only what is their own.
+        return (await self._owner_of(caller, agent, task) or "") if task else ""
 
     @staticmethod
     def denied(caller: Caller, agent: str, operation: str, task: str, **named: str) -> None:
@@ -93,6 +111,7 @@ def _fields(
         "operation": operation,
         "agent": agent,
         "task": task or "-",
+        "target_owner": "-",
         "outcome": "-",
         **{name: value for name, value in named.items() if value},
     }

@@ -106,4 +106,5 @@ async def test_only_who_may_route_all_agents_drains_workers_and_it_is_audited(
             assert (await gateway.http.post(DRAIN, headers=DEPLOYER.bearer)).status_code == 200
     logged = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     who = "tenant=acme owner=deployer role=operator operation"
-    assert f"{who}=DrainWorker agent=* task=- outcome=permitted process=scripted" in logged
+    what = "agent=* task=- target_owner=- outcome=permitted"
+    assert f"{who}=DrainWorker {what} process=scripted" in logged

@@ -173,7 +173,7 @@ async def test_others_see_the_agents_that_they_may_use(
     assert found["operator"]["queues"] == [], "those of the operator's tenant"
     audited = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     who = "tenant=acme owner=operator role=operator"
-    assert audited == [f"{who} operation=GetFleet agent=* task=- outcome=permitted"]
+    assert audited == [f"{who} operation=GetFleet agent=* task=- target_owner=- outcome=permitted"]
 
 
 @pytest.mark.parametrize(

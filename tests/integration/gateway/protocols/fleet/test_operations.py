@@ -289,5 +289,6 @@ async def test_only_operators_may_and_what_they_do_is_audited(
             assert await statuses(OPERATOR.bearer) == [200, 200, 200, 404, 200]
     logged = [one.getMessage() for one in caplog.records if one.name == "headrace.audit"]
     who = "tenant=acme owner=operator role=operator operation"
-    assert f"{who}=DropDeadLetter agent=ask task={key.task} outcome=permitted" in logged
-    assert f"{who}=FailTask agent=ask task={key.task} outcome=permitted" in logged
+    what = f"agent=ask task={key.task} target_owner=- outcome=permitted"
+    assert f"{who}=DropDeadLetter {what}" in logged
+    assert f"{who}=FailTask {what}" in logged

@@ -197,6 +197,7 @@ async def test_each_change_of_a_trigger_or_schedule_is_audited(
         (*(one[field] for field in fields), one.get("trigger") or one.get("schedule"))
         for one in audited
     ] == expected
+    assert all(one["target_owner"] == one["owner"] for one in audited)
     named = ["trigger" in one for one in audited], ["schedule" in one for one in audited]
     assert named == ([True] * 8 + [False] * 8, [False] * 8 + [True] * 8)
 
@@ -228,10 +229,13 @@ async def test_an_operators_call_is_audited_once(
                 )
                 answer.raise_for_status()
             audited = [one.__dict__["audit"] for one in caplog.records if "audit" in one.__dict__]
-            seen = [(one["role"], one["agent"], one["operation"]) for one in audited]
+            seen = [
+                (one["role"], one["agent"], one["operation"], one["target_owner"])
+                for one in audited
+            ]
             kind = "Trigger" if path == PATH else "Schedule"
             assert seen == [
-                ("operator", "ask", f"{verb}{kind}")
+                ("operator", "ask", f"{verb}{kind}", encode_token(ANN.owner))
                 for verb in ("Get", "Pause", "Resume", "Delete")
             ]
 

@@ -161,9 +161,11 @@ async def test_the_caller_is_looked_up_and_counted_once(
         looks.append(headers)
         return of(callers, headers, of_any_agent=of_any_agent)
 
-    def asked(access: Access, caller: Caller, agent: str, operation: str, task: str = "") -> None:
+    async def asked(
+        access: Access, caller: Caller, agent: str, operation: str, task: str = ""
+    ) -> None:
         counted.append(operation)
-        check(access, caller, agent, operation, task)
+        await check(access, caller, agent, operation, task)
 
     monkeypatch.setattr(Callers, "of", looked_up)
     monkeypatch.setattr(Access, "check", asked)
@@ -202,7 +204,8 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
         ended = await operator.call("CancelTask", {"id": hers["id"]})
         assert ended["status"]["state"] == "TASK_STATE_CANCELED"
     audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
-    assert any("CancelTask" in line and hers["id"] in line for line in audited)
+    assert f"CancelTask agent=patient task={hers['id']} target_owner=ann" in audited[-1]
+    assert sum(f"task={foreign['id']} target_owner=- " in line for line in audited) == 2
     assert all("owner=operator" in line for line in audited)
     for run in fleet.runs:
         run.go_on.set()

@@ -16,6 +16,7 @@ from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.messages import with_history
+from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.ids import task_key
@@ -136,3 +137,18 @@ def test_an_unexpected_error_is_reported_without_its_text() -> None:
     problem = problem_of(ZeroDivisionError("a secret"))
     assert (problem.http_status, problem.rpc_code) == (500, -32603)
     assert "secret" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"id": "t1"}, "t1"),
+        ({"taskId": "t1", "id": "webhook"}, "t1"),
+        ({"message": {"taskId": "t1"}}, "t1"),
+        ({"message": {}}, ""),
+        ({"message": "no object"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_task_that_a_request_is_about_is_named_in_logs(params: Json, expected: str) -> None:
+    assert task_in(params) == expected

@@ -31,9 +31,14 @@ OPERATOR = Caller(
 OWNER = Caller("acme", "ann")
 
 
+async def owner_of(caller: Caller, agent: str, task: str) -> str | None:
+    assert (caller.tenant, agent) == ("acme", "shop")
+    return {"t1": "ann"}.get(task)
+
+
 def access(audited: Audited) -> Access:
     settings = GatewaySettings(owner_requests_per_minute=-1, tenant_requests_per_minute=-1)
-    return Access(RateLimits(cast("Bus", None), settings), AuditLog(audited))
+    return Access(RateLimits(cast("Bus", None), settings), AuditLog(audited, owner_of))
 
 
 def fields(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -47,13 +52,13 @@ def _all_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATED | FLEET))
-def test_each_operation_of_an_operator_is_a_line(
+async def test_each_operation_of_an_operator_is_a_line(
     operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if operation in FLEET:
-        access(Audited.OPERATORS).check_operator(OPERATOR, operation, "shop", "t1")
+        await access(Audited.OPERATORS).check_operator(OPERATOR, operation, "shop", "t1")
     else:
-        access(Audited.OPERATORS).check(OPERATOR, "shop", operation, "t1")
+        await access(Audited.OPERATORS).check(OPERATOR, "shop", operation, "t1")
     [line] = fields(caplog)
     assert line == {
         "tenant": "acme",
@@ -62,6 +67,7 @@ def test_each_operation_of_an_operator_is_a_line(
         "operation": operation,
         "agent": "shop",
         "task": "t1",
+        "target_owner": "ann",
         "outcome": "permitted",
     }
     assert caplog.messages == [" ".join(f"{name}={value}" for name, value in line.items())]
@@ -75,55 +81,76 @@ def test_each_operation_of_an_operator_is_a_line(
         (Audited.ALL, CHANGES | READS),
     ],
 )
-def test_the_setting_states_which_requests_of_owners_are_lines(
+async def test_the_setting_states_which_requests_of_owners_are_lines(
     audited: Audited, expected: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     checked = access(audited)
     for operation in OPERATIONS:
-        checked.check(OWNER, "shop", operation, "t1")
+        await checked.check(OWNER, "shop", operation, "t1")
     lines = fields(caplog)
     assert {line["operation"] for line in lines} == expected
     assert {line["role"] for line in lines} <= {"owner"}
 
 
+async def test_a_line_names_the_owner_of_what_is_reached(caplog: pytest.LogCaptureFixture) -> None:
+    checked = access(Audited.ALL)
+    await checked.check(OPERATOR, "shop", "CancelTask", "t1")
+    await checked.check(OPERATOR, "shop", "CancelTask", "gone")
+    await checked.check(OPERATOR, "shop", "ListTasks")
+    await checked.check(OWNER, "shop", "CancelTask", "t2")
+    await checked.check(OWNER, "shop", "SendMessage")
+    await checked.record(OPERATOR, "shop", "PauseTrigger", target_owner="bea", trigger="orders")
+    await checked.record(OPERATOR, "shop", "DropDeadLetter", "t1")
+    owners = [line["target_owner"] for line in fields(caplog)]
+    assert owners == ["ann", "-", "-", "ann", "-", "bea", "ann"]
+
+
 @pytest.mark.parametrize("audited", list(Audited))
-def test_a_denied_request_is_a_warning(audited: Audited, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_denied_request_is_a_warning(
+    audited: Audited, caplog: pytest.LogCaptureFixture
+) -> None:
     reader = Caller("acme", "eve", grants=(Grant(("*",), frozenset({"GetTask"})),))
     with pytest.raises(NotPermitted):
-        access(audited).check(reader, "shop", "CancelTask", "t1")
+        await access(audited).check(reader, "shop", "CancelTask", "t1")
     with pytest.raises(NotPermitted):
-        access(audited).check_operator(reader, "FailTask", "shop", "t1")
+        await access(audited).check_operator(reader, "FailTask", "shop", "t1")
     assert [line["outcome"] for line in fields(caplog)] == ["denied", "denied"]
     assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_what_an_operation_concerns_is_a_field_also_of_a_denied_request(
+async def test_what_an_operation_concerns_is_a_field_also_of_a_denied_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reader = Caller("acme", "eve", grants=(Grant(("*",), frozenset({"GetTask"})),))
     with pytest.raises(NotPermitted):
-        access(Audited.ALL).check(reader, "shop", "PutSchedule", schedule="nightly")
-    access(Audited.ALL).check(OWNER, "shop", "PutTrigger", trigger="orders")
-    access(Audited.ALL).check(OWNER, "shop", "GetTask", process="")
+        await access(Audited.ALL).check(reader, "shop", "PutSchedule", schedule="nightly")
+    await access(Audited.ALL).check(OWNER, "shop", "PutTrigger", trigger="orders")
+    await access(Audited.ALL).check(OWNER, "shop", "GetTask", process="")
     denied, permitted, unnamed = fields(caplog)
     assert (denied["schedule"], permitted["trigger"]) == ("nightly", "orders")
     assert not {"schedule", "trigger", "process"} & unnamed.keys()
 
 
-def test_what_a_client_names_is_one_field_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_client_names_is_one_field_of_the_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     forged = 't1 outcome=permitted owner="oncall"'
-    access(Audited.ALL).check(OWNER, "shop", "GetTask", forged)
+    await access(Audited.ALL).check(OWNER, "shop", "GetTask", forged)
     [message] = caplog.messages
-    assert shlex.split(message)[-2:] == [f"task={forged}", "outcome=permitted"]
+    assert shlex.split(message)[-3:] == [
+        f"task={forged}",
+        "target_owner=ann",
+        "outcome=permitted",
+    ]
 
 
-def test_an_audit_line_is_never_left_out_but_denials_are_limited(
+async def test_an_audit_line_is_never_left_out_but_denials_are_limited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     checked = access(Audited.ALL)
-    checked.check(OWNER, "shop", "GetTask", "t1")
+    await checked.check(OWNER, "shop", "GetTask", "t1")
     with pytest.raises(NotPermitted):
-        checked.check_operator(OWNER, "FailTask", "shop", "t1")
+        await checked.check_operator(OWNER, "FailTask", "shop", "t1")
     permitted, denied = caplog.records
     assert permitted.__dict__["is_unlimited"]
     assert "is_unlimited" not in denied.__dict__

@@ -20,6 +20,7 @@ from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.request_message import RequestMessage
 from headrace_gateway.protocols.a2a.grpc.rpc_request import RpcRequest, outgoing
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import hold
@@ -192,11 +193,11 @@ class Service:
         params = await self._params(method, await message.received(context))
         version = self._form.version
         operation = self._form.operations[method]
-        call = call_of(
+        call = await call_of(
             self._services,
             asking.request,
             operation,
-            task=params.get("id"),
+            task=task_in(params),
             tenant=params.get("tenant"),
             version=version,
         )

@@ -15,6 +15,7 @@ from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
 from headrace_gateway.protocols.a2a.variants import SENDS, Variant, VariantShapes, open_folding
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
@@ -174,20 +175,21 @@ class A2ASession:
             await self._stream(envelope, request)
             return
         async with self._connection.answering():
-            result = await UNARY[operation](self._services, self._call(request), request.params)
+            call = await self._call(request)
+            result = await UNARY[operation](self._services, call, request.params)
         await self._connection.write([envelope.result(request.operation, result)])
 
-    def _call(self, request: OperationRequest) -> Call:
-        return self._calls.call(
+    async def _call(self, request: OperationRequest) -> Call:
+        return await self._calls.call(
             request.operation,
-            task=request.params.get("id"),
+            task=task_in(request.params),
             cursor=request.after.strip(),
             key=request.idempotency_key,
         )
 
-    def _permitted(self, request: OperationRequest, permits: ExitStack) -> Call:
+    async def _permitted(self, request: OperationRequest, permits: ExitStack) -> Call:
         """Return the call of a stream, with a permit for it in `permits`."""
-        call = self._call(request)
+        call = await self._call(request)
         permits.callback(self._services.stream_limits.acquire(call.caller).release)
         if (self._folds or self._shapes is not None) and request.operation in SENDS:
             request.params = self._variant.complete(request.params)
@@ -199,7 +201,7 @@ class A2ASession:
                 await self._stream_folded(permits, envelope, request)
                 return
             async with self._connection.answering():
-                call = self._permitted(request, permits)
+                call = await self._permitted(request, permits)
                 streaming = await STREAMING[request.operation](self._services, call, request.params)
             request.release()
             await self._stream_events(call, envelope, streaming)
@@ -224,7 +226,7 @@ class A2ASession:
         self, permits: ExitStack, envelope: SocketEnvelope, request: OperationRequest
     ) -> None:
         async with self._connection.answering():
-            call = self._permitted(request, permits)
+            call = await self._permitted(request, permits)
             folding = await open_folding(
                 self._services, self._variant, call, request.operation, request.params
             )
