@@ -325,7 +325,9 @@ class Delta:
             change.fields["status"] = orjson.dumps(self._status).decode()
         if state := change.state:
             change.fields["state"] = state
-            change.time = time_of(self._status or {}, self._stored)
+            # An answer has no time of its own, and that of a status is known only to its batch.
+            status = self._status if state != ANSWERED else None
+            change.time = time_of(status or {}, self._stored)
             stored = self._stored // 1_000_000
             fall_due(change, stored, timeout, silence, self._start_by)
         change.begins_child = change.begins and "parent" in change.fields

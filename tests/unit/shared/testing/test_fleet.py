@@ -168,14 +168,16 @@ async def test_an_agent_in_a_thread_answers_and_is_canceled_between_two_outputs(
 
 async def test_concurrency_bounds_the_threads_of_an_agent_without_async() -> None:
     at_once, most, lock = 0, 0, threading.Lock()
+    two = threading.Barrier(2, timeout=60)
 
     @agent(concurrency=2)
     def blocker(ctx: RunContext) -> str:
-        """Block for a moment."""
+        """Block until there are two, and for a moment in which a third could come."""
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
+        two.wait()
         time.sleep(0.05)
         with lock:
             at_once -= 1

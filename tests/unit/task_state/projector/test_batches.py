@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 
 from headrace.model import change, events
 from headrace.model.change import Change
-from headrace.model.entry import Stamp
+from headrace.model.entry import ANSWERED, Stamp
 from headrace.model.events import Json
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
@@ -78,6 +78,20 @@ def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
     assert isinstance(change, TaskChange)
     status = orjson.loads(change.fields["status"])
     assert status["state"] == COMPLETED
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_an_answer_counts_from_when_it_was_stored_whatever_its_batch_holds(
+    *, is_one_batch: bool
+) -> None:
+    log = begun()
+    answer: Json = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "yes"}]}
+    log.append([events.bare_message(log.context, answer)], state=ANSWERED)
+    stored, batches = arrivals(log), Batches(SUBJECTS, 5, 30)
+    parts = [stored] if is_one_batch else [stored[:-1], stored[-1:]]
+    *_, change = [change for part in parts for change in batches.build(part, Progress()).changes]
+    assert isinstance(change, TaskChange)
+    assert (change.state, change.time) == (ANSWERED, stored[-1].time // 1000)
 
 
 @pytest.mark.parametrize(
