@@ -126,7 +126,7 @@ class Progress:
 
 
 class DueList(StrEnum):
-    """Tasks of a range in the order in which they fall due, milliseconds since 1970."""
+    """Tasks of a range in the order in which they fall due, mostly milliseconds since 1970."""
 
     AT_WORK = "w"
     """Inputs that no worker has started, and running tasks: when to check them."""
@@ -141,6 +141,8 @@ class DueList(StrEnum):
     """Child tasks that have not ended: when to check their parents."""
     SUMMARIES = "s"
     """Tasks to complete from their logs: when; the most urgent have times long ago."""
+    CONTINUED = "f"
+    """Ended tasks whose logs go on behind the end: the newest stream sequence there, no time."""
 
 
 @dataclass(slots=True)
@@ -200,6 +202,16 @@ class TaskRemoval:
     """When the tombstone was stored, milliseconds since 1970."""
     owner: str = ""
     """The owner as a subject token, if the tombstone has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The changes of a batch that the store has ignored, by their places in the batch."""
+
+    foreign: list[int]
+    """Changes from another agent's log of a task."""
+    behind: list[int]
+    """Changes by what stands behind a task's end in its log. The task is now on CONTINUED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,12 +300,9 @@ class Writer(Protocol):
         """Return how far the range has been applied; `Progress()` is the beginning."""
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
-    ) -> list[str]:
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+    ) -> Ignored:
         """Make changes in order and advance the range, atomically; this also renews the lease.
-
-        Changes from another agent's log of a task, and by what stands behind a task's end in its
-        log, are ignored, and the tasks' names are returned, ``<tenant>:<task>:<agent>``.
 
         Raises:
             PositionMoved: the range is not at `expected` (its `position` and `summaries`), and
@@ -320,6 +329,9 @@ class Writer(Protocol):
 
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
         """Defer a name on the list until `due`, ms; None: remove it."""
+
+    async def settle(self, name: str, sequence: int) -> None:
+        """Remove a task from the list CONTINUED, unless its log goes on behind `sequence`."""
 
     async def fields(self, *names: str) -> list[Fields]:
         """Return each task's fields that events overwrite; empty if the task does not exist."""

@@ -21,6 +21,7 @@ from headrace_task_state.store import (
     DueList,
     Fields,
     Heads,
+    Ignored,
     Lease,
     LeaseLost,
     LeaseSurvey,
@@ -162,26 +163,29 @@ class _MemoryWriter:
         return self._store.projection.progress.get(self.lease.range, Progress())
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
-    ) -> list[str]:
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+    ) -> Ignored:
         self._check()
         place = self.lease.range
         if not (await self.progress()).follows(expected):
             raise PositionMoved("another replica has applied the range")
         self._store.renew(place, self.lease.token)
         self._store.projection.progress[place] = then
-        ignored: list[str] = []
-        for change in changes:
+        ignored = Ignored([], [])
+        for at, change in enumerate(changes):
             key = change.key
-            name = f"{_name(key)}:{key.agent}"
             kept = self._store.projection.tasks.get((key.tenant, key.task))
             agent = kept.fields["agent"] if kept is not None else key.agent
             replaced = change.replaces if isinstance(change, TaskChange) else ""
-            if agent not in (key.agent, replaced) or _follows_end(change, kept):
-                ignored.append(name)
+            if agent not in (key.agent, replaced):
+                ignored.foreign.append(at)
+            elif (sequence := _behind_end(change, kept)) is not None:
+                ignored.behind.append(at)
+                self._due(DueList.CONTINUED)[_name(key)] = sequence
             elif isinstance(change, TaskRemoval):
                 self._forget(key)
-                self._due(DueList.TOMBSTONES)[name] = change.at
+                self._due(DueList.CONTINUED).pop(_name(key), None)
+                self._due(DueList.TOMBSTONES)[f"{_name(key)}:{key.agent}"] = change.at
             else:
                 self._change(change)
         return ignored
@@ -196,6 +200,9 @@ class _MemoryWriter:
             self._forget(TaskKey(tenant, kept.fields["agent"], task_id))
         else:
             self._change(task)
+            if task.state in OVER and int(task.fields["sequence"]) < sequence:
+                # The summary was of an entry behind the end.
+                self._due(DueList.CONTINUED)[name] = sequence
         return True
 
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
@@ -209,6 +216,12 @@ class _MemoryWriter:
             names.pop(name, None)
         elif name in names:
             names[name] = due
+
+    async def settle(self, name: str, sequence: int) -> None:
+        self._check()
+        names = self._due(DueList.CONTINUED)
+        if names.get(name, sequence) <= sequence:
+            names.pop(name, None)
 
     async def fields(self, *names: str) -> list[Fields]:
         keys = (name.split(":") for name in names)
@@ -296,7 +309,8 @@ class _MemoryWriter:
     def _forget(self, key: TaskKey) -> None:
         self._store.projection.tasks.pop((key.tenant, key.task), None)
         self._store.projection.children.pop((key.tenant, key.task), None)
-        for due_list in DueList:
+        # What stands in the log stays there.
+        for due_list in set(DueList) - {DueList.CONTINUED}:
             self._due(due_list).pop(_name(key), None)
 
 
@@ -382,13 +396,13 @@ def _items(encoded: Iterable[bytes]) -> list[Item]:
     return [orjson.loads(item) for item in encoded]
 
 
-def _follows_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> bool:
-    """Return whether `change` is of entries behind the end of the task's log."""
+def _behind_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> int | None:
+    """Return the stream sequence of `change` if that is behind the end of the task's log."""
     if kept is None or isinstance(change, TaskRemoval) or change.key.agent != kept.fields["agent"]:
-        return False
-    return kept.fields.get("state") in OVER and int(change.fields["sequence"]) > int(
-        kept.fields["sequence"]
-    )
+        return None
+    sequence = int(change.fields["sequence"])
+    follows = kept.fields.get("state") in OVER and sequence > int(kept.fields["sequence"])
+    return sequence if follows else None
 
 
 def _name(key: TaskKey) -> str:

@@ -39,6 +39,7 @@ from headrace_task_state.store import (
     SUMMARY,
     After,
     DueList,
+    Ignored,
     LeaseLost,
     PositionMoved,
     Progress,
@@ -628,6 +629,43 @@ async def test_fields_of_several_tasks_are_read_at_once(stored_range: StoredRang
     found = await writer.fields(names[1], "default:0-none", names[0])
     assert [fields.get("log") for fields in found] == [ended.log, None, open_log.log]
     assert [fields.get("state") for fields in found] == [COMPLETED, None, WORKING]
+
+
+async def test_what_follows_an_end_is_ignored_and_listed_until_it_is_settled(
+    stored_range: StoredRange,
+) -> None:
+    log, other = some_log(), some_log()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    foreign = LegalLog(other.key._replace(agent="another"))
+    foreign.submit()
+    writer, name = await stored_range.writer(), f"{log.key.tenant}:{log.key.task}"
+    await stored_range.apply(
+        writer, Batches(SUBJECTS, 5, 30), arrivals([log, other], random.Random(0))
+    )
+    batches, end = Batches(SUBJECTS, 5, 30), stored_range.progress.position
+    whole = await seen(stored_range, writer)
+
+    async def add(*added: LegalLog) -> Ignored:
+        at = stored_range.progress
+        came = [one for log in added for one in arrivals([log], random.Random(0))]
+        came = [one._replace(sequence=at.position + n) for n, one in enumerate(came, 1)]
+        batch = batches.build(came, at)
+        stored_range.progress = batch.then
+        return await writer.apply(at, batch.then, batch.changes)
+
+    behind = LegalLog(log.key)
+    behind.submit()
+    assert await add(foreign, behind) == Ignored(foreign=[0], behind=[1])
+    assert await writer.due(DueList.CONTINUED, LATE, 10) == [name]
+    await writer.settle(name, end + 1)
+    assert await writer.due(DueList.CONTINUED, LATE, 10) == [name], "more has come meanwhile"
+    await writer.settle(name, end + 2)
+    changed = {**whole, "progress": await writer.progress()}
+    assert await seen(stored_range, writer) == changed
+    await add(behind)
+    gone = tombstone(log, stored_range.progress.position + 1)
+    await stored_range.apply(writer, batches, [gone])
+    assert await writer.due(DueList.CONTINUED, LATE, 10) == []
 
 
 async def test_without_its_beginning_a_log_makes_no_task(stored_range: StoredRange) -> None:

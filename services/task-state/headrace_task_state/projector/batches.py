@@ -39,8 +39,9 @@ class StoreBatch:
     """Whether it removes tasks from the view of which more is left elsewhere."""
     touched: list[TaskKey] = field(default_factory=list)
     """Tasks that it changes."""
-    continued: list[TaskKey] = field(default_factory=list)
-    """Tasks that have more in their logs, which changes nothing: they have ended, mostly."""
+    continued: dict[TaskKey, int] = field(default_factory=dict)
+    """Tasks that have more in their logs, mostly behind their end, up to these sequences. In
+    `changes`, too, where it is ignored or changes nothing."""
 
 
 class Batches:
@@ -80,7 +81,8 @@ class Batches:
                 batch.letters.append(letter(arrival, error.reason))
                 if isinstance(error, NewerVersion):
                     # Nobody who reads the last entry gets past it, if it stands behind an end.
-                    batch.continued.append(self._subjects.key_of_event(arrival.msg.subject))
+                    key = self._subjects.key_of_event(arrival.msg.subject)
+                    batch.continued[key] = arrival.sequence
         for delta in touched:
             change = delta.flush(self._timeout, self._silence)
             batch.changes.append(change)
@@ -88,6 +90,7 @@ class Batches:
             if change.ended is not None:
                 # Nothing follows, so nothing has to be remembered.
                 self._deltas.pop(delta.subject, None)
+        batch.changes += (continuation(*one) for one in batch.continued.items())
         return batch
 
     def forget(self, keys: Iterable[TaskKey]) -> None:
@@ -102,11 +105,11 @@ class Batches:
         text_of = frame.text_of if frame is not None else None
         lines, events = parse_lines(subject, data, stamp.generation, text_of)
         if delta.is_over:
-            batch.continued.append(delta.key)
+            batch.continued[delta.key] = arrival.sequence
             return
         if not delta.follows(stamp):
             letters.append(letter(arrival, "it belongs to another log than the previous entries"))
-            batch.continued.append(delta.key)
+            batch.continued[delta.key] = arrival.sequence
             return
         if not delta.touched:
             touched.append(delta)
@@ -130,6 +133,14 @@ class Batches:
     def _delta(self, subject: str) -> Delta:
         delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)
         return delta
+
+
+def continuation(key: TaskKey, sequence: int) -> TaskChange:
+    """Return the change by what is at that stream sequence, behind the end of the task's log.
+
+    The store takes note of it; if the task has not ended, it changes nothing.
+    """
+    return TaskChange(key, "", fields={"sequence": str(sequence)})
 
 
 def _take_events(

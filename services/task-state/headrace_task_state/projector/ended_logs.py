@@ -7,7 +7,8 @@ last entry alone can't know of the end, so it is appended once more, unchanged.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import sys
+from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
 from headrace.log.read import from_leader, last_raw, next_stored, replay_as
@@ -23,7 +24,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.end import repeat_end
 from headrace_task_state.projector.consumer import Arrival, read_directly
 from headrace_task_state.projector.dead_letters import DeadLetters, letter
-from headrace_task_state.store import Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -33,80 +34,109 @@ _REST = 0.1
 _REASON = "it stands behind the end of its task, which nothing follows"
 
 _RETRY = 5.0
-"""Seconds before a log is looked at again after NATS or the store did not answer."""
+"""Seconds before logs are looked at again after NATS or the store did not answer."""
+
+_INTERVAL = 30.0
+"""Seconds after which the list is read without a reason: completed summaries may be on it."""
 
 _TIMEOUT = 5.0
 
 _MOST = 10_000
-"""Maximum logs that wait to be looked at; the next entry behind an end brings a log back."""
+"""Maximum logs in a pass, and logs of which is remembered what was reported."""
 
 
 class EndedLogs:
-    """Repairs a range's logs that go on behind their end, beside what applies the range."""
+    """Repairs a range's logs that go on behind their end, beside what applies the range.
+
+    The store lists them with the write that passes what stands there, so that whoever has the range
+    next goes on with what is left.
+    """
 
     def __init__(self, bus: Bus, writer: Writer, letters: DeadLetters) -> None:
         """Look for ends through `writer`, and send a letter about what stands behind one."""
         self._bus, self._writer, self._letters = bus, writer, letters
-        self._waiting: dict[TaskKey, None] = {}
         self._reported: dict[TaskKey, int] = {}
         """Stream sequences up to which what stands behind ends has its letters."""
         self._wake = asyncio.Event()
+        self._wake.set()
 
-    def look_at(self, keys: Iterable[TaskKey]) -> None:
-        """Have the logs of these ended tasks looked at: they have an entry behind the end."""
-        for key in keys:
-            if len(self._waiting) < _MOST:
-                self._waiting[key] = None
-                self._wake.set()
+    def wake(self) -> None:
+        """Have the logs on the list looked at."""
+        self._wake.set()
 
     async def run(self) -> None:
-        """Look at what waits until cancelled."""
+        """Look at what is listed until cancelled, or until the lease is lost."""
         while True:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), _INTERVAL)
             self._wake.clear()
-            while self._waiting:
-                key = next(iter(self._waiting))
-                del self._waiting[key]
-                await asyncio.sleep(await self._look(key))
+            try:
+                is_done = await self._go_through()
+            except LeaseLost:
+                return
+            except StateUnavailable as error:
+                _log.warning("ends of tasks are repaired later: %s", error)
+                is_done = False
+            if not is_done:
+                await asyncio.sleep(_RETRY)
+                self._wake.set()
 
-    async def _look(self, key: TaskKey) -> float:
-        """Look at one log; return after how many seconds the next one may follow."""
+    async def _go_through(self) -> bool:
+        """Look at each log once; return False if NATS did not answer for one.
+
+        Raises:
+            LeaseLost, StateUnavailable: as the store.
+        """
+        is_done = True
+        for name in await self._writer.due(DueList.CONTINUED, sys.maxsize, _MOST):
+            is_done = await self._look(name) and is_done
+            await asyncio.sleep(_REST)
+        return is_done
+
+    async def _look(self, name: str) -> bool:
+        """Look at one log, and remove it from the list; return False if NATS does not answer.
+
+        Raises:
+            LeaseLost, StateUnavailable: as the store.
+        """
+        [fields] = await self._writer.fields(name)
         try:
-            await self._repair(key)
+            settled = await self._repair(name, fields) if fields else sys.maxsize
         except Fenced:
             # The entry that was appended meanwhile brings the log back.
-            return _REST
+            return True
+        except BusUnavailable as error:
+            _log.warning("the end of task %s is not its log's last entry: %s", name, error)
+            return False
         except HeadraceError as error:
-            _log.warning("the end of task %s is not its log's last entry: %s", key.task, error)
-            if isinstance(error, BusUnavailable | StateUnavailable):
-                self.look_at([key])
-                return _RETRY
-        return _REST
+            _log.warning("the end of task %s is not its log's last entry: %s", name, error)
+            settled = sys.maxsize
+        await self._writer.settle(name, settled)
+        return True
 
-    async def _repair(self, key: TaskKey) -> None:
+    async def _repair(self, name: str, fields: Fields) -> int:
         """Make the task's end the last entry of its log again.
+
+        Return the stream sequence up to which nothing is left to do.
 
         Raises:
             Fenced: another entry was appended meanwhile.
-            HeadraceError: the log or the store does not answer.
+            HeadraceError: the log does not answer, or can't be repaired.
         """
-        if (end := await self._end_of(key)) is None:
-            return
+        tenant, _, task = name.partition(":")
+        key = TaskKey(tenant, fields["agent"], task)
+        end = await self._end_of(key, int(fields["sequence"]))
         message = await last_raw(self._bus, key, _TIMEOUT)
-        if message is None:
-            return
+        if end is None or message is None:
+            return sys.maxsize
         last = from_leader(message)
-        if last.is_tombstone or last.sequence <= end.sequence or _is_same(last.entry, end):
-            return
-        await self._report(key, end, last.sequence)
-        await repeat_end(self._bus, end, key, last.sequence)
+        if not (last.is_tombstone or last.sequence <= end.sequence or _is_same(last.entry, end)):
+            await self._report(key, end, last.sequence)
+            await repeat_end(self._bus, end, key, last.sequence)
+        return last.sequence
 
-    async def _end_of(self, key: TaskKey) -> Entry | None:
-        """Return the entry with which the view says that the task ended."""
-        [fields] = await self._writer.fields(f"{key.tenant}:{key.task}")
-        if fields.get("agent") != key.agent:
-            return None
-        sequence = int(fields["sequence"])
+    async def _end_of(self, key: TaskKey, sequence: int) -> Entry | None:
+        """Return the entry there, with which the view says that the task ended."""
         found = await next_stored(self._bus, key, sequence - 1, _TIMEOUT)
         if found is None or found.sequence != sequence or found.entry is None:
             return None

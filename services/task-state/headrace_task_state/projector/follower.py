@@ -254,7 +254,7 @@ class RangeFollower:
                 then = replace(batch.then, position=max(batch.then.position, end))
                 if then == progress:
                     continue
-                await writing.begin(progress, then, batch.changes, batch.continued)
+                await writing.begin(progress, then, batch.changes)
                 if batch.has_tombstones:
                     await writing.done()
                     self._tombstone_seen()
@@ -347,87 +347,62 @@ class BatchWrite:
         return ignored
 
     async def begin(
-        self,
-        expected: Progress,
-        then: Progress,
-        changes: Sequence[TaskChange | TaskRemoval],
-        continued: Sequence[TaskKey] = (),
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
     ) -> None:
-        """Start writing a batch once the previous one is written; then look at `continued` logs.
+        """Start writing a batch once the previous one is written.
 
         Raises:
             HeadraceError: writing the previous batch failed, see `Writer.apply`.
         """
         await self.done()
-        self._batch = asyncio.create_task(self._write(expected, then, changes, continued))
+        self._batch = asyncio.create_task(self._write(expected, then, changes))
 
     async def _write(
-        self,
-        expected: Progress,
-        then: Progress,
-        changes: Sequence[TaskChange | TaskRemoval],
-        continued: Sequence[TaskKey],
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
     ) -> None:
         ignored = await self._writer.apply(expected, then, changes)
-        self._ended.look_at(continued)
-        if ignored:
-            await self._look_at(ignored, then, changes)
+        if ignored.behind:
+            self._ended.wake()
+        left_out = {*ignored.foreign, *ignored.behind}
+        self._ignored += (changes[at].key for at in left_out)
+        if ignored.foreign:
+            await self._deal_with_foreign([changes[at] for at in ignored.foreign], then)
         self._lag.applied(then.position)
         if self._changes is not None:
-            left_out = set(ignored)
-            stored = [one for one in changes if _name(one) not in left_out] if ignored else changes
-            await self._changes.publish(then.position, stored)
+            stored = [one for at, one in enumerate(changes) if at not in left_out]
+            await self._changes.publish(then.position, stored if left_out else changes)
 
-    async def _look_at(
-        self,
-        ignored: list[str],
-        then: Progress,
-        changes: Sequence[TaskChange | TaskRemoval],
+    async def _deal_with_foreign(
+        self, foreign: list[TaskChange | TaskRemoval], then: Progress
     ) -> None:
-        """Deal with the changes that the store ignored: of ended tasks, and of other agents'."""
-        named = {_name(one): one.key for one in changes}
-        keys = [named[name] for name in ignored]
-        self._ignored += keys
-        stored = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
-        pairs = list(zip(keys, stored, strict=True))
-        self._ended.look_at(key for key, kept in pairs if kept.get("agent") == key.agent)
-        foreign = [
-            name
-            for name, (key, kept) in zip(ignored, pairs, strict=True)
-            if kept.get("agent") != key.agent
-        ]
-        if foreign and self._summaries is not None:
-            foreign = await self._replace(self._summaries, foreign, then, changes)
-        if foreign:
-            _log.error(
-                "ignored an entry with the id of another agent's task: %s", " ".join(foreign)
-            )
-
-    async def _replace(
-        self,
-        summaries: Summaries,
-        foreign: list[str],
-        then: Progress,
-        changes: Sequence[TaskChange | TaskRemoval],
-    ) -> list[str]:
-        """Apply tasks whose log began before the stored one, and return the names of the others.
+        """Report the changes by logs with the ids of other agents' tasks, or apply the older ones.
 
         Last entries are not in the order of first entries, which decide whose a task is.
         """
-        found = {_name(one): one for one in changes}
-        ignored: list[str] = []
-        for name in foreign:
-            change = found[name]
-            [known] = await self._writer.fields(name.rpartition(":")[0])
-            older = None
-            if isinstance(change, TaskChange) and known:
-                own, other = int(change.fields["sequence"]), int(known["sequence"])
-                older = await summaries.replacement(change.key, own, known["agent"], other)
-            if older is None:
-                ignored.append(name)
-            else:
-                await self._writer.apply(then, then, [older])
-        return ignored
+        if self._summaries is not None:
+            foreign = [
+                one for one in foreign if not await self._replaces(self._summaries, one, then)
+            ]
+        if foreign:
+            _log.error(
+                "ignored an entry with the id of another agent's task: %s",
+                " ".join(map(_name, foreign)),
+            )
+
+    async def _replaces(
+        self, summaries: Summaries, change: TaskChange | TaskRemoval, then: Progress
+    ) -> bool:
+        """Apply a task whose log began before the stored one; return whether it did."""
+        key = change.key
+        [known] = await self._writer.fields(f"{key.tenant}:{key.task}")
+        if isinstance(change, TaskRemoval) or not known:
+            return False
+        own, other = int(change.fields["sequence"]), int(known["sequence"])
+        older = await summaries.replacement(key, own, known["agent"], other)
+        if older is None:
+            return False
+        await self._writer.apply(then, then, [older])
+        return True
 
     async def done(self) -> None:
         """Wait until nothing is being written; raises as `begin`."""
@@ -443,5 +418,5 @@ class BatchWrite:
 
 
 def _name(change: TaskChange | TaskRemoval) -> str:
-    """Return the task's name as `Writer.apply` does."""
+    """Return the name of the change's log: two may have the same task id."""
     return f"{change.key.tenant}:{change.key.task}:{change.key.agent}"

@@ -19,7 +19,7 @@ from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.entry import ANSWERED, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
-from headrace_task_state.projector.batches import StoreBatch
+from headrace_task_state.projector.batches import StoreBatch, continuation
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import fall_due, time_of
@@ -131,10 +131,13 @@ class Summaries:
 
     async def _read(self, unclear: list[tuple[TaskKey, int]], batch: StoreBatch) -> None:
         for some in batched(unclear, _READS):
-            for whole in await asyncio.gather(*(self._read_log(*one) for one in some)):
+            read = await asyncio.gather(*(self._read_log(*one) for one in some))
+            for (key, head), whole in zip(some, read, strict=True):
                 batch.letters += whole.letters
                 if whole.task is not None:
                     batch.changes.append(whole.task)
+                if whole.continues:
+                    batch.changes.append(continuation(key, head))
 
     async def _read_log(self, key: TaskKey, head: int) -> WholeLog:
         return await read_whole_log(self._bus, key, head, self._timeout, self._silence)

@@ -21,6 +21,8 @@ class WholeLog:
     """Letters about messages that were skipped."""
     first_sequence: int = 0
     """Stream sequence of the log's first entry; 0: it is gone."""
+    continues: bool = False
+    """Whether there is more behind the log's end."""
 
 
 async def read_whole_log(
@@ -41,7 +43,8 @@ async def read_whole_log(
     tasks = [one for one in batch.changes if isinstance(one, TaskChange) and one.begins]
     if not tasks:
         return WholeLog(None, batch.letters)
-    return WholeLog(tasks[-1], batch.letters, next(filter(None, map(_first_sequence, arrivals))))
+    first = next(filter(None, map(_first_sequence, arrivals)))
+    return WholeLog(tasks[-1], batch.letters, first, continues=key in batch.continued)
 
 
 def _first_sequence(arrival: Arrival) -> int:

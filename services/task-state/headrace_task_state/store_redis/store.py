@@ -20,6 +20,7 @@ from headrace_task_state.store import (
     DueList,
     Fields,
     Heads,
+    Ignored,
     Lease,
     LeaseLost,
     LeaseSurvey,
@@ -319,9 +320,9 @@ class RedisWriter:
         )
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
-    ) -> list[str]:
-        """Write a batch and advance the range atomically; return the names of ignored tasks.
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+    ) -> Ignored:
+        """Write a batch and advance the range atomically; return which changes were ignored.
 
         Raises:
             PositionMoved: the range is not at `expected`.
@@ -336,7 +337,7 @@ class RedisWriter:
             [self.lease.token, LIFE_MS, *head, *(word for one in changes for word in encoded(one))],
         )
         self._check(answer)
-        return [name.decode() for name in answer]
+        return Ignored(*answer)
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
         """Replace the summary of the entry at `sequence` by the content of the whole log."""
@@ -359,6 +360,12 @@ class RedisWriter:
         keys = [self._keys.lease(place), f"{self._view}{due_list}:{place.name}"]
         score = "" if due is None else due
         self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
+
+    async def settle(self, name: str, sequence: int) -> None:
+        """Remove a task from the list CONTINUED, unless its log goes on behind `sequence`."""
+        place = self.lease.range
+        keys = [self._keys.lease(place), f"{self._view}{DueList.CONTINUED}:{place.name}"]
+        self._check(await self._redis.run("settle", keys, [self.lease.token, name, sequence]))
 
     async def begin_projection(self) -> None:
         """Abandon a view made of logs that are gone; the lease ends with it."""

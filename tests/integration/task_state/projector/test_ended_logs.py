@@ -1,5 +1,9 @@
 """Logs that go on behind the end of their task: the end becomes the last entry again."""
 
+import asyncio
+import signal
+from pathlib import Path
+
 from headrace.log import last_entry, replay
 from headrace.log.read import from_leader, last_raw
 from headrace.model.entry import CONTRACT_VERSION, Stamp
@@ -31,13 +35,16 @@ async def publish(
 
 
 async def until_repaired(fleet: TaskStates, log: LegalLog, end: bytes, after: int) -> None:
-    async def is_last() -> bool:
-        message = await last_raw(fleet.bus, log.key)
-        assert message is not None
-        last = from_leader(message)
-        return last.sequence > after and last.entry is not None and last.entry.lines == [end]
+    await eventually(
+        lambda: is_repaired(fleet, log, end, after), "the end is the log's last entry again"
+    )
 
-    await eventually(is_last, "the end is the log's last entry again")
+
+async def is_repaired(fleet: TaskStates, log: LegalLog, end: bytes, after: int) -> bool:
+    message = await last_raw(fleet.bus, log.key)
+    assert message is not None
+    last = from_leader(message)
+    return last.sequence > after and last.entry is not None and last.entry.lines == [end]
 
 
 async def test_an_entry_of_a_later_version_behind_an_end_closes_the_log_to_nobody(
@@ -74,3 +81,25 @@ async def test_an_end_without_room_for_a_header_more_is_left_and_other_logs_are_
     last = await last_entry(fleet.bus, large.key)
     assert last is not None
     assert last.sequence == behind
+
+
+async def test_what_a_killed_replica_has_not_repaired_the_next_one_does(
+    fleet: TaskStates, tmp_path: Path
+) -> None:
+    logs = [ended() for _ in range(40)]
+    ends = [log.entries[-1][1] for log in logs]
+    replica = await fleet.spawn(tmp_path, "first")
+    await asyncio.gather(*map(fleet.store, logs))
+    forged = await asyncio.gather(*(forge(fleet, log) for log in logs))
+
+    async def is_passed() -> bool:
+        return (await fleet.reader.positions(fleet.ranges[:1]))[0] >= max(forged)
+
+    await eventually(is_passed, "the view is behind all that was forged")
+    replica.send_signal(signal.SIGKILL)
+    each = list(zip(logs, ends, forged, strict=True))
+    left = [one for one in each if not await is_repaired(fleet, *one)]
+    assert left, "the first one was faster"
+    await fleet.start()
+    for one in left:
+        await until_repaired(fleet, *one)

@@ -1,7 +1,7 @@
 """The lag that a range reports, while it is applied and while it is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from headrace_task_state.projector.follower import RangeFollower
-from headrace_task_state.store import Progress, Range, TaskChange, TaskRemoval
+from headrace_task_state.store import Ignored, Progress, Range, TaskChange, TaskRemoval
 from headrace_task_state.store_memory import MemoryStore
 from tests.integration.task_state.projector.test_follower import short_log
 from tests.support.task_states import TaskStates
@@ -29,10 +29,10 @@ class HeldWriter:
         return getattr(self._writer, name)
 
     async def apply(
-        self, expected: Progress, then: Progress, changes: Iterable[TaskChange | TaskRemoval]
-    ) -> list[str]:
+        self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]
+    ) -> Ignored:
         await self.opened.wait()
-        ignored: list[str] = await self._writer.apply(expected, then, changes)
+        ignored: Ignored = await self._writer.apply(expected, then, changes)
         return ignored
 
 

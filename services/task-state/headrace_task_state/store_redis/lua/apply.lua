@@ -1,7 +1,7 @@
 -- Applies a batch of a range's entries to the view, if the caller holds the range's lease and the
--- range's progress is where the batch begins. Returns 'fenced', 'moved', or the names
--- (<tenant>:<task>:<agent>) of logs under the ids of other agents' tasks, and of tasks that had ended
--- before their entries: both change nothing.
+-- range's progress is where the batch begins. Returns 'fenced', 'moved', or the places in the batch, from 0,
+-- of the changes that were ignored: those of logs under the ids of other agents' tasks, and those of
+-- tasks that had ended before.
 --
 -- KEYS: lease, progress
 -- ARGV: token, lease duration (ms), view, range, ms after which the parent of a child task is
@@ -29,13 +29,17 @@ if (at[1] or '0') ~= ARGV[8] or (at[2] or '0') ~= ARGV[9] then
   return 'moved'
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local ignored = {}
+local foreign, behind = {}, {}
 local first = 11 + tonumber(ARGV[10])
 redis.call('HSET', KEYS[2], unpack(ARGV, 11, first - 1))
 for at = first, #ARGV, 3 do
   local member, text, change = ARGV[at], ARGV[at + 1], cjson.decode(ARGV[at + 2])
-  ignored[#ignored + 1] = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], change, member, text)
+  local ignored = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], change, member, text)
+  if ignored then
+    local places = ignored == 'foreign' and foreign or behind
+    places[#places + 1] = (at - first) / 3
+  end
 end
 add_now()
 count_now(ARGV[7])
-return ignored
+return { foreign, behind }

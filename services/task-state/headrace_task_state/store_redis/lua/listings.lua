@@ -24,6 +24,8 @@
 --                                    tombstone replaced their log
 --   <view>s:<range>                  sorted set: summaries to complete from their logs, most urgent
 --                                    (smallest score) first
+--   <view>f:<range>                  sorted set: ended tasks whose logs go on behind their end, by the newest
+--                                    stream sequence there
 --   <view>t:<tenant>:<task>:d        set: its child tasks that have not ended
 --   <view>d:<range>                  sorted set: child tasks that have not ended, by when (ms) their
 --                                    parents are checked
@@ -273,9 +275,9 @@ local function sequence_in(fields, text)
 end
 
 -- Applies `change`, the array that `store_redis/encoding.py` builds, to one task. `member` is its new one in
--- lists ('': none), `text` the whole task if it begins and ends here and is short, else ''. If the log is
--- under the id of another agent's task, or the task has ended before these entries, changes nothing and
--- returns its name: <tenant>:<task>:<agent>.
+-- lists ('': none), `text` the whole task if it begins and ends here and is short, else ''. Returns 'foreign' if
+-- the log is under the id of another agent's task, and 'behind' if the task has ended before these
+-- entries: then nothing changes in it.
 local function apply_change(view, range, look_after, usage, change, member, text)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, parent, fields,
     history, artifacts, replaces, urgency, records, root, copied = unpack(change)
@@ -292,13 +294,15 @@ local function apply_change(view, range, look_after, usage, change, member, text
   end
   if was and was.agent ~= agent and was.agent ~= replaces then
     -- A worker can write to all subjects of its agents, also with the ids of other agents' tasks.
-    return name .. ':' .. agent
+    return 'foreign'
   elseif was and was.agent == agent and kind ~= 'gone' and OVER[was.state]
       and sequence_in(fields, text) > tonumber(was.sequence) then
     -- Nothing follows an end, but a worker can write there.
-    return name .. ':' .. agent
+    redis.call('ZADD', view .. 'f:' .. range, sequence_in(fields, text), name)
+    return 'behind'
   elseif kind == 'gone' then
     forget(view, range, name, was)
+    redis.call('ZREM', view .. 'f:' .. range, name)
     forget_ledger(usage, tenant, task)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
   elseif begins and was then
