@@ -52,11 +52,14 @@ class FleetMetrics(Collector):
 
     def _queues(self, sample: Sample) -> Iterator[GaugeMetricFamily]:
         names = {card.name for card in self._directory.cards()}
-        waiting, oldest = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+        waiting, oldest = dict.fromkeys(names, 0), dict[str, float]()
         for queue in sample.queues:
             if queue.agent in names:
                 waiting[queue.agent] += queue.waiting
-                oldest[queue.agent] = max(oldest[queue.agent], queue.oldest or 0)
+                if queue.oldest is not None:
+                    oldest[queue.agent] = max(oldest.get(queue.agent, 0), queue.oldest)
+        # Where runs wait and no age is known, 0 would look like an empty queue.
+        oldest |= {name: 0.0 for name in names if not waiting[name]}
         yield _family("headrace_runs_waiting", "Runs that wait for a worker.", "agent", waiting)
         help_text = "Seconds for which the oldest waiting run has waited."
         yield _family("headrace_oldest_run_seconds", help_text, "agent", oldest)

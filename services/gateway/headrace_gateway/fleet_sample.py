@@ -5,6 +5,7 @@ kept for a second.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
@@ -145,15 +146,12 @@ class FleetSampler:
     async def _queues(self, now: int) -> list[QueueState]:
         bus, start = self._bus, f"{self._bus.subjects.prefix}.run."
         listed = await consumers(bus, bus.streams.runs, _TIMEOUT)
-        waiting = sorted(
-            (one for one in listed if one["num_pending"]), key=lambda one: -int(one["num_pending"])
-        )[:_OLDEST_OF]
+        waiting = _looked_up([one for one in listed if one["num_pending"]], start)
         ages = await asyncio.gather(*(self._oldest(one, now) for one in waiting))
         age_of = {one["name"]: age for one, age in zip(waiting, ages, strict=True)}
         queues = list[QueueState]()
         for one in listed:
-            tokens = str(one["config"].get("filter_subject", "")).removeprefix(start).split(".")
-            tenant, agent, _, _, priority, version = (*tokens, *_UNSTATED[len(tokens) :])[:6]
+            tenant, agent, _, _, priority, version = _tokens(one, start)
             figures = int(one["num_pending"]), int(one["num_ack_pending"])
             pinned = decode_token(version)
             queues.append(
@@ -202,6 +200,23 @@ class FleetSampler:
             "entriesPerSecond": round((entries - then[1]) / passed, 1),
             "runsPerSecond": round((runs - then[2]) / passed, 1),
         }
+
+
+def _tokens(consumer: Json, start: str) -> tuple[str, ...]:
+    """Return the tokens of a queue's filter, as `_UNSTATED`; `start` is what comes before them."""
+    tokens = str(consumer["config"].get("filter_subject", "")).removeprefix(start).split(".")
+    return (*tokens, *_UNSTATED[len(tokens) :])[:6]
+
+
+def _looked_up(waiting: list[Json], start: str) -> list[Json]:
+    """Return the queues whose oldest run is looked up: the longest, but one of each agent first."""
+    numbers, ranked = Counter[str](), list[tuple[int, Json]]()
+    for one in sorted(waiting, key=lambda one: -int(one["num_pending"])):
+        agent = _tokens(one, start)[1]
+        ranked.append((numbers[agent], one))
+        numbers[agent] += 1
+    # Stable: among the first queues of the agents, and so on, the longest stay first.
+    return [one for _, one in sorted(ranked, key=lambda two: two[0] > 0)][:_OLDEST_OF]
 
 
 def _fill(name: str, info: Json) -> Json:

@@ -1,10 +1,14 @@
-"""How a stream's state reads in the fleet's sample."""
+"""How streams and queues read in the fleet's sample and its metrics."""
 
-from typing import Any
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from headrace_gateway.fleet_sample import _fill
+from headrace_gateway.fleet_metrics import FleetMetrics
+from headrace_gateway.fleet_sample import QueueState, Sample, _fill, _looked_up
+from headrace_gateway.services import Services
 
 UP = {"name": "n2", "current": True}
 BEHIND = {"name": "n3", "current": False, "lag": 12}
@@ -31,3 +35,41 @@ def test_only_replicas_that_are_online_and_complete_count(
     }
     filled = _fill("EVENTS", info)
     assert (filled["replicas"], filled["currentReplicas"]) == (configured, current)
+
+
+def queue(agent: str, tenant: str, waiting: int) -> dict[str, Any]:
+    subject = f"headrace.run.{tenant}.{agent}.*.*.normal"
+    return {"config": {"filter_subject": subject}, "num_pending": waiting}
+
+
+def test_the_oldest_run_of_each_agent_is_looked_up_before_further_queues_of_others() -> None:
+    busy = [queue("busy", f"t{number}", 1000 + number) for number in range(200)]
+    looked_up = _looked_up([*busy, queue("calm", "t1", 1), queue("calm", "t2", 2)], "headrace.run.")
+    assert looked_up == [busy[-1], queue("calm", "t2", 2), *busy[-2:-100:-1]]
+
+
+async def test_without_a_known_age_of_waiting_runs_none_is_exported() -> None:
+    def of(agent: str, waiting: int, oldest: float | None) -> QueueState:
+        return QueueState(agent, "default", "normal", "", waiting, 0, oldest)
+
+    queues = [of("a", 3, None), of("b", 3, None), of("b", 2, 7.5), of("c", 0, None)]
+
+    async def sample() -> Sample:
+        return Sample(datetime.now(UTC), queues=queues)
+
+    cards = [SimpleNamespace(name=name) for name in "abc"]
+    services = SimpleNamespace(
+        bus=SimpleNamespace(connected=True),
+        fleet_sampler=SimpleNamespace(sample=sample),
+        directory=SimpleNamespace(cards=lambda: cards, available=lambda _: True),
+    )
+    metrics = FleetMetrics(cast("Services", services))
+    await metrics.refresh()
+    exported = {
+        (one.name, *one.labels.values()): one.value
+        for family in metrics.collect()
+        for one in family.samples
+    }
+    assert [exported["headrace_runs_waiting", name] for name in "abc"] == [3, 5, 0]
+    oldest = {key[1]: value for key, value in exported.items() if "oldest" in key[0]}
+    assert oldest == {"b": 7.5, "c": 0}
