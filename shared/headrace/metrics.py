@@ -63,44 +63,48 @@ REFUSALS = Counter(
     ["reason"],
 )
 
-ATTEMPTS = Counter("headrace_attempts", "Attempts started by this worker.", ["agent"])
+ATTEMPTS = Counter("headrace_attempts", "Attempts started by this worker.", ["agent", "version"])
 RUNS_TAKEN_OVER = Counter(
-    "headrace_runs_taken_over", "Runs this worker took over from another worker.", ["agent"]
+    "headrace_runs_taken_over",
+    "Runs this worker took over from another worker.",
+    ["agent", "version"],
 )
 RUNS_ENDED = Counter(
     "headrace_runs_ended",
     "Runs that this worker ended, by task state.",
-    ["agent", "state"],
+    ["agent", "version", "state"],
 )
 QUEUE_WAIT_SECONDS = Histogram(
     "headrace_queue_wait_seconds",
     "Seconds from the request of a run to the start of its first attempt.",
-    ["agent"],
+    ["agent", "version"],
     buckets=_LONG_SECONDS,
 )
 FIRST_EVENT_SECONDS = Histogram(
     "headrace_first_event_seconds",
     "Seconds from the start of a run's last attempt to its first stored event.",
-    ["agent"],
+    ["agent", "version"],
     buckets=_SECONDS,
 )
 RUN_SECONDS = Histogram(
     "headrace_run_seconds",
     "Seconds from a run's input to its end, including the wait in the queue and all attempts.",
-    ["agent"],
+    ["agent", "version"],
     buckets=_LONG_SECONDS,
 )
 TOKENS = Counter(
     "headrace_tokens",
     "Tokens that agents reported for runs that this worker completed, by kind: input, output.",
-    ["agent", "kind"],
+    ["agent", "version", "kind"],
 )
 COST = Counter(
     "headrace_cost",
     "Cost that agents reported for runs that this worker completed, in their currency.",
-    ["agent"],
+    ["agent", "version"],
 )
-RUNS_WORKING = Gauge("headrace_runs_working", "Runs that this worker is working on.", ["agent"])
+RUNS_WORKING = Gauge(
+    "headrace_runs_working", "Runs that this worker is working on.", ["agent", "version"]
+)
 
 QUOTA_WARNINGS = Counter(
     "headrace_quota_warnings",

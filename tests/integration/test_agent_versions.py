@@ -13,12 +13,13 @@ from a2a.types import a2a_pb2, a2a_pb2_grpc
 from click.testing import CliRunner, Result
 from google.protobuf.json_format import MessageToDict, ParseDict
 from grpc import aio
+from prometheus_client import REGISTRY
 
 from headrace import Agent, Agents, InputRequired, RunContext, agent
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.events import Json
-from headrace.model.task import COMPLETED, WORKING
+from headrace.model.task import COMPLETED, FAILED, WORKING
 from headrace.testing.state import MemoryTaskState
 from headrace_cli.main import main
 from headrace_gateway.settings import GatewaySettings
@@ -40,6 +41,8 @@ def shop(version: str) -> Agent:
         if ctx.prompt == "ask":
             yield InputRequired("Well?")
             return
+        if ctx.prompt == "fail":
+            raise ValueError(version)
         if ctx.prompt == "delegate":
             yield (await ctx.delegate("shop", "child")).text
             return
@@ -178,6 +181,21 @@ async def test_a_new_version_gets_the_tasks_that_the_route_gives_it(fleet: Fleet
         assert [text_of(await fleet.send("hi", contextId=one)) for one in contexts[:8]] == first[:8]
         await fleet.route("2", tenants=["default"])
         assert text_of(await fleet.send("hi")) == "2"
+
+
+def failed(version: str) -> float:
+    """Return how many runs of the version have failed in this process."""
+    labels = {"agent": "shop", "version": version, "state": FAILED}
+    return REGISTRY.get_sample_value("headrace_runs_ended_total", labels) or 0
+
+
+async def test_the_failures_of_a_version_are_counted_apart(fleet: Fleet) -> None:
+    async with fleet.serving("1"), fleet.serving("2"):
+        await fleet.route("2", headers={"x-canary": "yes"})
+        before = failed("1"), failed("2")
+        tasks = [await fleet.send("fail", CANARY), await fleet.send("hi")]
+        assert [await fleet.state(task) for task in tasks] == [FAILED, COMPLETED]
+        assert (failed("1"), failed("2")) == (before[0], before[1] + 1)
 
 
 async def test_metadata_chooses_the_version_over_grpc(fleet: Fleet) -> None:

@@ -193,28 +193,29 @@ async def test_a_worker_counts_its_runs(nats_server: NatsProcess, tmp_path: Path
             before = await scraped(f"http://127.0.0.1:{port}/metrics")
             task = await submitter.start("echo", "hello")
             await task.ended()
-        echo, ended = ("agent", "echo"), (("agent", "echo"), ("state", COMPLETED))
+        echo = ("agent", "echo"), ("version", "1.0.0")
+        ended = (echo[0], ("state", COMPLETED), echo[1])
 
         async def told() -> Samples | None:
             samples = await scraped(f"http://127.0.0.1:{port}/metrics")
             # They change one after the other.
             is_over = samples.get(("headrace_runs_ended_total", ended)) == 1
-            return samples if is_over and not samples["headrace_runs_working", (echo,)] else None
+            return samples if is_over and not samples["headrace_runs_working", echo] else None
 
         samples = await eventually(told, "the run's end is told")
     # Neither a task nor a run of it has added a series.
     assert {name for name, _ in samples} - {name for name, _ in before} == set()
     assert len(samples) == len(before)
-    assert samples["headrace_attempts_total", (("agent", "echo"),)] == 1
-    assert samples["headrace_queue_wait_seconds_count", (("agent", "echo"),)] == 1
-    assert samples["headrace_first_event_seconds_count", (("agent", "echo"),)] == 1
-    assert samples["headrace_run_seconds_count", (("agent", "echo"),)] == 1
+    assert samples["headrace_attempts_total", echo] == 1
+    assert samples["headrace_queue_wait_seconds_count", echo] == 1
+    assert samples["headrace_first_event_seconds_count", echo] == 1
+    assert samples["headrace_run_seconds_count", echo] == 1
     assert samples[built("worker")] == 1
     # Prometheus sees an increase only if it has seen a value before.
-    assert before["headrace_runs_taken_over_total", (("agent", "echo"),)] == 0
-    assert before["headrace_runs_ended_total", (("agent", "echo"), ("state", FAILED))] == 0
+    assert before["headrace_runs_taken_over_total", echo] == 0
+    assert before["headrace_runs_ended_total", (echo[0], ("state", FAILED), echo[1])] == 0
     assert before["headrace_dead_letters_total", (("kind", "run"),)] == 0
-    assert before["headrace_tokens_total", (("agent", "echo"), ("kind", "input"))] == 0
+    assert before["headrace_tokens_total", (echo[0], ("kind", "input"), echo[1])] == 0
 
 
 async def test_a_worker_is_ready_while_it_has_nats_and_alive_without(tmp_path: Path) -> None:

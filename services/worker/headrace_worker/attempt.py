@@ -42,7 +42,7 @@ from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
 from headrace_worker.run_limits import why_overdue
-from headrace_worker.run_metrics import observe_wait, series_of
+from headrace_worker.run_metrics import series_of
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Attempt:
 
     async def _run(self, hold: Hold) -> None:
         resources, assignment = self._resources, self._assignment
-        taken = await claim(resources.bus, resources.worker, assignment, self._agent.policy)
+        taken = await claim(resources.bus, resources.worker, assignment, self._agent)
         match taken:
             case ClaimedRun():
                 await self._observed(hold, taken)
@@ -126,9 +126,9 @@ class Attempt:
         """Execute the run, noted in logs, metrics and its span."""
         attempt, traceparent = taken.authorship.attempt, taken.span.traceparent or ""
         log_context.begin(replace(self._log_context(), attempt=attempt, traceparent=traceparent))
+        series = series_of(self._agent)
         if attempt == 1:
-            observe_wait(self._assignment)
-        series = series_of(self._assignment.key.agent)
+            series.observe_wait(self._assignment)
         series.attempts.inc()
         series.working.inc()
         try:

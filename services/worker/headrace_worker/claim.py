@@ -14,7 +14,7 @@ from datetime import datetime
 
 import orjson
 
-from headrace import clock, metrics
+from headrace import clock
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry
@@ -26,7 +26,7 @@ from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, 
 from headrace.model.events import BEHIND, Draft, Json
 from headrace.model.messages import Control, HolderReply
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
-from headrace.sdk.agent import Policy
+from headrace.sdk.agent import Agent
 from headrace.tasks.clean_up import request_clean_up
 from headrace.tasks.end import TOO_LATE, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
@@ -43,6 +43,7 @@ from headrace_worker.run_limits import (
     may_be_retried,
     why_given_up,
 )
+from headrace_worker.run_metrics import series_of
 from headrace_worker.spans import AttemptSpan
 
 _log = logging.getLogger(__name__)
@@ -119,9 +120,6 @@ async def give_up(
     draft = events.status_update(key.task, assignment.request.context, FAILED, message)
     writer = LogWriter.after(bus, key, last)
     await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
-    metrics.RUNS_ENDED.labels(key.agent, FAILED).inc()
-    request = assignment.request
-    await request_clean_up(bus, key, last, request.context, request.owner or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +238,7 @@ class ClaimedRun:
 
 
 async def claim(
-    bus: Bus, worker: str, assignment: Assignment, policy: Policy
+    bus: Bus, worker: str, assignment: Assignment, agent: Agent
 ) -> ClaimedRun | Held | Void | Behind | Asleep | CleanUpDue:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
@@ -254,7 +252,7 @@ async def claim(
         if not isinstance(decision, Free):
             return decision
         try:
-            return await _begin(bus, worker, assignment, policy, decision)
+            return await _begin(bus, worker, assignment, agent, decision)
         except Fenced:
             # Another writer was faster: decide again from its entry.
             continue
@@ -264,11 +262,12 @@ async def claim(
 
 
 async def _begin(
-    bus: Bus, worker: str, assignment: Assignment, policy: Policy, free: Free
+    bus: Bus, worker: str, assignment: Assignment, agent: Agent, free: Free
 ) -> ClaimedRun | Held | Void | Behind | Asleep:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
+    policy, series = agent.policy, series_of(agent)
     deadline = deadline_of(policy, recovered)
     if recovered.asleep_until is not None:
         wakes = earliest(recovered.asleep_until, deadline)
@@ -287,6 +286,9 @@ async def _begin(
         ):
             return Held(recovered.holder)
         await give_up(bus, assignment, authorship, free.last, reason)
+        series.ended[FAILED].inc()
+        owner = request.owner or ""
+        await request_clean_up(bus, assignment.key, free.last, request.context, owner)
         return Void(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
@@ -294,7 +296,7 @@ async def _begin(
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     # A run that was handed back, to be retried or to sleep, has no holder.
     if recovered.holder not in {"", worker}:
-        metrics.RUNS_TAKEN_OVER.labels(assignment.key.agent).inc()
+        series.taken_over.inc()
     return ClaimedRun(recovered, authorship, writer, span, deadline)
 
 

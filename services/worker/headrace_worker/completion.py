@@ -21,7 +21,6 @@ from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
 from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.run_limits import why_overdue
-from headrace_worker.run_metrics import count_usage, observe_end
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
         _log_fault(execution, end.fault)
         raise
     _log_fault(execution, end.fault)
-    count_usage(execution)
+    execution.series.count_usage(execution.emitter.usage_totals)
     return next_run
 
 
@@ -83,7 +82,7 @@ async def _append(execution: Execution, end: End) -> int | None:
     if not gives_way():
         with suppress(GivesWay):
             await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
-            observe_end(execution, end.state)
+            execution.series.observe_end(appender, execution.recovered.time, end.state)
             execution.span.note_end(end.state, end.fault.error if end.fault else None)
             return None
     # The run does not end here: append the last message, then the next input.

@@ -33,6 +33,7 @@ from headrace_worker.offload import Offload
 from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.recovery import RecoveredRun
+from headrace_worker.run_metrics import series_of
 from headrace_worker.runtime import WorkerRuntime
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.shared_state import SharedState
@@ -92,6 +93,7 @@ class Execution:
         recovered = taken.recovered
         self._attempt = attempt
         self.policy = agent.policy
+        self.series = series_of(agent)
         self.authorship = taken.authorship
         self.key = key
         self.recovered = recovered

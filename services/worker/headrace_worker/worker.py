@@ -104,7 +104,7 @@ class Worker:
         Raises:
             BusUnavailable: NATS was not available within the start-up timeout.
         """
-        begin_at_zero(agent.name for agent in self._agents)
+        begin_at_zero(self._agents)
         await self._bus.connect(self.id)
         await self._heartbeat_thread.start()
         self._background = [keep_running(self._beat, "health probe")]
@@ -130,7 +130,7 @@ class Worker:
         Raises:
             BusUnavailable: NATS does not answer; call it again.
         """
-        begin_at_zero(agent.name for agent in agents)
+        begin_at_zero(agents)
         kept = {agent.name for agent in agents if self._is_served_alike(agent)}
         await self._queues.serve_others([_first_queue(a) for a in agents if a.name in kept])
         for agent in agents:

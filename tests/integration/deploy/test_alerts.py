@@ -49,6 +49,8 @@ def never(kind: str, what: str, series: dict[str, str]) -> Case:
     return Case(kind, what, series, silent=tuple(range(30)))
 
 
+_ENDED, _FAILED = "headrace_runs_ended_total", "state='TASK_STATE_FAILED'"
+
 CASES: dict[str, list[Case]] = {
     "GatewayWithoutNats": [
         Case(BURST, "outage", {"headrace_nats_connected": "1x4 0x9 1x9"}, (6, 14), (4, 5, 15)),
@@ -250,6 +252,17 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "RunsFail": [
+        Case(
+            OTHER,
+            "a new version that gets a hundredth of the runs",
+            {
+                f"{_ENDED}{{{_FAILED}, agent='a', version='1'}}": "0x30",
+                f"{_ENDED}{{agent='a', version='1'}}": "0+99x30",
+                f"{_ENDED}{{{_FAILED}, agent='a', version='2'}}": "0x5 0+1x5 5x30",
+            },
+            (8, 14),
+            (5, 24),
+        ),
         Case(
             FIRST,
             "first",

@@ -28,10 +28,20 @@ AGENT = "failing"
 
 @cache
 def queries(name: str) -> list[str]:
-    """Return the queries of a dashboard's panels, with values for Grafana's variables."""
-    panels = json.loads((FOLDER / f"{name}.json").read_text())["panels"]
-    written = [target["expr"] for panel in panels for target in panel["targets"]]
-    return [one.replace("$__rate_interval", "1m").replace("$agent", ".+") for one in written]
+    """Return the queries of a dashboard's panels and variables, as Prometheus reads them."""
+    dashboard = json.loads((FOLDER / f"{name}.json").read_text())
+    written = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    panels = [one.replace("$__rate_interval", "1m").replace("$agent", ".+") for one in written]
+    variables = [one for one in dashboard["templating"]["list"] if one["type"] == "query"]
+    return panels + [values_query(one["query"]["query"]) for one in variables]
+
+
+def values_query(written: str) -> str:
+    """Return the query for the values of a label that Grafana's function ``label_values`` names."""
+    named = re.fullmatch(r"label_values\((\w+), (\w+)\)", written)
+    assert named, f"only label_values(metric, label) is understood: {written}"
+    metric, label = named.groups()
+    return f'group by ({label}) ({metric}{{{label}!=""}})'
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +116,12 @@ def test_all_dashboards_are_tested_and_use_documented_metrics() -> None:
         for metric in re.findall(r"(?:headrace|faststream)_\w+", query)
     }
     assert [metric for metric in sorted(used) if f"`{metric}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_declares_the_variables_that_it_uses(name: str) -> None:
+    text = (FOLDER / f"{name}.json").read_text()
+    dashboard = json.loads(text)
+    declared = {one["name"] for one in dashboard["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard["panels"])))
+    assert used - {"__rate_interval"} == declared

@@ -21,7 +21,6 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
-from headrace.sdk.agent import Policy
 from headrace_worker.assignment import Assignment, RunTerms
 from headrace_worker.claim import Held, Void, claim
 from headrace_worker.run_limits import MOST_SURVIVED
@@ -57,7 +56,8 @@ def end_of(entries: list[Entry]) -> tuple[str, str]:
 
 def taken_over(agent_name: str) -> float:
     """Return how many of the agent's runs workers of this process took over from others."""
-    return REGISTRY.get_sample_value("headrace_runs_taken_over_total", {"agent": agent_name}) or 0
+    labels = {"agent": agent_name, "version": "1.0.0"}
+    return REGISTRY.get_sample_value("headrace_runs_taken_over_total", labels) or 0
 
 
 async def dead_letters(submitter: TaskSubmitter, agent_name: str) -> list[Json]:
@@ -336,6 +336,17 @@ async def _lives(submitter: TaskSubmitter, worker: str, since: datetime) -> bool
     return seen is not None and seen > since
 
 
+@agent(max_attempts=1)
+async def once(ctx: RunContext) -> str:
+    return ctx.prompt
+
+
+def failed() -> float:
+    """Return how many of its runs this process has given up."""
+    labels = {"agent": "once", "version": "1.0.0", "state": FAILED}
+    return REGISTRY.get_sample_value("headrace_runs_ended_total", labels) or 0
+
+
 async def claimed_again(task: Task) -> object:
     """Return what another worker makes of the run, of which there may be one attempt."""
     request = RunRequest(log=task.log, context=task.context, owner=task.owner)
@@ -344,7 +355,7 @@ async def claimed_again(task: Task) -> object:
     message = Msg(task.bus.connection, subject, reply, request.encode())
     terms = RunTerms(request.log, request.context, request.owner)
     assignment = Assignment(task.key, 1, terms, message)
-    return await claim(task.bus, "another", assignment, Policy(max_attempts=1))
+    return await claim(task.bus, "another", assignment, once)
 
 
 async def once_begun(submitter: TaskSubmitter, worker: str) -> Task:
@@ -357,7 +368,7 @@ async def once_begun(submitter: TaskSubmitter, worker: str) -> Task:
 async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(
     submitter: TaskSubmitter,
 ) -> None:
-    task = await once_begun(submitter, "frozen")
+    task, before = await once_begun(submitter, "frozen"), failed()
     # Its place is kept, and not renewed.
     bucket = Bucket(submitter.bus, submitter.bus.streams.agents)
     await bucket.overwrite("live.once.frozen-1", b"{}", seconds=600)
@@ -369,7 +380,9 @@ async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(
     assert await eventually(is_left_alone)
     assert not (await task.last()).ends_run
     await bucket.delete("live.once.frozen-1")
+    assert failed() == before
     assert isinstance(await claimed_again(task), Void)
+    assert failed() == before + 1
     assert end_of(await task.ended()) == (FAILED, "Given up after 1 attempts")
 
 

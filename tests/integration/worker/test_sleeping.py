@@ -70,7 +70,8 @@ def attempts(entries: list[Entry]) -> int:
 
 def taken_over() -> float:
     """Return how many sleepers' runs this process has taken over from another worker."""
-    return REGISTRY.get_sample_value("headrace_runs_taken_over_total", {"agent": "dormouse"}) or 0
+    labels = {"agent": "dormouse", "version": "1.0.0"}
+    return REGISTRY.get_sample_value("headrace_runs_taken_over_total", labels) or 0
 
 
 async def asleep(task: Task) -> datetime:

@@ -41,7 +41,8 @@ async def test_reported_usage_stands_in_the_last_status_and_in_the_task(
 
 
 def _tokens(of: str, kind: str) -> float | None:
-    return REGISTRY.get_sample_value("headrace_tokens_total", {"agent": of, "kind": kind})
+    labels = {"agent": of, "version": "1.0.0", "kind": kind}
+    return REGISTRY.get_sample_value("headrace_tokens_total", labels)
 
 
 async def test_an_agent_that_reports_no_usage_has_none(

@@ -125,7 +125,8 @@ async def test_a_call_of_the_model_is_a_span_of_the_attempt(
 
 def spent() -> float:
     """Return what this process has counted so far."""
-    return REGISTRY.get_sample_value("headrace_cost_total", {"agent": "model"}) or 0.0
+    labels = {"agent": "model", "version": "1.0.0"}
+    return REGISTRY.get_sample_value("headrace_cost_total", labels) or 0.0
 
 
 async def test_tokens_cost_what_the_provider_reports_or_else_the_file_of_prices(

@@ -243,7 +243,8 @@ async def test_the_text_that_an_output_function_makes_is_the_answer(
 
 def spent() -> float:
     """Return what the runs of agent p have cost in this process."""
-    return REGISTRY.get_sample_value("headrace_cost_total", {"agent": "p"}) or 0.0
+    labels = {"agent": "p", "version": "1.0.0"}
+    return REGISTRY.get_sample_value("headrace_cost_total", labels) or 0.0
 
 
 async def test_tokens_cost_what_the_library_states(
