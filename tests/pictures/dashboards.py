@@ -26,7 +26,7 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.waiting import until
 
 PICTURES = ROOT / "docs" / "pictures"
-DRAWN = ("fleet", "agent")
+DRAWN = ("fleet", "agent", "task-state", "nats")
 _SECONDS, _WORKER_DIES_AFTER = 90, 45
 _CLIENTS = 6
 _RATE_INTERVAL = "15s"

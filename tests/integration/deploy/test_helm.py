@@ -1,5 +1,6 @@
 """The Helm chart: each set of values renders to valid manifests that fit the services."""
 
+import re
 from importlib.metadata import version
 from typing import Any
 
@@ -28,9 +29,10 @@ from tests.support.helm_chart import (
     values_of,
 )
 
-SETS = ["default", "keda", "nats", "nats-cluster", "small", "valkey"]
+SETS = ["default", "files", "keda", "nats", "nats-cluster", "small", "valkey"]
 WORKERS = {
     "default": {"worker"},
+    "files": {"worker"},
     "keda": {"shop", "desk"},
     "nats": {"worker"},
     "nats-cluster": {"shop", "front-desk"},
@@ -117,11 +119,13 @@ def test_a_manifest_that_is_not_valid_is_refused() -> None:
 
 
 def test_scaled_objects_are_valid_by_kedas_schema() -> None:
-    scaled = of_kind("keda", "ScaledObject")
-    assert set(scaled) == {"gateway", "shop", "desk"}
+    scaled = {name: of_kind(name, "ScaledObject") for name in SETS}
+    expected = {"keda": {"gateway", "shop", "desk"}, "nats-cluster": {"shop"}}
+    assert {name: set(found) for name, found in scaled.items() if found} == expected
     wrong = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "no"}}
     wrong |= {"spec": {"scaleTargetRef": {"name": "x"}, "triggers": "none"}}
-    [complaint] = javascript.run("keda.mjs", [*scaled.values(), wrong])
+    rendered_ones = [one for found in scaled.values() for one in found.values()]
+    [complaint] = javascript.run("keda.mjs", [*rendered_ones, wrong])
     assert complaint.startswith("no: ")
 
 
@@ -234,6 +238,85 @@ def test_passwords_are_in_secrets_that_exist_already() -> None:
     }
 
 
+FILES = ["quotas", "prices", "credentials", "signing_keys"]
+"""Settings that name files, besides those that end in ``_file``. The chart does not mount
+the folder and the socket of ``headrace dev``, which other settings name."""
+
+
+def files_of(settings: type[BusSettings]) -> set[str]:
+    """Return the variables of a service that name files."""
+    fields = settings.model_fields
+    named = {one for one in fields if one.endswith("_file")} | (fields.keys() & set(FILES))
+    of_paths = {one for one, field in fields.items() if "Path" in str(field.annotation)}
+    assert of_paths <= named | {"data_dir", "dev_control"}
+    return {f"HEADRACE_{one.upper()}" for one in named}
+
+
+def mounted(name: str, component: str) -> dict[str, str]:
+    """Return where each file of a component's Secrets and ConfigMaps is from, by its path."""
+    found = dict[str, str]()
+    [one], volumes = pod(name, component)["containers"], pod(name, component)["volumes"]
+    folders = {mount["name"]: mount["mountPath"] for mount in one["volumeMounts"]}
+    assert folders.keys() == {volume["name"] for volume in volumes}
+    for volume in volumes:
+        source = volume.get("secret") or volume.get("configMap") or {}
+        origin = source.get("secretName") or source.get("name")
+        for item in source.get("items", [{"key": "*", "path": "*"}]):
+            found[f"{folders[volume['name']]}/{item['path']}"] = f"{origin}/{item['key']}"
+    return found
+
+
+@every_set
+def test_each_file_that_a_setting_names_is_mounted(name: str) -> None:
+    components = of_kind(name, "Deployment")
+    assert len(components) >= 4
+    for component in components:
+        paths = mounted(name, component)
+        for variable in files_of(role_of(component)) & told(name, component).keys():
+            for path in told(name, component)[variable].split(","):
+                folder = path.rpartition("/")[0]
+                assert path in paths or f"{folder}/*" in paths, variable
+
+
+def test_values_mount_the_files_of_each_setting() -> None:
+    values = values_of("files")
+    given = {
+        "gateway": values["gateway"]["files"],
+        "task-state": values["taskState"]["files"],
+        "triggers": values["triggers"]["files"],
+        "worker": values["workers"]["worker"]["files"],
+    }
+    used = {"HEADRACE_CREDENTIALS", *values["files"], *(one for of in given.values() for one in of)}
+    every = set().union(*(files_of(role_of(component)) for component in given))
+    assert every == used
+    for component, own in given.items():
+        paths, stated = mounted("files", component), told("files", component)
+        for variable, files in (values["files"] | own).items():
+            origins = [
+                f"{one.get('secret') or one['configMap']}/{one['key']}"
+                for one in (files if isinstance(files, list) else [files])
+            ]
+            assert [paths[path] for path in stated[variable].split(",")] == origins
+
+
+def test_a_login_by_file_replaces_that_by_user_and_password() -> None:
+    logins = {
+        component: {
+            one.removeprefix("HEADRACE_NATS_")
+            for one in told("files", component)
+            if re.fullmatch("HEADRACE_NATS_(USER|PASSWORD|TOKEN|NKEY|CREDS)(_FILE)?", one)
+        }
+        for component in of_kind("files", "Deployment")
+    }
+    assert logins == {
+        "gateway": {"CREDS_FILE"},
+        "task-state": {"NKEY_FILE"},
+        "triggers": {"TOKEN_FILE"},
+        "worker": {"USER_FILE", "PASSWORD_FILE"},
+    }
+    assert "/run/headrace/nats/*" not in mounted("files", "gateway")
+
+
 def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
     own = container("keda", "shop")
     assert own["image"] == "registry.example/shop:7"
@@ -284,6 +367,11 @@ def test_the_charts_own_valkey_is_configured_like_that_of_compose() -> None:
         {"workers": {"shop": {}}},
         {"workers": {"valkey": {"target": "shop:agents"}}},
         {"workers": {"nats": {"target": "shop:agents"}}},
+        {"files": {"QUOTAS": {"secret": "a", "key": "b"}}},
+        {"files": {"HEADRACE_QUOTAS": "/quotas.toml"}},
+        {"files": {"HEADRACE_QUOTAS": {"secret": "a"}}},
+        {"files": {"HEADRACE_QUOTAS": {"secret": "a", "configMap": "b", "key": "c"}}},
+        {"gateway": {"files": {"HEADRACE_QUOTAS": {"secret": "a", "key": "../b"}}}},
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:

@@ -55,8 +55,43 @@ spec:
     matchLabels: {{- include "headrace.selector" . | nindent 6 }}
 {{- end }}
 
+{{- /* The files of one component by the settings that name them, as JSON: root, values. */ -}}
+{{- define "headrace.files" -}}
+{{- $files := dict -}}
+{{- range $setting, $of := mergeOverwrite (deepCopy .root.Values.files) (.values.files | default dict) -}}
+{{- $mounted := list -}}
+{{- range $number, $file := kindIs "slice" $of | ternary $of (list $of) -}}
+{{- $volume := printf "%s-%d" ($setting | trimPrefix "HEADRACE_" | lower | replace "_" "-") $number -}}
+{{- $items := list (dict "key" $file.key "path" $file.key) -}}
+{{- $source := dict "secret" (dict "secretName" $file.secret "items" $items) -}}
+{{- if $file.configMap -}}
+{{- $source = dict "configMap" (dict "name" $file.configMap "items" $items) -}}
+{{- end -}}
+{{- $folder := printf "/run/headrace/files/%s" $volume -}}
+{{- $mounted = append $mounted (dict "volume" $volume "source" $source "folder" $folder "key" $file.key) -}}
+{{- end -}}
+{{- $_ := set $files $setting $mounted -}}
+{{- end -}}
+{{- $files | toJson -}}
+{{- end }}
+
 {{- /* The Deployment of one component: root, component, values, args, port, grace, env, secrets, preStop. */ -}}
 {{- define "headrace.deployment" -}}
+{{- $files := include "headrace.files" . | fromJson }}
+{{- $env := deepCopy .env }}
+{{- $secrets := deepCopy .secrets }}
+{{- /* Another login than by user and password. */}}
+{{- if or (hasKey $files "HEADRACE_NATS_CREDS_FILE") (hasKey $files "HEADRACE_NATS_NKEY_FILE") (hasKey $files "HEADRACE_NATS_TOKEN_FILE") }}
+{{- $env = omit $env "HEADRACE_NATS_USER" "HEADRACE_NATS_PASSWORD_FILE" }}
+{{- $secrets = omit $secrets "nats" }}
+{{- end }}
+{{- range $setting, $mounted := $files }}
+{{- $paths := list }}
+{{- range $mounted }}
+{{- $paths = append $paths (printf "%s/%s" .folder .key) }}
+{{- end }}
+{{- $env = set (omit $env (trimSuffix "_FILE" $setting)) $setting (join "," $paths) }}
+{{- end }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -108,7 +143,7 @@ spec:
           envFrom:
             - configMapRef: { name: {{ .root.Release.Name }}-config }
           env:
-            {{- range $name, $value := mergeOverwrite .env .values.config }}
+            {{- range $name, $value := mergeOverwrite $env .values.config }}
             - { name: {{ $name }}, value: {{ $value | toString | quote }} }
             {{- end }}
           ports:
@@ -140,12 +175,22 @@ spec:
             capabilities: { drop: [ALL] }
           volumeMounts:
             - { name: tmp, mountPath: /tmp }
-            {{- range $name, $secret := .secrets }}
+            {{- range $name, $secret := $secrets }}
             - { name: {{ $name }}, mountPath: /run/headrace/{{ $name }}, readOnly: true }
+            {{- end }}
+            {{- range $setting, $mounted := $files }}
+            {{- range $mounted }}
+            - { name: {{ .volume }}, mountPath: {{ .folder }}, readOnly: true }
+            {{- end }}
             {{- end }}
       volumes:
         - { name: tmp, emptyDir: {} }
-        {{- range $name, $secret := .secrets }}
+        {{- range $setting, $mounted := $files }}
+        {{- range $mounted }}
+        - {{ merge (dict "name" .volume) .source | toJson }}
+        {{- end }}
+        {{- end }}
+        {{- range $name, $secret := $secrets }}
         - { name: {{ $name }}, secret: { secretName: {{ $secret }} } }
         {{- end }}
 ---
