@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +112,19 @@ async def test_an_agent_that_sleeps_without_awaiting_keeps_its_lease(
     assert attempts == [1]
 
 
-async def test_what_does_not_parse_is_stepped_over_and_kept_with_the_reason(
-    fleet: Fleet, http: httpx.AsyncClient
+@pytest.mark.parametrize("ends", [None, "headers", "event"])
+async def test_what_is_no_entry_is_stepped_over_and_kept_with_the_reason(
+    fleet: Fleet, http: httpx.AsyncClient, ends: str | None
 ) -> None:
     async with PlainAgent(http, fleet.gateways[0], "counter").stream("10 100") as response:
         stream = frames(response)
         streamed = [await anext(stream) for _ in range(5)]
         task = str(streamed[0].event["task"]["id"])
-        await publish(fleet.nats_url, subject_of("counter", task), b"not an event")
+        forged = StoredMessage({}, [b"not an event"], 0, "")
+        if ends is not None:
+            [*_, last] = await read_log(fleet.nats_url, "counter", task)
+            forged = _contradictory(streamed[0].event["task"], last, ends)
+        await _store(fleet, task, forged)
         streamed += [frame async for frame in stream]
     assert streamed[-1].state == "COMPLETED"
     assert [frame.generation for frame in streamed] == list(range(1, len(streamed) + 1))
@@ -135,6 +141,14 @@ async def test_what_does_not_parse_is_stepped_over_and_kept_with_the_reason(
         return bool(content["task"] == task and content["reason"])
 
     await eventually(is_kept, "the dead letter is kept")
+
+
+def _contradictory(task: Json, last: StoredMessage, ends: str) -> StoredMessage:
+    """Return a forged entry of which only the headers or only the event `ends` the task."""
+    states = ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    stated, done = states if ends == "event" else states[::-1]
+    forged = _behind(task, last, done, another_log=False)
+    return replace(forged, headers={**forged.headers, "Headrace-State": stated})
 
 
 async def _ended(agent: PlainAgent) -> tuple[str, Json]:
@@ -215,8 +229,3 @@ async def test_nothing_that_a_worker_writes_behind_an_end_is_believed_or_waited_
     letter = await api(fleet.nats_url, "MSG.GET", {"last_by_subj": subject}, stream="DEAD")
     content = json.loads(base64.b64decode(letter["message"]["data"]))
     assert (content["task"], base64.b64decode(content["body"])) == (task, forged.lines[0])
-
-
-async def publish(nats_url: str, subject: str, payload: bytes) -> None:
-    async with await nats.connect(nats_url) as client:
-        await client.jetstream(timeout=60).publish(subject, payload)

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 import orjson
 
 from headrace.dataclass import dataclass
+from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
-from headrace.model.task import RUN_ENDED, STATES, TERMINAL
+from headrace.model.task import RUN_ENDED, STATES, TERMINAL, WORKING
 
 CONTRACT_VERSION: Final = "2"
 """Version of the bus contract that this code writes, unless the setting requires the next one."""
@@ -285,7 +286,8 @@ def parse_entry(
     per message (about 1 µs per event), even if the reader does not need it parsed.
 
     Raises:
-        UndecodableMessage: The headers do not parse, or a line is not a JSON object.
+        UndecodableMessage: The headers do not parse, a line is not a JSON object, or headers and
+            events contradict each other about the end of the task.
     """
     return parse_body(subject, parse_stamp(subject, headers), data, sequence, time)
 
@@ -294,37 +296,85 @@ def parse_body(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str
     """Return the entry with `stamp` and the body `data`.
 
     Raises:
-        UndecodableMessage: A line is not a JSON object.
+        UndecodableMessage: A line is not a JSON object, or `stamp` and the events contradict each
+            other about the end of the task.
     """
     entry = Entry(stamp, _lines(subject, data), sequence, time)
-    # Each is freed before the next is parsed, at half the cost of keeping all.
-    for line in entry.lines:
-        _parsed(subject, line)
+    # Most are artifact updates, each freed before the next is parsed: half the cost of keeping all.
+    others = {
+        generation: event
+        for generation, line in enumerate(entry.lines, entry.generation)
+        if "artifactUpdate" not in (event := _parsed(subject, line))
+    }
+    if others or stamp.state in OVER:
+        _check_end(subject, stamp, entry.last_generation, others)
     return entry
 
 
 def parse_lines(
     subject: str,
+    stamp: Stamp,
     data: bytes,
-    generation: int,
     text_of: Callable[[bytes, int], str | None] | None = None,
 ) -> tuple[list[bytes], list[Json | str]]:
-    """Return the lines and the events of an entry that begins with `generation`.
+    """Return the lines and the events of the entry with `stamp` and the body `data`.
 
-    For a reader that has the stamp and needs all events parsed. For a line whose text `text_of` can
-    return without parsing, that text replaces the event.
+    For a reader that needs all events parsed. For a line whose text `text_of` can return without
+    parsing, that text replaces the event.
 
     Raises:
-        UndecodableMessage: A line is not a JSON object.
+        UndecodableMessage: As `parse_body`.
     """
-    lines = _lines(subject, data)
+    lines, first = _lines(subject, data), stamp.generation
+    found: list[Json | str]
     if text_of is None:
-        return lines, [_parsed(subject, line) for line in lines]
-    texts = map(text_of, lines, itertools.count(generation))
-    return lines, [
-        _parsed(subject, line) if text is None else text
-        for text, line in zip(texts, lines, strict=True)
-    ]
+        found = [_parsed(subject, line) for line in lines]
+    else:
+        texts = map(text_of, lines, itertools.count(first))
+        found = [
+            _parsed(subject, line) if text is None else text
+            for text, line in zip(texts, lines, strict=True)
+        ]
+    others = {
+        generation: event
+        for generation, event in enumerate(found, first)
+        if type(event) is dict and "artifactUpdate" not in event
+    }
+    if others or stamp.state in OVER:
+        _check_end(subject, stamp, first + len(lines) - 1, others)
+    return lines, found
+
+
+def _check_end(subject: str, stamp: Stamp, last: int, others: Mapping[int, Json]) -> None:
+    """Check that the last event ends the task as `stamp` does, and no other one does.
+
+    Readers of headers and readers of events would not agree where the log ends. `last` is the
+    generation of the last event, `others` are the events that are no artifact updates, by
+    generation.
+    """
+    ends = {one: end for one, event in others.items() if (end := _end_in(event, one))}
+    if ends != ({last: stamp.state} if stamp.state in OVER else {}):
+        found = ", ".join(f"event {one} states {end}" for one, end in ends.items())
+        reason = f"of events up to {last}, {found or 'none states an end'}"
+        raise UndecodableMessage(subject, f"{STATE} is {stamp.state}, but {reason}")
+
+
+def _end_in(event: Json, generation: int) -> str:
+    """Return the state in which `event` ends the task; empty: it does not."""
+    try:
+        # Most events that are no artifact updates: tokens of thoughts, for example.
+        if event["statusUpdate"]["status"]["state"] == WORKING:
+            return ""
+    except (KeyError, TypeError):
+        pass
+    try:
+        change = read_change(event, generation)
+    except IllFormedEvent:
+        return ""
+    if change.answer is not None:
+        return ANSWERED
+    stated = "" if change.status is None else str(change.status["state"])
+    return stated if stated in TERMINAL else ""
 
 
 def _lines(subject: str, data: bytes) -> list[bytes]:

@@ -929,6 +929,26 @@ async def test_usage_before_and_after_a_summary_is_counted_with_the_whole_log(
     assert SUMMARY not in fields
 
 
+async def test_a_summary_of_what_stands_behind_the_end_is_listed_with_the_whole_log(
+    stored_range: StoredRange,
+) -> None:
+    log = some_log()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    history = arrivals([log], random.Random(0))
+    summary = summary_of(log.entries[-1][0], history[-1], log.key)
+    assert summary is not None
+    writer = await stored_range.writer()
+    await writer.apply(stored_range.progress, stored_range.progress, [summary])
+    whole, _ = Batches(SUBJECTS, 5, 30).build(history, Progress()).changes
+    assert isinstance(whole, TaskChange)
+    name = f"{log.key.tenant}:{log.key.task}"
+    assert await writer.complete(name, history[-1].sequence, whole)
+    assert await writer.due(DueList.CONTINUED, LATE, 10) == [name]
+    [fields] = await writer.fields(name)
+    assert fields["state"] == COMPLETED
+
+
 async def test_days_and_tenants_are_counted_apart(stored_range: StoredRange) -> None:
     log = using_log()
     day = 24 * 3600 * 1_000_000_000

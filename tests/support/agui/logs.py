@@ -212,7 +212,9 @@ def agui_logs(draw: st.DrawFn, /, **metadata: Any) -> AguiLog:  # noqa: ANN401
                 log.append(drafts, state=WORKING, checkpoint=draw(st.integers(0, 3)) == 0)
     end = draw(st.sampled_from([None, COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED]))
     if end is not None:
-        log.end(end, draw(st.one_of(st.none(), said_parts())))
+        # An end with an ill-formed message is no entry.
+        output = said_parts().filter(lambda part: isinstance(part.get("text", ""), str))
+        log.end(end, draw(st.none() | output))
     return log
 
 

@@ -103,7 +103,7 @@ class Batches:
         delta = self._deltas.get(subject) or self._delta(subject)
         stamp, frame = arrival.stamp(), delta.frame
         text_of = frame.text_of if frame is not None else None
-        lines, events = parse_lines(subject, data, stamp.generation, text_of)
+        lines, events = parse_lines(subject, stamp, data, text_of)
         if delta.is_over:
             batch.continued[delta.key] = arrival.sequence
             return

@@ -45,7 +45,7 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     Raises:
         UndecodableMessage: it is not an entry.
     """
-    lines, events = parse_lines(arrival.msg.subject, arrival.msg.data, stamp.generation)
+    lines, events = parse_lines(arrival.msg.subject, stamp, arrival.msg.data)
     last, owner, state = stamp.generation + len(lines) - 1, stamp.owner, stamp.state
     event = events[-1]
     if not owner or state not in _STILL or type(event) is not dict:

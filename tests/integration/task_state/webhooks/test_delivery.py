@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from copy import deepcopy
 from typing import Any
 
 import jwt
@@ -10,10 +11,14 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from headrace.log import last_entry
+from headrace.log.logged_task import task_in_log
 from headrace.model import events
+from headrace.model.entry import ANSWERED
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.task import COMPLETED, WORKING
+from headrace.model.messages import GetTask
+from headrace.model.task import COMPLETED, FAILED, WORKING
 from headrace.signing import SigningKeys
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -372,6 +377,45 @@ async def test_nothing_that_stands_behind_the_end_is_delivered(
     await until_received(later)
     assert len(receiver.taken("/hook")) == came
     assert (await told.progress("hook")).generation == end
+
+
+@pytest.mark.parametrize(
+    ("headers", "events_state"), [(COMPLETED, WORKING), (WORKING, COMPLETED), (ANSWERED, FAILED)]
+)
+async def test_an_entry_that_contradicts_itself_about_the_end_is_skipped_by_every_reader(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, headers: str, events_state: str
+) -> None:
+    log = hooked.log
+    log.submit("hello")
+    log.begin_attempt()
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    await hooked.store()
+    forged = deepcopy(log)
+    forged.append([forged.status(events_state)], state=headers)
+    await fleet.store(forged, len(log.messages))
+    query = GetTask(tenant=log.key.tenant, owner=log.owner, task=log.key.task)
+
+    async def is_kept() -> bool:
+        found = [one async for one in Letters(fleet.bus).find(LetterFilter(kind="entry"))]
+        return [letter.task for letter in found] == [log.key.task]
+
+    async def check() -> None:
+        last = await last_entry(fleet.bus, log.key)
+        assert last is not None
+        assert last.stamp == log.entries[-1][0]
+        assert (await fleet.get(log.key)).task == folded(log)
+        assert (await task_in_log(fleet.bus, query)).task == folded(log)
+        assert {log.key.task: folded(log)} == await fleet.listed()
+
+    await eventually(is_kept, "it is a dead letter")
+    await check()
+    log.append([log.chunk("a", "more")], state=WORKING)
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    await hooked.store()
+    await until_received(hooked)
+    await check()
+    assert task_received(receiver) == folded(log)
 
 
 async def test_a_deleted_webhook_is_notified_of_nothing_more(

@@ -1,5 +1,7 @@
 """Entries: what the headers say, and what is no entry for anybody."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ from headrace.model.entry import (
     read_stamp,
 )
 from headrace.model.errors import NewerVersion, UndecodableMessage
-from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, STATES, WORKING
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, STATES, WORKING
 
 NUMBERS = st.integers(1, 10**12)
 TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
@@ -160,11 +162,68 @@ def test_what_is_large_but_not_deep_is_an_entry(body: bytes) -> None:
 
 def test_parsed_whole_it_is_the_same_entry_with_its_events() -> None:
     body = b'{"a": 1}\n{"b":2}'
-    lines, found = parse_lines("subject", body, 12)
+    lines, found = parse_lines("subject", STAMP, body)
     assert lines == entry(STAMP, body).lines
     assert found == entry(STAMP, body).events
     with pytest.raises(UndecodableMessage):
-        parse_lines("subject", b"{}\n[]", 12)
+        parse_lines("subject", STAMP, b"{}\n[]")
+
+
+_ARTIFACT = '{"artifactUpdate":{"artifact":{"artifactId":"a"}}}'
+_MESSAGE = '{"message":{"messageId":"m"}}'
+
+
+def _status(state: str, **fields: object) -> str:
+    return json.dumps({"statusUpdate": {"status": {"state": state, **fields}}})
+
+
+def _body(*events: str) -> bytes:
+    return "\n".join(events).encode()
+
+
+@pytest.mark.parametrize(
+    ("state", "events"),
+    [
+        (COMPLETED, [_status(WORKING)]),
+        (COMPLETED, [_status(FAILED)]),
+        (COMPLETED, [_ARTIFACT]),
+        (COMPLETED, [_MESSAGE]),
+        (COMPLETED, ['{"other":{}}']),
+        (COMPLETED, [_status(COMPLETED, message=7)]),
+        (COMPLETED, [_status(COMPLETED), _ARTIFACT]),
+        (COMPLETED, [_status(COMPLETED), _status(COMPLETED)]),
+        (WORKING, [_status(COMPLETED)]),
+        (WORKING, [_MESSAGE]),
+        (WORKING, [_status(COMPLETED), _status(WORKING)]),
+        (WORKING, [_MESSAGE, _ARTIFACT]),
+        (INPUT_REQUIRED, [_status(COMPLETED)]),
+        (ANSWERED, [_status(COMPLETED)]),
+        (ANSWERED, ['{"message":{"messageId":7}}']),
+    ],
+)
+def test_headers_and_events_that_contradict_each_other_about_the_end_make_no_entry(
+    state: str, events: list[str]
+) -> None:
+    stamp, body = STAMP._replace(state=state), _body(*events)
+    with pytest.raises(UndecodableMessage):
+        entry(stamp, body)
+    with pytest.raises(UndecodableMessage):
+        parse_lines("subject", stamp, body)
+
+
+@pytest.mark.parametrize(
+    ("state", "events"),
+    [
+        (COMPLETED, [_ARTIFACT, _status(COMPLETED)]),
+        (FAILED, [_status(WORKING), _status(FAILED)]),
+        (ANSWERED, [_MESSAGE]),
+        (WORKING, [_status(WORKING), _ARTIFACT, '{"other":{}}', '{"statusUpdate":[]}']),
+        (INPUT_REQUIRED, [_status(INPUT_REQUIRED)]),
+    ],
+)
+def test_the_last_event_ends_the_task_as_the_headers_say(state: str, events: list[str]) -> None:
+    stamp, body = STAMP._replace(state=state), _body(*events)
+    assert entry(stamp, body).lines == parse_lines("subject", stamp, body)[0] == body.split(b"\n")
 
 
 @given(st.binary(max_size=60))
@@ -188,7 +247,8 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
     ],
 )
 def test_the_state_shows_what_an_entry_ends(state: str, *, ends_run: bool, ends_task: bool) -> None:
-    last = entry(Stamp("abcd", 1, "w", state, 1), b"{}")
+    event = _MESSAGE if state == ANSWERED else _status(state)
+    last = entry(Stamp("abcd", 1, "w", state, 1), event.encode())
     assert (last.ends_run, last.ends_task) == (ends_run, ends_task)
 
 

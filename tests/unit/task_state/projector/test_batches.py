@@ -139,10 +139,11 @@ def test_an_entry_of_another_log_is_no_part_of_this_one() -> None:
     stray = arrival(9, SUBJECTS.event(log.key), event, foreign)
     batch = Batches(SUBJECTS, 5, 30).build([*arrivals(log), stray], Progress())
     assert [found.sequence for found in batch.letters] == [9]
-    [change] = batch.changes
+    change, mark = batch.changes
     assert isinstance(change, TaskChange)
     assert change.history
-    assert "foreign" not in str(change)
+    assert "foreign" not in str(batch.changes)
+    assert mark == module.continuation(log.key, 9)
 
 
 def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

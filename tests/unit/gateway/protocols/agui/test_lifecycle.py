@@ -150,7 +150,7 @@ def test_nothing_follows_the_end() -> None:
 
 
 def test_an_end_that_cannot_be_read_still_ends_the_run() -> None:
-    stamp = Stamp("abcdefgh", 3, "w", COMPLETED, 1, 1)
+    stamp = Stamp("abcdefgh", 3, "w", INPUT_REQUIRED, 1, 1)
     fold = Fold(1)
     for entry in AguiLog.started().parsed():
         fold.read(entry)
