@@ -124,15 +124,20 @@ def configure_bare(*, is_json: bool) -> None:
     _configure("warning", _LineHandler(formatter))
 
 
+def set_level(level: str) -> None:
+    """Log at `level` from now on; the line about it is written at any level."""
+    root, new = logging.getLogger(), logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(min(root.level, new, logging.INFO))
+    _log.info("log level: %s", level)
+    root.setLevel(new)
+
+
 def switch_level(configured: str) -> None:
     """Switch between the level `configured` and debug (info, where debug is configured)."""
     root, usual = logging.getLogger(), logging.getLevelNamesMapping()[configured.upper()]
     other = logging.INFO if usual == logging.DEBUG else logging.DEBUG
     new = usual if root.level == other else other
-    # Written at the more verbose of the two levels.
-    root.setLevel(min(usual, other))
-    _log.info("log level: %s", logging.getLevelName(new).lower())
-    root.setLevel(new)
+    set_level(logging.getLevelName(new).lower())
 
 
 def audit_fields(**fields: str) -> dict[str, dict[str, str]]:

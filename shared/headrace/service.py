@@ -29,6 +29,7 @@ from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD, LOOP_LAG_SECONDS
 from headrace.model.errors import HeadraceError, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
+from headrace.server_versions import ServerTooOld
 from headrace.setting_names import ineffective_settings
 
 _log = logging.getLogger(__name__)
@@ -80,13 +81,14 @@ def run(
     - 0: it was stopped.
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
     long).
-    - 78 (EX_CONFIG): another start does not help: a setting is invalid, the streams differ from the
-    settings, a key or certificate is unusable, or one of the errors `fatal` was raised.
+    - 78 (EX_CONFIG): another start does not help: a setting is invalid, NATS or Redis is too old,
+    the streams differ from the settings, a key or certificate is unusable, or one of the errors
+    `fatal` was raised.
     """
     # Nearly all objects of a start stay; see `settle`.
     gc.disable()
     try:
-        return _run(prepare, variables, (StreamsDiffer, SecretUnreadable, *fatal))
+        return _run(prepare, variables, (StreamsDiffer, ServerTooOld, SecretUnreadable, *fatal))
     finally:
         gc.enable()
 

@@ -160,8 +160,8 @@ class BusSettings(SecretSettings):
     """Data directory of `headrace dev`."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _LOWERED] = "info"
-    """Log level: debug, info, warning or error. SIGUSR2 switches a running service between this
-    level and debug."""
+    """Log level: debug, info, warning or error. `headrace logs level` changes that of running
+    services; SIGUSR2 switches between this level and debug."""
 
     log_format: Annotated[Literal["text", "json"], _LOWERED] = "text"
     """Format of log lines: text, or json with one object per line."""

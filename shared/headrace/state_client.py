@@ -16,7 +16,9 @@ from headrace.model.errors import (
     StartRefused,
     StateUnavailable,
     TaskUnknown,
+    UndecodableMessage,
 )
+from headrace.model.message_version import check_version, stating
 from headrace.model.messages import (
     BusMessage,
     CancelChild,
@@ -187,6 +189,8 @@ class StateClient:
                 data = await self._fetch(operation, question)
             except BusUnavailable as error:
                 raise StateUnavailable("task state does not answer; try again") from error
+            except UndecodableMessage as error:
+                raise StateUnavailable(f"the answer of task state: {error.reason}") from error
             if self._links is not None:
                 data = self._links.shown(data)
             if "code" not in orjson.loads(data):
@@ -224,7 +228,8 @@ class StateClient:
         loop, subjects = asyncio.get_running_loop(), self._bus.subjects
         silence = _SILENCE_IN_DOUBT if loop.time() < self._doubt_until else _SILENCE
         one, everybody = subjects.state(operation), subjects.state(operation, of_all=True)
-        first = asyncio.ensure_future(self._bus.request(one, question, TIMEOUT))
+        headers = stating(self._bus.settings.log_version)
+        first = asyncio.ensure_future(self._bus.request(one, question, TIMEOUT, headers))
         asking = {first}
         try:
             for pause in (silence, _ONCE_MORE, TIMEOUT):
@@ -234,13 +239,15 @@ class StateClient:
                         # The others were queried later and have answered.
                         self._doubt_until = loop.time() + _DOUBT
                     return msg
-                asking.add(asyncio.ensure_future(self._bus.request(everybody, question, TIMEOUT)))
+                again = self._bus.request(everybody, question, TIMEOUT, headers)
+                asking.add(asyncio.ensure_future(again))
             raise BusUnavailable(f"{one}: no response")
         finally:
             for waiting in asking:
                 waiting.cancel()
 
     async def _reassembled(self, msg: Msg) -> bytes:
+        check_version(msg.subject, msg.headers)
         pieces = [msg.data]
         while more := (msg.headers or {}).get(MORE):
             msg = await self._bus.request(more, b"", _PIECE_TIMEOUT)

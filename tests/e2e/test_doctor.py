@@ -17,5 +17,6 @@ async def test_a_fleet_that_works_has_no_problem(fleet: Fleet) -> None:
     agents = levels.pop("agents")
     assert "ok" in agents
     assert levels == {
-        subject: {"ok"} for subject in ("settings", "NATS", "streams", "task state", "Redis")
+        subject: {"ok"}
+        for subject in ("settings", "NATS", "streams", "versions", "task state", "Redis")
     }

@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -116,6 +118,29 @@ async def ended(agent: PlainAgent, task: str, state: str) -> None:
         return bool((await agent.get(task)).json()["status"]["state"] == f"TASK_STATE_{state}")
 
     await eventually(has_ended, f"{task} is {state}")
+
+
+def test_the_doctor_sees_every_process_and_what_logins_may_do(roles: RoleFleet) -> None:
+    found = enter("doctor", "--json", **roles.nats.login("operator")).out.splitlines()
+    texts = {(one["subject"], one["level"], one["text"]) for one in map(json.loads, found)}
+    release = version("headrace")
+    services = "1 gateway, 1 task-state, 1 triggers, 2 worker"
+    assert ("versions", "ok", f"release {release}: {services}") in texts
+    for user in ("gateway", "task-state", "triggers", "operator"):
+        said = enter("doctor", "--json", **roles.nats.login(user)).out
+        assert f"user '{user}' has the rights of {user}, and no other service's" in said
+
+
+async def test_an_operator_changes_the_level_of_a_running_worker(
+    roles: RoleFleet, http: httpx.AsyncClient
+) -> None:
+    assert http.timeout
+    async with Client(roles.gateway) as client:
+        found = await client.set_log_level("debug", service="worker")
+        assert [(one["service"], one["logLevel"]) for one in found] == [("worker", "debug")] * 2
+        await client.set_log_level("configured")
+        levels = {one["logLevel"] for one in await client.processes()}
+    assert levels == {"info"}
 
 
 async def test_a_schedule_begins_tasks_and_replaces_them(

@@ -1,6 +1,7 @@
 // A pulled run request: its content and its acknowledgement (docs/bus.md, "A worker's duties").
 
 const TIMEOUT = 2000;
+const READ_UP_TO = 3;
 export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 
 export class RunRequest {
@@ -11,6 +12,11 @@ export class RunRequest {
     const [deliveries, sequence] = tokens.length === 9 ? tokens.slice(4) : tokens.slice(6);
     this.deliveries = Number(deliveries);
     this.sequence = Number(sequence);
+  }
+
+  /** Whether it has a later version of the bus contract than this worker reads; absent: 1. */
+  isNewer(msg) {
+    return Number(msg.headers?.get("Headrace-Version") || 1) > READ_UP_TO;
   }
 
   /** Parse subject and body; returns the reason if that fails, otherwise undefined. */

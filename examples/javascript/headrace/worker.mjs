@@ -72,6 +72,11 @@ class Worker {
   async #work(each, msg) {
     const request = new RunRequest(msg);
     try {
+      if (request.isNewer(msg)) {
+        console.error("a run request is left to workers of a later release");
+        request.giveBack(this.bus, 2000);
+        return;
+      }
       const unreadable = request.read(this.bus.prefix);
       if (unreadable) {
         console.error(`a run request goes to the dead letters: ${unreadable}`);

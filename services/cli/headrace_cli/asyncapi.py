@@ -16,7 +16,13 @@ from pydantic.json_schema import models_json_schema
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
 from headrace_cli.asyncapi_page import serve
-from headrace_cli.bus_channels import ANSWERS, CHANNELS, Channel, ChannelMessage
+from headrace_cli.bus_channels import (
+    ANSWERS,
+    CHANNELS,
+    MESSAGE_HEADERS,
+    Channel,
+    ChannelMessage,
+)
 from headrace_cli.services import module_of
 
 _PARAMETERS = {
@@ -33,6 +39,7 @@ _PARAMETERS = {
     "owner": "The schedule's owner, as a subject token.",
     "schedule": "The schedule's name among those of its owner.",
     "instance": "A worker's id.",
+    "service": "`gateway`, `task-state` or `triggers`.",
     "replica": "The replica of task state that holds the response.",
     "token": "Id of the response.",
     "number": "Number of the piece, from 0.",
@@ -73,6 +80,8 @@ def document() -> Json:
     """
     service = module_of("task-state", "headrace_task_state.requests.questions")
     whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
+    for message in whole["components"]["messages"].values():
+        message["headers"] = MESSAGE_HEADERS
     for channel in CHANNELS:
         name = _name(channel.name)
         whole["channels"][name] = _channel(channel)

@@ -35,6 +35,8 @@ from headrace.model.messages import (
     HoldsQuery,
     ListChanges,
     OpenTasksCounted,
+    ProcessFound,
+    ProcessQuery,
     Refusal,
     RequestsTaken,
     RunRequest,
@@ -106,6 +108,13 @@ ENTRY_HEADERS: Json = {
     },
 }
 
+MESSAGE_HEADERS: Json = {
+    "type": "object",
+    "description": "A message without the header is of version 1.",
+    "properties": {entry.VERSION: {"enum": list(entry.READABLE)}},
+}
+"""Headers of run requests, and of task state's requests and answers."""
+
 NOTHING: Json = {"title": "Nothing", "description": "No body.", "type": "null"}
 FOLLOWING: Json = {
     "title": "Following",
@@ -126,6 +135,15 @@ MESSAGE_SCHEDULE: Json = {
 }
 FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
 FIRING: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT, DUE: _TEXT}}
+RUN_HEADERS: Json = {
+    **MESSAGE_HEADERS,
+    "properties": {
+        **MESSAGE_HEADERS["properties"],
+        **MESSAGE_SCHEDULE["properties"],
+        **FIRED["properties"],
+    },
+}
+"""Those of JetStream's schedules are on delayed run requests and those that are due."""
 TTL: Json = {"type": "object", "properties": {TTL_HEADER: _NUMBER}}
 USER_EVENT: Json = {
     "title": "UserEvent",
@@ -206,9 +224,13 @@ def _message(model: type[BusMessage]) -> ChannelMessage:
     return ChannelMessage(model.__name__, model)
 
 
-_RUN = _message(RunRequest)
+def _answer(model: type[BusMessage]) -> ChannelMessage:
+    return ChannelMessage(model.__name__, model, MESSAGE_HEADERS)
+
+
+_RUN = ChannelMessage("RunRequest", RunRequest, RUN_HEADERS)
 _ENTRY = ChannelMessage("Entry", EVENT, ENTRY_HEADERS, by_line=True)
-_REFUSAL = _message(Refusal)
+_REFUSAL = ChannelMessage("Refusal", Refusal, MESSAGE_HEADERS)
 
 
 def _task(address: str) -> str:
@@ -264,6 +286,22 @@ CHANNELS: tuple[Channel, ...] = (
         "Requests the list of runs that a worker holds, to give them back if its process dies.",
         (_message(HoldsQuery),),
         (_message(Holds),),
+    ),
+    Channel(
+        "process",
+        SUBJECTS.process("{service}"),
+        "core NATS",
+        "Asks the processes of a service what they are, and to log at another level.",
+        (_message(ProcessQuery),),
+        (_message(ProcessFound),),
+    ),
+    Channel(
+        "process.worker",
+        SUBJECTS.process("worker", "{agent}", "{instance}"),
+        "core NATS",
+        "Asks a worker, by its id and any agent of it, what it is, and to log at another level.",
+        (_message(ProcessQuery),),
+        (_message(ProcessFound),),
     ),
     Channel(
         "event",
@@ -350,14 +388,14 @@ CHANNELS: tuple[Channel, ...] = (
         f"stream {STREAMS.schedules}",
         "A run request that is JetStream's message schedule until it is due. Further tokens are as "
         "in the run's subject.",
-        (ChannelMessage("RunRequest", RunRequest, MESSAGE_SCHEDULE),),
+        (_RUN,),
     ),
     Channel(
         "dueRun",
         SUBJECTS.due(_RUN_SUBJECT),
         f"stream {STREAMS.schedules}, of which these messages are a work queue",
         "A delayed run request that is due: JetStream's copy of it.",
-        (ChannelMessage("RunRequest", RunRequest, FIRED),),
+        (_RUN,),
     ),
     Channel(
         "webhook",
@@ -417,15 +455,15 @@ CHANNELS: tuple[Channel, ...] = (
 
 
 ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
-    "stateGet": (_message(TaskFound), _REFUSAL),
-    "stateList": (_message(TasksFound), _REFUSAL),
-    "stateUsage": (_message(UsageFound), _REFUSAL),
-    "stateOpen": (_message(OpenTasksCounted), _REFUSAL),
-    "stateStart": (_message(TaskStarted), _REFUSAL),
+    "stateGet": (_answer(TaskFound), _REFUSAL),
+    "stateList": (_answer(TasksFound), _REFUSAL),
+    "stateUsage": (_answer(UsageFound), _REFUSAL),
+    "stateOpen": (_answer(OpenTasksCounted), _REFUSAL),
+    "stateStart": (_answer(TaskStarted), _REFUSAL),
     **dict.fromkeys(
-        ("stateCancel", "stateInput", "stateQueue", "stateDrop"), (_message(Done), _REFUSAL)
+        ("stateCancel", "stateInput", "stateQueue", "stateDrop"), (_answer(Done), _REFUSAL)
     ),
-    "stateReady": (ChannelMessage("Following", FOLLOWING),),
-    "stateMore": (ChannelMessage("Piece", PIECE),),
+    "stateReady": (ChannelMessage("Following", FOLLOWING, MESSAGE_HEADERS),),
+    "stateMore": (ChannelMessage("Piece", PIECE, MESSAGE_HEADERS),),
 }
 """Task state's answers, by the name of the channel of the request."""

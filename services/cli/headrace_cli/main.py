@@ -56,6 +56,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.tail:tail",
         "Stream TASK's answer; dropped connections are resumed.",
     ),
+    "logs": (
+        "headrace_cli.logs:logs",
+        "Show and change the levels at which running processes log; for operators.",
+    ),
     "tasks": (
         "headrace_cli.tasks:tasks",
         "List tasks, the latest first; without --agent those of every agent.",

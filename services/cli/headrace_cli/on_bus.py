@@ -33,14 +33,16 @@ class CommandRefused(CommandFailed):
 
 
 def on_bus[Result](
-    nats_url: str | None, work: Callable[[Bus], Coroutine[Any, Any, Result]]
+    nats_url: str | None,
+    work: Callable[[Bus], Coroutine[Any, Any, Result]],
+    settings_class: type[BusSettings] = BusSettings,
 ) -> Result:
-    """Return the result of `work`, run on its own connection.
+    """Return the result of `work`, run on its own connection with settings of the class.
 
     Raises:
         CommandRefused: it is impossible, or NATS is not available.
     """
-    settings = _settings(nats_url)
+    settings = _settings(nats_url, settings_class)
     try:
         with _only_errors():
             return asyncio.run(_connected(settings, work))
@@ -71,9 +73,9 @@ async def _connected[Result](
         await bus.close()
 
 
-def _settings(nats_url: str | None) -> BusSettings:
+def _settings(nats_url: str | None, settings_class: type[BusSettings]) -> BusSettings:
     try:
-        settings = BusSettings()
+        settings = settings_class()
     except ValidationError as invalid:
         raise CommandRefused("\n".join(setting_errors(invalid))) from None
     changes: dict[str, object] = {}

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from headrace import service
+from headrace.processes import ProcessAnswers
 from headrace_gateway.app import build_app, build_starting_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
@@ -69,6 +71,7 @@ async def serving(
         answering.add_done_callback(ended := lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests, timing))
+            await ProcessAnswers(services.bus, "gateway", secrets.token_hex(4)).start()
             front.switch_to(build_app(services, protocols))
             rpcs.open(services)
             _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)

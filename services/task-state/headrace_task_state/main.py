@@ -18,6 +18,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock
 from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
+from headrace.processes import ProcessAnswers
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
@@ -98,7 +99,10 @@ class TaskState:
         reader = self._store.reader
         frontier = Frontier(self._bus, reader, self._ranges)
         questions = Questions(
-            self._settings.subjects, self._answers(reader, frontier), self._pieces()
+            self._settings.subjects,
+            self._answers(reader, frontier),
+            self._pieces(),
+            self._settings.log_version,
         )
         broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry(_NAME)
         questions.include_in(broker, observers)
@@ -112,6 +116,7 @@ class TaskState:
         # Requests reach no replica until the server has its subscriptions.
         await (await broker.connect()).flush()
         _log.info("replica %s is ready", self._name)
+        await ProcessAnswers(self._bus, "task-state", self._name).start()
         await self._maintain()
         self._answers_now = not other_version_in_use
 

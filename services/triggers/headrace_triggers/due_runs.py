@@ -6,7 +6,8 @@ from faststream.nats import NatsBroker, NatsMessage
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import of_due_runs
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.errors import BusUnavailable, NewerVersion, UndecodableMessage
+from headrace.model.message_version import check_version
 from headrace.model.messages import RunRequest
 from headrace.tasks.runs import RunRequests
 from headrace_triggers.pulled import pulled
@@ -15,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 _BATCH = 64
 _AGAIN = 2.0
-"""Seconds until a run that the queue did not take is delivered again."""
+"""Seconds until a run that the queue did not take, or that is too new, is delivered again."""
 
 
 class DueRuns:
@@ -33,10 +34,15 @@ class DueRuns:
     async def _take(self, message: NatsMessage) -> None:
         subjects, raw = self._bus.subjects, message.raw_message
         try:
+            check_version(raw.subject, raw.headers)
             key, run = subjects.key_of_run(raw.subject)
             priority = subjects.priority_of_run(raw.subject)
             # It is due by the server's clock; this machine's may differ.
             request = RunRequest.decode(raw.subject, raw.data).model_copy(update={"start_at": None})
+        except NewerVersion as newer:
+            _log.warning("left a delayed run to replicas of a later release: %s", newer)
+            await message.nack(delay=_AGAIN)
+            return
         except UndecodableMessage as error:
             _log.error("dropped a message that is not a run request: %s", error)
             await message.reject()

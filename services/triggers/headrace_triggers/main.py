@@ -14,6 +14,7 @@ from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock
+from headrace.processes import ProcessAnswers
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quotas, read_quotas
@@ -84,6 +85,7 @@ class TriggersReplica:
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
         self._stack.callback(keep_running(ServerClock(self._bus).run, "clocks").cancel)
+        await ProcessAnswers(self._bus, "triggers", self._name).start()
         self._is_started = True
         _log.info("replica %s is ready", self._name)
 

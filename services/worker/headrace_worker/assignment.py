@@ -10,6 +10,7 @@ from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
+from headrace.model.message_version import check_version
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import SUBMITTED, TaskKey, check_task_id
 from headrace.tasks.dead_letters import write_letter
@@ -93,6 +94,7 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
     """Parse a pulled run request.
 
     Raises:
+        NewerVersion: it has a later version than this release reads.
         UndecodableMessage: the subject or the body is not a run request's.
     """
     key, run = bus.subjects.key_of_run(msg.subject)
@@ -100,6 +102,7 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
         check_task_id(key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
+    check_version(msg.subject, msg.headers)
     request = RunRequest.decode(msg.subject, msg.data)
     terms = RunTerms(request.log, request.context, request.owner, request.traceparent)
     return Assignment(key, run, terms, msg, _carried_input(request, run, msg))

@@ -12,11 +12,13 @@ from nats.errors import Error as NatsError
 from headrace.background import keep_running
 from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus, NewTransport
+from headrace.jetstream.consumers import nak
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import TailRule
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.errors import BusUnavailable, NewerVersion, UndecodableMessage
 from headrace.model.messages import Draining
 from headrace.model.queues import RunQueue, version_of
+from headrace.processes import ProcessAnswers
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
@@ -44,6 +46,9 @@ _DEREGISTER_TIMEOUT = 0.5
 _HEALTH_CHECK = 0.5
 
 _REPAIR_TIMEOUT = 1.0
+
+_NEWER_PAUSE = 2.0
+"""Seconds after which a run request that this release can't read is delivered again."""
 
 
 class Worker:
@@ -121,6 +126,7 @@ class Worker:
         await self._queues.start()
         # Of whichever agent: a group of workers has an account that exports its agents' subjects.
         await self._bus.listen(self._bus.subjects.drain("*", self.id), self._on_drain)
+        await ProcessAnswers(self._bus, "worker", self.id).start("*", self.id)
         await self._registration.announce()
         self._serves = True
 
@@ -270,6 +276,10 @@ class Worker:
         """Return the attempt at the pulled run; None: this worker has it, or can't read it."""
         try:
             assigned = read_assignment(self._bus, msg)
+        except NewerVersion as newer:
+            _log.warning("left a run request to workers of a later release: %s", newer)
+            await self._bus.connection.publish(msg.reply, nak(_NEWER_PAUSE))
+            return None
         except UndecodableMessage as error:
             _log.warning("storing an unreadable run request as a dead letter: %s", error)
             await make_dead_letter(self._bus, msg, error.reason)

@@ -251,6 +251,33 @@ class Client:
         found: Json = await self._gateways.json(Request("GET", "/v1/fleet"))
         return found
 
+    async def processes(self) -> list[Json]:
+        """Return the running processes of all services, for operators.
+
+        Raises:
+            RequestRefused: the gateway refuses the request.
+            GatewayUnreachable: no gateway answers.
+        """
+        found: Json = await self._gateways.json(Request("GET", "/v1/processes"))
+        processes: list[Json] = found["processes"]
+        return processes
+
+    async def set_log_level(
+        self, level: str, *, service: str | None = None, process: str | None = None
+    ) -> list[Json]:
+        """Have processes log at `level` until they end; return those that do, for operators.
+
+        Raises:
+            RequestRefused: the gateway refuses the request, or there is no such process.
+            GatewayUnreachable: no gateway answers.
+        """
+        stated = {"level": level, "service": service, "process": process}
+        body = {name: value for name, value in stated.items() if value is not None}
+        path = "/v1/processes:logLevel"
+        found: Json = await self._gateways.json(Request("POST", path, body))
+        processes: list[Json] = found["processes"]
+        return processes
+
     async def drain(self, worker: str, agent: str | None = None) -> Json:
         """Make a worker start no more runs and exit after its active ones; for operators.
 

@@ -66,12 +66,12 @@ async def store(
     return _sequence(subject, await bus.request(subject, data, timeout, headers))
 
 
-def store_soon(bus: Bus, subject: str, data: bytes) -> asyncio.Future[Msg]:
+def store_soon(bus: Bus, subject: str, data: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
     """Send a message to the stream on `subject`, and return its answer to come: see `sequence_of`.
 
     It is sent before this returns, if possible.
     """
-    return bus.ask(subject, data, _STORE_TIMEOUT, {})
+    return bus.ask(subject, data, _STORE_TIMEOUT, headers)
 
 
 def sequence_of(bus: Bus, subject: str, answer: asyncio.Future[Msg]) -> int:

@@ -22,6 +22,7 @@ from headrace.jetstream.health_probe import PROBE_TIMING, ProbeTiming
 from headrace.jetstream.streams import Streams, ensure_streams
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.secret_settings import SecretUnreadable
+from headrace.server_versions import NATS_MINIMUM, check_server_version
 from headrace.settings import BusSettings, without_credentials
 from headrace.wait_for import reason, wait_for
 
@@ -148,9 +149,12 @@ class Bus:
         Raises:
             BusUnavailable: NATS or JetStream did not answer within `startup_timeout`.
             SecretUnreadable: A key or certificate in the settings is unusable.
+            ServerTooOld: The server is of an earlier version than the fleet works with.
             StreamsDiffer: The existing streams differ from the settings.
         """
         await self.dial(name)
+        version = self.connection.connected_server_version
+        check_server_version("NATS", f"{version.major}.{version.minor}", NATS_MINIMUM)
         await wait_for(
             "JetStream",
             lambda: ensure_streams(self.js, self.settings),

@@ -4,6 +4,8 @@ The last message on a schedule's subject is the schedule. Storing another one re
 without a time fires never. JetStream removes a schedule for one time when it fires.
 """
 
+from collections.abc import Mapping
+
 from headrace.dataclass import dataclass
 from headrace.jetstream.api import store_after
 from headrace.jetstream.connection import Bus
@@ -47,21 +49,29 @@ class FiringRule:
         return {SCHEDULE: self.expression, SCHEDULE_TARGET: self.target, **zone}
 
 
-async def store_schedule(  # noqa: PLR0917 - what is stored, and where
-    bus: Bus, stream: str, subject: str, data: bytes, after: int, rule: FiringRule | None
+async def store_schedule(  # noqa: PLR0913, PLR0917 - what is stored, and where
+    bus: Bus,
+    stream: str,
+    subject: str,
+    data: bytes,
+    after: int,
+    rule: FiringRule | None,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> int:
     """Replace what is stored on `subject` at sequence `after`, and return the new sequence.
 
-    Firings have a copy of `data`. Without a `rule` the message is kept and never fires.
+    Firings have a copy of `data` and of `headers`. Without a `rule` the message is kept and never
+    fires.
 
     Raises:
         ExpressionRefused, TimeZoneRefused: JetStream refuses the rule.
         ScheduleChanged: the subject is at another sequence.
         Refused, BusUnavailable: as `store_after`.
     """
-    headers = {ROLLUP: "sub", **(rule.headers() if rule is not None else {})}
+    rules = {ROLLUP: "sub", **(rule.headers() if rule is not None else {})}
     try:
-        return await store_after(bus, stream, subject, data, after, headers)
+        return await store_after(bus, stream, subject, data, after, {**(headers or {}), **rules})
     except Refused as refused:
         match refused.number:
             case ErrorCode.SCHEDULE_INVALID:

@@ -37,6 +37,9 @@ ROLES = (GATEWAY, TASK_STATE, TRIGGERS, OPERATOR)
 INBOX = "_INBOX"
 """Prefix of every inbox; the role follows, so that no role can read another role's replies."""
 
+USER_INFO = "$SYS.REQ.USER.INFO"
+"""Subject on which a user asks what it may do; the answer tells of nobody else."""
+
 _RECHECK = ("recheck", FORMER_NAMES["recheck"])
 
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
@@ -132,7 +135,7 @@ class Permissions:
         }
         found, domain = every[role](), self._settings.nats_jetstream_domain
         # A user of a domain asks under the domain's subjects, whichever server it connects to.
-        published = [in_domain(domain, subject) for subject in found.publish]
+        published = [in_domain(domain, subject) for subject in (*found.publish, USER_INFO)]
         return replace(found, publish=published)
 
     def imported(self, group: WorkerGroup) -> list[AccountExport]:
@@ -149,6 +152,7 @@ class Permissions:
                 f"{p}.control.*.{agent}.*",
                 f"{p}.drain.{agent}.*",
                 f"{p}.holds.{agent}.*",
+                f"{p}.process.worker.{agent}.*",
             )
         ]
 
@@ -168,6 +172,7 @@ class Permissions:
         kept.append(f"KV_{streams.triggers}")
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "drain")),
+            f"{p}.process.>",
             *(f"{p}.{kind}.>" for kind in ("state", *_RECHECK, "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
@@ -194,6 +199,8 @@ class Permissions:
             ),
             *self._queues(),
             f"{INBOX}.{GATEWAY}.>",
+            # It answers operators.
+            f"{INBOX}.{OPERATOR}.>",
         ]
         return Rights(
             publish,
@@ -202,6 +209,7 @@ class Permissions:
                 f"{p}.live.>",
                 self._subjects.rates(),
                 self._subjects.changes(),
+                self._subjects.process(GATEWAY),
             ],
             self._never(),
         )
@@ -237,7 +245,13 @@ class Permissions:
             *_api("STREAM.MSG.GET", _streams_of(self._answers)),
         ]
         return Rights(
-            publish, [*self._common_subscriptions(TASK_STATE), f"{p}.state.>"], self._never()
+            publish,
+            [
+                *self._common_subscriptions(TASK_STATE),
+                f"{p}.state.>",
+                self._subjects.process(TASK_STATE),
+            ],
+            self._never(),
         )
 
     def _triggers(self) -> Rights:
@@ -270,7 +284,8 @@ class Permissions:
             f"$KV.{streams.triggers}.fired.>",
             # Its consumers, which it deletes with their triggers.
             f"$KV.{streams.triggers}.consumer.>",
-            f"{INBOX}.{TRIGGERS}.>",
+            # It answers operators, and gateways for them.
+            *(f"{INBOX}.{role}.>" for role in (TRIGGERS, GATEWAY, OPERATOR)),
         ]
         for stream in self._event_streams():
             publish += [
@@ -282,7 +297,12 @@ class Permissions:
         triggers = f"$KV.{streams.triggers}.>"
         return Rights(
             publish,
-            [*self._common_subscriptions(TRIGGERS), triggers, *event_subjects],
+            [
+                *self._common_subscriptions(TRIGGERS),
+                triggers,
+                self._subjects.process(TRIGGERS),
+                *event_subjects,
+            ],
             self._never(),
         )
 

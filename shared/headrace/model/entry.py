@@ -171,7 +171,7 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
     version = headers.get(VERSION, "") if headers else ""
     if not headers or version not in READABLE:
         reason = f"{VERSION} is {version or 'missing'}, not {' or '.join(READABLE)}"
-        raise (NewerVersion if _is_newer(version) else UndecodableMessage)(subject, reason)
+        raise (NewerVersion if is_newer(version) else UndecodableMessage)(subject, reason)
     try:
         return Stamp(
             log=_matching(_LOG_ID, headers[LOG]),
@@ -250,7 +250,8 @@ def _match_stamp(block: bytes) -> Stamp | None:
     )
 
 
-def _is_newer(version: str) -> bool:
+def is_newer(version: str) -> bool:
+    """Return whether `version` of the bus contract is later than all that this code reads."""
     try:
         return _number(version, least=0) > int(NEXT_VERSION)
     except ValueError:

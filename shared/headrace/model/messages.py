@@ -388,6 +388,36 @@ class Draining(BusMessage):
     """Active runs; the worker ends after them."""
 
 
+type LogLevel = Literal["debug", "info", "warning", "error", "configured"]
+"""``configured``: that of the process's settings."""
+
+
+class ProcessQuery(BusMessage):
+    """A question of an operator to the processes of a service: what they are."""
+
+    process: str | None = None
+    """The only process that is asked, by its id. None: every one."""
+    log_level: LogLevel | None = None
+    """The level at which it logs from now on, until it ends. None: as before."""
+
+
+class ProcessFound(BusMessage):
+    """A process's answer: what it is."""
+
+    service: str
+    """``gateway``, ``task-state``, ``triggers`` or ``worker``."""
+    process: str
+    """Its id; of a worker the one in the directory."""
+    release: str
+    """Its version of Headrace."""
+    reads: list[str]
+    """The versions of the bus contract that it reads."""
+    writes: str
+    """The version of the bus contract that it writes."""
+    log_level: str
+    """The level at which it logs now."""
+
+
 class HoldsQuery(BusMessage):
     """A request of a worker's watcher for the runs that it holds."""
 

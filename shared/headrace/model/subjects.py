@@ -153,6 +153,10 @@ class Subjects:
         """Return the subject that asks a worker of the agent to drain."""
         return f"{self.prefix}.drain.{agent}.{worker}"
 
+    def process(self, service: str, *worker: str) -> str:
+        """Return the subject of questions to a service's processes; to a worker: agent and id."""
+        return f"{self.prefix}.process.{'.'.join((service, *worker))}"
+
     def holds(self, agent: str, worker: str) -> str:
         """Return the subject that asks a worker of the agent which runs it holds."""
         return f"{self.prefix}.holds.{agent}.{worker}"

@@ -43,6 +43,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
+from headrace.model.message_version import check_version
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.subjects import decode_token, encode_token, is_token, stream_of_shard
 from headrace.model.task import FAILED, TaskKey, derive_task_id
@@ -445,6 +446,7 @@ async def retry_and_drop(bus: Bus, letter: Letter) -> RetryResult:
 async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
     try:
         key, run = bus.subjects.key_of_run(letter.content.subject)
+        check_version(letter.content.subject, letter.content.headers)
         request = RunRequest.decode(letter.content.subject, letter.body)
         priority = bus.subjects.priority_of_run(letter.content.subject)
     except UndecodableMessage as error:

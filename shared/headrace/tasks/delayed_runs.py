@@ -16,6 +16,7 @@ from headrace.jetstream.purge import purge
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import START_AT
+from headrace.model.message_version import stating
 from headrace.model.messages import RunRequest
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.model.timestamp import read_time
@@ -36,7 +37,10 @@ async def delay(bus: Bus, subject: str, request: RunRequest) -> bool:
     rule = FiringRule(f"@at {request.start_at}", subjects.due(subject))
     kept = subjects.delayed(subject)
     try:
-        await store_schedule(bus, bus.streams.schedules, kept, request.encode(), 0, rule)
+        await store_schedule(
+            *(bus, bus.streams.schedules, kept, request.encode(), 0, rule),
+            headers=stating(bus.settings.log_version),
+        )
     except ScheduleChanged:
         return False
     return True

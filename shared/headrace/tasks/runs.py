@@ -30,6 +30,7 @@ from headrace.jetstream.consumers import consumer_info, nak, reply_subject
 from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
+from headrace.model.message_version import stating
 from headrace.model.messages import OpenQueue, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
@@ -201,7 +202,8 @@ class RunRequests:
             if not answer.cancelled():
                 answered(not failure)
 
-        store_soon(self._bus, subject, request.encode()).add_done_callback(end)
+        headers = stating(self._bus.settings.log_version)
+        store_soon(self._bus, subject, request.encode(), headers).add_done_callback(end)
         return True
 
     def _failure_in(self, answer: asyncio.Future[Msg]) -> str:
@@ -231,7 +233,8 @@ class RunRequests:
             return await delay(self._bus, subject, request)
         is_new = True
         try:
-            await store_with_retries(self._bus, subject, request.encode())
+            headers = stating(self._bus.settings.log_version)
+            await store_with_retries(self._bus, subject, request.encode(), headers)
         except Refused as refused:
             if not refused.is_duplicate:
                 raise
@@ -252,7 +255,8 @@ async def publish_unconfirmed(
         BusUnavailable: The connection is down, and the buffer for a reconnect is full.
     """
     subject = bus.subjects.run(key, generation, priority, request.version or "")
-    await bus.publish(subject, without_input(request).encode())
+    headers = stating(bus.settings.log_version)
+    await bus.publish(subject, without_input(request).encode(), headers=headers)
 
 
 async def release(

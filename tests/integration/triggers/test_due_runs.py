@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from nats.js.errors import NotFoundError
 
+from headrace.jetstream.api import store
 from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
+from headrace.model.entry import CONTRACT_VERSION, VERSION
 from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.runs import RunRequests
@@ -77,6 +79,34 @@ async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: Trigger
         await eventually(lambda: queued(bus), "the run is queued")
     finally:
         await broker.stop()
+
+
+async def test_a_delayed_run_states_its_version_also_when_it_is_due(bus: Bus) -> None:
+    await RunRequests(bus).publish(KEY, 1, request(0.2))
+    due = bus.subjects.due(bus.subjects.run(KEY, 1, version="2"))
+
+    async def headers() -> dict[str, str] | None:
+        try:
+            return (await bus.js.get_last_msg(bus.streams.schedules, due)).headers
+        except NotFoundError:
+            return None
+
+    assert (await eventually(headers, "the run is due"))[VERSION] == CONTRACT_VERSION
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_due_run_of_a_later_version_is_left_to_a_replica_that_reads_it(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    due = bus.subjects.due(bus.subjects.run(KEY, 1))
+    await store(bus, due, request(-1.0).encode(), 5.0, {VERSION: "4"})
+
+    async def is_left() -> bool:
+        return "Headrace-Version is 4; this release reads 1 to 3" in caplog.text
+
+    await eventually(is_left, "the replica leaves it")
+    assert await count(bus, due) == 1
+    assert await queued(bus) is None
 
 
 async def test_a_run_whose_time_has_passed_is_queued_at_once(bus: Bus) -> None:

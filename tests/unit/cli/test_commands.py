@@ -127,6 +127,7 @@ def test_the_page_on_the_command_line_lists_commands_options_and_exit_codes_as_t
     outputs = [one.output for one in helps.values()] + [
         headrace("tasks", "export", "--help").output,
         headrace("agents", "route", "--help").output,
+        headrace("logs", "level", "--help").output,
     ]
     assert options <= set(re.findall(r"--[a-z]+", "".join(outputs)))
     assert "headrace tasks export" in page

@@ -12,15 +12,18 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import contract_differences
 from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings
-from headrace_cli.doctor.diagnosis import Diagnosis, Level, problem
+from headrace_cli.doctor.diagnosis import Diagnosis, Level, ok, problem
 from headrace_cli.doctor.fleet import check_fleet
-from headrace_cli.doctor.nats import NATS, check_nats
+from headrace_cli.doctor.nats import NATS, check_login, check_streams
 from headrace_cli.doctor.redis import REDIS, check_redis
+from headrace_cli.doctor.rights import SERVICES
 from headrace_cli.doctor.settings import check_settings, errors_in
 from headrace_cli.failures import CommandFailed
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.settings_table import settings_classes
+
+_REST = ok(NATS, "streams, agents and task state are checked with an operator's login only")
 
 _COLORS: dict[Level, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -48,8 +51,11 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 
 def _on_nats(nats_url: str | None) -> list[Diagnosis]:
     async def look(bus: Bus) -> list[Diagnosis]:
+        found = await _all(check_login(bus))
+        if bus.settings.role in SERVICES:
+            return [*found, _REST]
         different = await contract_differences(bus)
-        found = await _all(check_nats(bus, different))
+        found += await _all(check_streams(bus, different))
         missing = {one.stream for one in different if one.is_missing}
         # A fleet with fewer event streams than the settings name works.
         if missing.issubset(map(bus.streams.events, range(1, bus.settings.event_streams))):
@@ -57,9 +63,18 @@ def _on_nats(nats_url: str | None) -> list[Diagnosis]:
         return found
 
     try:
-        return on_bus(nats_url, look)
+        return on_bus(nats_url, look, SERVICES.get(_user(), BusSettings))
     except CommandFailed as failed:
         return [problem(NATS, failed.message, "check HEADRACE_NATS_URL and its login")]
+
+
+def _user() -> str:
+    """Return the user of the login in the settings; empty: it is another kind of login."""
+    try:
+        login = BusSettings().nats_login()
+    except SecretUnreadable:  # The connection says so.
+        return ""
+    return login[0] if login is not None else ""
 
 
 def _in_redis() -> list[Diagnosis]:

@@ -8,8 +8,11 @@ from headrace.directory import Directory
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
+from headrace.model.messages import ProcessQuery
+from headrace.processes import ask_processes
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.versions import check_versions
 
 AGENTS, TASK_STATE, DEAD_LETTERS = "agents", "task state", "dead letters"
 
@@ -30,6 +33,9 @@ async def check_fleet(bus: Bus, missing: Collection[str]) -> AsyncIterator[Diagn
     directory = Directory(bus)
     await directory.read()
     for finding in _check_agents(directory):
+        yield finding
+    workers = {name: one.agents for name, one in directory.workers().items()}
+    for finding in check_versions(await ask_processes(bus, ProcessQuery(), workers), len(workers)):
         yield finding
     yield await _check_task_state(bus, missing)
     yield await _check_dead_letters(bus)

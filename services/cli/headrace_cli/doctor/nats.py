@@ -7,37 +7,50 @@ import orjson
 
 from headrace.jetstream.api import server_time, stream_info
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.permissions import USER_INFO
 from headrace.jetstream.streams import Difference, declarations
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
+from headrace.server_versions import NATS_MINIMUM, ServerTooOld, check_server_version
 from headrace.triggers import covers, overlap
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.rights import check_role
 
 NATS, STREAMS = "NATS", "streams"
 
-_USER_INFO = "$SYS.REQ.USER.INFO"
 _TIMEOUT = 2.0
 
 _NEARLY_FULL, _FULL = 0.8, 0.95
 """Shares of a stream's limit in bytes."""
 
 
-async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator[Diagnosis]:
-    """Yield what is found about the server and the streams of the connected `bus`.
-
-    `different` is how streams and consumers differ from the settings.
+async def check_login(bus: Bus) -> AsyncIterator[Diagnosis]:
+    """Yield what is found about the server of the connected `bus`, and about its login.
 
     Raises:
-        BusUnavailable: JetStream does not answer.
+        BusUnavailable: NATS does not answer.
     """
     started = time.monotonic()
     await bus.connection.flush()
     milliseconds = (time.monotonic() - started) * 1000
     version = bus.connection.connected_server_version
     number = f"{version.major}.{version.minor}.{version.patch}"
-    yield ok(NATS, f"version {number} answered in {milliseconds:.1f} ms")
-    yield check_rights(await _rights(bus), f"{bus.settings.prefix}.live.>")
+    yield check_version(number, milliseconds)
+    user, rights = await login_of(bus)
+    yield check_rights(rights, f"{bus.settings.prefix}.live.>")
+    for finding in check_role(bus.settings, user, rights or {}):
+        yield finding
+
+
+async def check_streams(bus: Bus, different: Sequence[Difference]) -> AsyncIterator[Diagnosis]:
+    """Yield what is found about the streams of the connected `bus`, and JetStream's clock.
+
+    `different` is how streams and consumers differ from the settings.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
     for difference in different:
         yield problem(STREAMS, difference.change, difference.remedy or difference.effect.command)
     if not different:
@@ -54,14 +67,24 @@ async def check_nats(bus: Bus, different: Sequence[Difference]) -> AsyncIterator
         yield check_clock(NATS, before, there, time.time())
 
 
-async def _rights(bus: Bus) -> Json | None:
-    """Return what the server permits this login. None: not even to ask."""
+def check_version(version: str, milliseconds: float) -> Diagnosis:
+    """Return whether a server of this version, which answered so fast, is recent enough."""
     try:
-        answer = await bus.request(_USER_INFO, b"", _TIMEOUT)
+        check_server_version(NATS, version, NATS_MINIMUM)
+    except ServerTooOld as error:
+        return problem(NATS, str(error), "upgrade the server")
+    return ok(NATS, f"version {version} answered in {milliseconds:.1f} ms")
+
+
+async def login_of(bus: Bus) -> tuple[str, Json | None]:
+    """Return this login's user and what the server permits it. None: not even to ask."""
+    try:
+        answer = await bus.request(USER_INFO, b"", _TIMEOUT)
     except BusUnavailable:
-        return None
-    rights: Json = (orjson.loads(answer.data).get("data") or {}).get("permissions") or {}
-    return rights
+        return "", None
+    data = orjson.loads(answer.data).get("data") or {}
+    rights: Json = data.get("permissions") or {}
+    return str(data.get("user") or ""), rights
 
 
 def check_rights(rights: Json | None, live: str) -> Diagnosis:

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+from headrace.server_versions import REDIS_MINIMUM, ServerTooOld, check_server_version
 from headrace_cli.dev import dev_file
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
 from headrace_cli.services import module_of
 
 REDIS = "Redis"
-
-_LEAST_VERSION = 7
 
 _NEARLY_FULL = 0.8
 """Share of ``maxmemory``."""
@@ -54,8 +53,10 @@ def check_info(info: dict[str, Any]) -> Iterator[Diagnosis]:
     """Check the server's INFO, as redis-py returns it."""
     # Valkey reports the version of Redis that it is compatible with.
     version = str(info["redis_version"])
-    if int(version.split(".", maxsplit=1)[0]) < _LEAST_VERSION:
-        yield problem(REDIS, f"{version} is too old", f"use Redis {_LEAST_VERSION} or later")
+    try:
+        check_server_version(REDIS, version, REDIS_MINIMUM)
+    except ServerTooOld as error:
+        yield problem(REDIS, str(error), "upgrade the server")
     else:
         name = "valkey" if "valkey_version" in info else "redis"
         yield ok(REDIS, f"{name} {info.get('valkey_version', version)} answered")

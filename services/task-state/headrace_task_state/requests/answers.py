@@ -17,6 +17,7 @@ from headrace.model.errors import (
     StartRefused,
     StateUnavailable,
     TaskUnknown,
+    UndecodableMessage,
 )
 from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks, Refusal
@@ -106,6 +107,9 @@ def refusal_of(error: Exception) -> Refusal:
             )
         case InvalidName() | EventTooLarge() | ValidationError():
             return Refusal(code="bad_request", message=_rule_of(error))
+        case UndecodableMessage():
+            # Another replica may be of a release that reads it, so the caller repeats the request.
+            return Refusal(code="state_unavailable", message=str(error), is_late=True)
         case BusUnavailable() | LogTooNew() | StateUnavailable() | TimeoutError():
             return Refusal(
                 code="state_unavailable",

@@ -1,14 +1,16 @@
 """Task state's requests: FastStream's subscribers, and how answers and refusals are sent."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, override
 
-from faststream import ExceptionMiddleware, Path
+from faststream import BaseMiddleware, ExceptionMiddleware, Path
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
 from headrace.dataclass import dataclass
+from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
+from headrace.model.message_version import check_version, stating
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.subjects import FORMER_NAMES, Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
@@ -27,6 +29,8 @@ class Questions:
     subjects: Subjects
     answers: Answers
     pieces: AnswerPieces
+    version: str = CONTRACT_VERSION
+    """Version of the bus contract that answers state."""
 
     def include_in(self, broker: NatsBroker, middlewares: tuple[Any, ...] = ()) -> None:
         """Have the broker answer all requests except those for lists and usage.
@@ -47,15 +51,15 @@ class Questions:
 
         async def list_tasks(query: ListTasks) -> NatsResponse:
             """Ask for one page of an owner's tasks."""
-            return _response(self.pieces.first(await self.answers.list(query)))
+            return self._response(self.pieces.first(await self.answers.list(query)))
 
         async def usage(query: GetUsage) -> NatsResponse:
             """Ask what a tenant's runs have used."""
-            return _response(self.pieces.first(await self.answers.usage(query)))
+            return self._response(self.pieces.first(await self.answers.usage(query)))
 
         async def open_tasks(query: CountOpenTasks) -> NatsResponse:
             """Ask how many tasks of an agent are not over."""
-            return NatsResponse(await self.answers.open_tasks(query))
+            return self._response(Piece(await self.answers.open_tasks(query), {}))
 
         router = _router(middlewares)
         self._subscribe(router, "list", list_tasks)
@@ -66,7 +70,7 @@ class Questions:
     def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:
         async def get(query: GetTask) -> NatsResponse:
             """Ask for one task as of now."""
-            return _response(self.pieces.first(await self.answers.get(query)))
+            return self._response(self.pieces.first(await self.answers.get(query)))
 
         router = _router(middlewares)
         self._subscribe(router, "get", get)
@@ -80,7 +84,7 @@ class Questions:
         for operation, asks in QUESTIONS.items():
 
             async def answer(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
-                return NatsResponse(await self.answers.for_worker(query, agent))
+                return self._response(Piece(await self.answers.for_worker(query, agent), {}))
 
             answer.__annotations__["query"] = asks
             answer.__doc__ = asks.__doc__
@@ -89,16 +93,19 @@ class Questions:
     def _replica_questions(self) -> NatsRouter:
         async def ready() -> NatsResponse:
             """Ask whether every range of the log is being applied."""
-            return NatsResponse(await self.answers.ready())
+            return self._response(Piece(await self.answers.ready(), {}))
 
         async def more(message: NatsMessage) -> NatsResponse:
             """Ask for the next piece of an answer that did not fit into one message."""
-            return _response(self.pieces.fetch(message.raw_message.subject))
+            return self._response(self.pieces.fetch(message.raw_message.subject))
 
         router = _router()
         router.subscriber(self.subjects.state("ready"), queue=QUEUE, title="stateReady")(ready)
         router.subscriber(self.pieces.subjects, title="stateMore")(more)
         return router
+
+    def _response(self, piece: Piece) -> NatsResponse:
+        return NatsResponse(piece.body, headers={**stating(self.version), **piece.headers})
 
     def _subscribe(
         self, router: NatsRouter, operation: str, handler: _Handler, *, is_documented: bool = True
@@ -118,11 +125,16 @@ class Questions:
 
 
 def _router(middlewares: tuple[Any, ...] = ()) -> NatsRouter:
-    return NatsRouter(middlewares=(_refusing(), *middlewares))
+    return NatsRouter(middlewares=(_refusing(), *middlewares, _Readable))
 
 
-def _response(piece: Piece) -> NatsResponse:
-    return NatsResponse(piece.body, headers=piece.headers)
+class _Readable(BaseMiddleware):
+    """Raises NewerVersion for requests of a later version than this release reads."""
+
+    @override
+    async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
+        check_version(msg.raw_message.subject, msg.headers)
+        return await call_next(msg)
 
 
 def _refusing() -> ExceptionMiddleware:

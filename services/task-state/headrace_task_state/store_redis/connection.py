@@ -24,6 +24,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headrace.model.errors import StateUnavailable
+from headrace.server_versions import REDIS_MINIMUM, check_server_version
 from headrace.tls import tls_context
 from headrace_task_state.store import Memory
 from headrace_task_state.store_redis.encoding import LETTERS, MOST_BYTES, MOST_ITEMS, USUAL
@@ -197,11 +198,13 @@ class Connection:
 
         Raises:
             ConnectionError: it does not.
+            ServerTooOld: it is of an earlier version than the fleet works with.
         """
         try:
-            await self._redis.ping()
+            info = await self._redis.info("server")
         except RedisError as error:
             raise ConnectionError(str(error)) from error
+        check_server_version("Redis", str(info.get("redis_version", "")), REDIS_MINIMUM)
 
     async def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:  # noqa: ANN401 - whatever the script returns
         """Run ``lua/<name>.lua`` and return its answer.

@@ -80,7 +80,7 @@ def info(client: int) -> bytes:
     """Return the INFO line, which a server sends first."""
     described = {
         "server_id": "memory",
-        "version": "2.12.0",
+        "version": "2.15.0",
         "headers": True,
         "max_payload": MAX_PAYLOAD,
         "client_id": client,

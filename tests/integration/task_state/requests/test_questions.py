@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.client import NatsClient
+from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION
 from headrace.model.errors import TaskUnknown
 from headrace.model.messages import ChildInput, DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
@@ -159,3 +160,17 @@ async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
 
 def test_traces_that_are_not_configured_cost_nothing() -> None:
     assert len(telemetry("answers", CollectorRegistry())) == 1
+
+
+async def test_a_question_of_a_later_version_is_refused_with_both_versions(
+    nats_server: NatsProcess,
+) -> None:
+    async with asking(nats_server) as fleet:
+        refusal = Refusal.decode("get", await fleet.get("task", **{VERSION: "4"}))
+        assert (refusal.code, refusal.is_temporary) == ("state_unavailable", True)
+        assert "Headrace-Version is 4; this release reads 1 to 3" in refusal.message
+        assert await fleet.get("task", **{VERSION: NEXT_VERSION}) == b"task"
+        subject = fleet.subjects.state("get")
+        question = GetTask(tenant="default", owner="me", task="task").encode()
+        answer = await fleet.client.request(subject, question, TIMEOUT)
+        assert (answer.headers or {})[VERSION] == CONTRACT_VERSION

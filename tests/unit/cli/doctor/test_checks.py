@@ -2,12 +2,17 @@
 
 import pytest
 
+from headrace.jetstream.permissions import Permissions
 from headrace.model.events import Json
+from headrace.model.messages import ProcessFound
+from headrace.settings import BusSettings
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.diagnosis import Level
-from headrace_cli.doctor.nats import check_rights, check_stream
+from headrace_cli.doctor.nats import check_rights, check_stream, check_version
 from headrace_cli.doctor.redis import check_info
+from headrace_cli.doctor.rights import check_role
 from headrace_cli.doctor.settings import check_settings
+from headrace_cli.doctor.versions import check_versions
 
 VALKEY = {"valkey_version": "9.1.0", "redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 
@@ -105,3 +110,98 @@ def test_settings_are_checked_for_every_service(monkeypatch: pytest.MonkeyPatch)
         ("warning", "HEADRACE_RETENTON"),
     ]
     assert "secret" not in str(found)
+
+
+def process(service: str, name: str, release: str = "0.1.0", writes: str = "2") -> ProcessFound:
+    found = {"service": service, "process": name, "release": release, "log_level": "info"}
+    return ProcessFound.model_validate({**found, "reads": ["2", "3"], "writes": writes})
+
+
+FLEET = [process("gateway", "g1"), process("task-state", "t1"), process("worker", "w1")]
+
+
+def findings(found: list[ProcessFound], workers: int) -> list[tuple[Level, str]]:
+    return [(one.level, one.text) for one in check_versions(found, workers)]
+
+
+def test_processes_of_one_release_are_counted() -> None:
+    text = "release 0.1.0: 1 gateway, 1 task-state, 1 worker"
+    assert findings(FLEET, 1) == [("ok", text)]
+
+
+def test_several_releases_are_named_with_their_processes() -> None:
+    found = [*FLEET, process("worker", "w2", "0.2.0")]
+    text = "0.1.0: 1 gateway, 1 task-state, 1 worker; 0.2.0: 1 worker"
+    assert findings(found, 2) == [("warning", f"several releases are running: {text}")]
+
+
+def test_a_version_that_is_written_and_not_read_by_all_is_a_problem() -> None:
+    found = [
+        *FLEET,
+        process("worker", "w2", "0.2.0", writes="4").model_copy(update={"reads": ["3", "4"]}),
+    ]
+    problems = [text for level, text in findings(found, 2) if level == "problem"]
+    former, newer = "gateway g1 (0.1.0) and 2 more", "worker w2 (0.2.0)"
+    assert problems == [
+        f"{former} write version 2 of the bus contract, which {newer} do not read (3, 4)",
+        f"{newer} write version 4 of the bus contract, which {former} do not read (2, 3)",
+    ]
+
+
+def test_processes_that_do_not_state_their_release_are_reported() -> None:
+    assert findings([], 2) == [
+        ("warning", "2 of 2 workers do not state their release"),
+        ("warning", "no gateway states its release"),
+    ]
+
+
+SETTINGS = BusSettings()
+NEEDED = Permissions(SETTINGS, ()).rights("gateway")
+
+
+def role_findings(
+    publish: list[str], subscribe: list[str], user: str = "gateway"
+) -> list[tuple[Level, str]]:
+    permissions = {"publish": {"allow": publish}, "subscribe": {"allow": subscribe}}
+    return [(one.level, one.text) for one in check_role(SETTINGS, user, permissions)]
+
+
+@pytest.mark.parametrize("role", ["gateway", "task-state", "triggers", "operator"])
+def test_a_login_with_exactly_its_roles_rights_is_sound(role: str) -> None:
+    rights = Permissions(SETTINGS, ()).rights(role)
+    text = f"user {role!r} has the rights of {role}, and no other service's"
+    assert role_findings(rights.publish, rights.subscribe, role) == [("ok", text)]
+
+
+def test_a_right_that_a_role_needs_and_lacks_is_a_problem() -> None:
+    fewer = [one for one in NEEDED.publish if one not in {"headrace.run.>", "headrace.push.>"}]
+    [(level, text)] = role_findings(fewer, NEEDED.subscribe)
+    assert level == "problem"
+    assert text == (
+        "user 'gateway' may not publish on headrace.run.>, headrace.push.>, as gateway needs"
+    )
+
+
+def test_a_right_that_only_another_service_needs_is_warned_of() -> None:
+    found = role_findings(
+        [*NEEDED.publish, "headrace.dead.>"], [*NEEDED.subscribe, "headrace.state.>"]
+    )
+    assert found == [
+        ("warning", "user 'gateway' may publish on headrace.dead.>, as only other services need"),
+        (
+            "warning",
+            "user 'gateway' may subscribe to headrace.state.>, as only other services need",
+        ),
+    ]
+    everything = role_findings([">"], [">"])
+    assert [level for level, _ in everything] == ["warning", "warning"]
+
+
+def test_other_users_and_those_without_permissions_are_not_compared() -> None:
+    assert role_findings([], [], "shop") == []
+    assert list(check_role(SETTINGS, "gateway", {})) == []
+
+
+@pytest.mark.parametrize(("version", "level"), [("2.13.4", "problem"), ("2.14.0", "ok")])
+def test_a_nats_that_is_too_old_is_a_problem(version: str, level: Level) -> None:
+    assert check_version(version, 1.0).level == level

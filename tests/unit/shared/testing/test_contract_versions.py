@@ -4,16 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from nats.aio.msg import Msg
 
 from headrace import InputRequired, RunContext, agent
 from headrace.jetstream.api import get_message, store
 from headrace.log import last_entry
 from headrace.log.read import headers_of
 from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry
-from headrace.model.errors import LogTooNew
-from headrace.model.messages import RunRequest
-from headrace.tasks.runs import publish_unconfirmed
+from headrace.model.errors import LogTooNew, StateUnavailable, UndecodableMessage
+from headrace.model.message_version import check_version
+from headrace.model.messages import CountOpenTasks, RunRequest
+from headrace.model.subjects import NORMAL
+from headrace.model.task import TaskKey
+from headrace.state_client import StateClient
+from headrace.tasks.runs import RunRequests, publish_unconfirmed
 from headrace.testing import FleetTask, TestFleet
+from tests.support.fake_bus import FakeBus, message
 from tests.support.waiting import eventually
 
 
@@ -118,3 +124,78 @@ async def test_a_stream_ends_where_a_later_version_goes_on() -> None:
             await append_raw(fleet, task, "4")
             with pytest.raises(LogTooNew):
                 await reader.read()
+
+
+async def queued_headers(fleet: TestFleet, key: TaskKey, run: int) -> dict[str, str]:
+    """Return the headers of a run request in the queue."""
+    bus = fleet._bus
+    query = {"last_by_subj": bus.subjects.run(key, run)}
+    found = await get_message(bus, bus.streams.runs, query)
+    assert found is not None
+    return dict(headers_of(found))
+
+
+async def test_a_run_request_of_a_later_version_stays_queued_for_a_worker_that_reads_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with TestFleet([tailor]) as fleet:
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        bus, last = fleet._bus, await last_entry(fleet._bus, task.key)
+        assert last is not None
+        run = last.last_generation + 1
+        request = RunRequest(log=last.stamp.log, context=task.context, owner="anonymous")
+        await store(bus, bus.subjects.run(task.key, run), request.encode(), 1.0, {VERSION: "4"})
+
+        async def is_left() -> bool:
+            return "left a run request to workers of a later release" in caplog.text
+
+        await eventually(is_left, "the worker leaves it")
+        assert "Headrace-Version is 4; this release reads 1 to 3" in caplog.text
+        assert (await queued_headers(fleet, task.key, run))[VERSION] == "4"
+        assert len(await versions_in(fleet, task)) == last.last_generation
+
+
+@pytest.mark.parametrize("version", [None, "1", CONTRACT_VERSION, NEXT_VERSION])
+def test_messages_of_the_range_and_those_without_a_version_are_read(version: str | None) -> None:
+    check_version("run", None if version is None else {VERSION: version})
+
+
+@pytest.mark.parametrize("version", ["0", "x", "", "4"])
+def test_messages_of_other_versions_are_not_read(version: str) -> None:
+    with pytest.raises(UndecodableMessage, match=f"is {version}; this release reads 1 to 3"):
+        check_version("run", {VERSION: version})
+
+
+@pytest.mark.parametrize("version", [CONTRACT_VERSION, NEXT_VERSION])
+async def test_run_requests_state_the_version_that_is_written(version: str) -> None:
+    async with TestFleet([tailor]) as fleet:
+        write(fleet, version)
+        task = await fleet.start("tailor", "hello")
+        await task.result()
+        bus, gone = fleet._bus, task.key._replace(agent="nobody")
+        request = RunRequest(log="log0", context="c", owner="anonymous")
+        await publish_unconfirmed(bus, gone, 1, request)
+        assert (await queued_headers(fleet, gone, 1))[VERSION] == version
+        requests = RunRequests(bus)
+        assert await requests.publish(gone, 2, request)
+        assert (await queued_headers(fleet, gone, 2))[VERSION] == version
+        stored = asyncio.Event()
+        assert requests.send(gone, 3, request, NORMAL, lambda _: stored.set())
+        await stored.wait()
+        assert (await queued_headers(fleet, gone, 3))[VERSION] == version
+
+
+class NewerReplica(FakeBus):
+    """Task state of a later release."""
+
+    async def request(
+        self, subject: str, payload: bytes, timeout: float, headers: dict[str, str] | None = None
+    ) -> Msg:
+        assert (headers, payload != b"", timeout > 0) == ({VERSION: CONTRACT_VERSION}, True, True)
+        return message(subject, b"{}", {VERSION: "4"})
+
+
+async def test_an_answer_of_a_later_version_is_refused_with_both_versions() -> None:
+    with pytest.raises(StateUnavailable, match="Headrace-Version is 4; this release reads 1 to 3"):
+        await StateClient(NewerReplica()).open_tasks(CountOpenTasks(agent="shop"))

@@ -12,6 +12,7 @@ from headrace_gateway.protocols.fleet import (
     fail,
     fleet_state,
     own_letters,
+    processes,
     schedules,
     task_log,
     triggers,
@@ -31,6 +32,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     watching = watch.TaskWatch(services)
     letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
     triggering, one_trigger = triggers.TriggerPages(services), f"{triggers.PATH}/{{name}}"
+    asking = processes.ProcessPages(services)
     of_agent = versions.VersionPages(services)
     scheduling, one_schedule = schedules.SchedulePages(services), f"{schedules.PATH}/{{name}}"
     pages: Sequence[tuple[str, str, Endpoint]] = (
@@ -54,6 +56,8 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{one_schedule}:resume", scheduling.resume),
         ("POST", f"{one_schedule}:run", scheduling.run),
         ("POST", f"{one_schedule}:backfill", scheduling.back_fill),
+        ("GET", processes.PATH, asking.list),
+        ("POST", f"{processes.PATH}:logLevel", asking.log_level),
         ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", triggers.PATH, triggering.list),
         ("GET", one_trigger, triggering.show),

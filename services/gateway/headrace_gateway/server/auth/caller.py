@@ -10,8 +10,17 @@ from headrace.model.queues import Priority
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})
 """Operations with which an operator can read and cancel other owners' tasks."""
 
-ROUTING = frozenset({"GetAgentVersions", "RouteAgent", "RetireAgentVersion", "DrainWorker"})
-"""Operations on which versions and workers serve agents. They concern all tenants."""
+ROUTING = frozenset(
+    {
+        "GetAgentVersions",
+        "RouteAgent",
+        "RetireAgentVersion",
+        "DrainWorker",
+        "ListProcesses",
+        "SetLogLevel",
+    }
+)
+"""Operations on which versions and processes serve agents. They concern all tenants."""
 
 FLEET = frozenset(
     {

@@ -1,0 +1,67 @@
+"""Checks of running processes' releases, and of the versions of the bus contract between them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from headrace.model.messages import ProcessFound
+from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+
+VERSIONS = "versions"
+
+
+def check_versions(found: Sequence[ProcessFound], workers: int) -> Iterator[Diagnosis]:
+    """Yield what is found about the processes that answered, and the number of live `workers`."""
+    yield from _unread(found)
+    releases: dict[str, Counter[str]] = {}
+    for one in found:
+        releases.setdefault(one.release, Counter())[one.service] += 1
+    if len(releases) > 1:
+        text = "; ".join(
+            f"{release}: {_numbers(of_release)}" for release, of_release in sorted(releases.items())
+        )
+        yield warning(
+            VERSIONS, f"several releases are running: {text}", "finish the upgrade, or roll back"
+        )
+    elif found:
+        [(release, numbers)] = releases.items()
+        yield ok(VERSIONS, f"release {release}: {_numbers(numbers)}")
+    answered = Counter(one.service for one in found)
+    if silent := workers - answered["worker"]:
+        yield warning(
+            VERSIONS,
+            f"{silent} of {workers} workers do not state their release",
+            "upgrade them if they are of an earlier one, or let NATS permit the question "
+            "(headrace nats-permissions)",
+        )
+    if not answered["gateway"]:
+        yield warning(
+            VERSIONS,
+            "no gateway states its release",
+            "start one, or let NATS permit the question (headrace nats-permissions)",
+        )
+
+
+def _unread(found: Sequence[ProcessFound]) -> Iterator[Diagnosis]:
+    """Yield each version of the bus contract that is written and not read by all."""
+    written: dict[str, list[ProcessFound]] = {}
+    for one in found:
+        written.setdefault(one.writes, []).append(one)
+    for version, writers in sorted(written.items()):
+        deaf = [one for one in found if version not in one.reads]
+        if deaf:
+            yield problem(
+                VERSIONS,
+                f"{_named(writers)} write version {version} of the bus contract, which "
+                f"{_named(deaf)} do not read ({', '.join(deaf[0].reads)})",
+                "upgrade those, or set HEADRACE_LOG_VERSION lower on the writers",
+            )
+
+
+def _named(processes: Sequence[ProcessFound]) -> str:
+    first = processes[0]
+    more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
+    return f"{first.service} {first.process} ({first.release}){more}"
+
+
+def _numbers(services: Counter[str]) -> str:
+    return ", ".join(f"{number} {service}" for service, number in sorted(services.items()))

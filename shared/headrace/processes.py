@@ -1,0 +1,121 @@
+"""The running processes of a fleet: each answers operators what it is, and changes its log level.
+
+All of one service listen on one subject; a worker listens on one of its own, which names one of its
+agents, because a group of workers exports only its agents' subjects.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from headrace import log_lines
+from headrace.jetstream.connection import Bus
+from headrace.model.entry import READABLE
+from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.messages import ProcessFound, ProcessQuery
+
+_log = logging.getLogger(__name__)
+
+WORKER: Final = "worker"
+SERVICES: Final = ("gateway", "task-state", "triggers", WORKER)
+
+ANSWER_TIME = 1.0
+"""Seconds for answers: how many processes there are is not known."""
+
+
+class ProcessAnswers:
+    """Answers questions to one process."""
+
+    def __init__(self, bus: Bus, service: str, process: str) -> None:
+        """Answer on `bus` for the `process` of a service."""
+        self._bus, self._service, self._process = bus, service, process
+
+    async def start(self, *worker: str) -> Subscription:
+        """Answer from now on, until the subscription ends; of a worker: `*` and its id.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        subject = self._bus.subjects.process(self._service, *worker)
+        return await self._bus.subscribe(subject, self._answer)
+
+    async def _answer(self, msg: Msg) -> None:
+        try:
+            query = ProcessQuery.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.warning("ignored a malformed question to this process: %s", error)
+            return
+        if query.process not in {None, self._process}:
+            return
+        if query.log_level is not None:
+            usual = self._bus.settings.log_level
+            log_lines.set_level(usual if query.log_level == "configured" else query.log_level)
+        try:
+            await self._bus.publish(msg.reply, self._found().encode())
+        except BusUnavailable as error:
+            _log.warning("a question to this process was not answered: %s", error)
+
+    def _found(self) -> ProcessFound:
+        return ProcessFound(
+            service=self._service,
+            process=self._process,
+            release=version("headrace"),
+            reads=list(READABLE),
+            writes=self._bus.settings.log_version,
+            log_level=logging.getLevelName(logging.getLogger().level).lower(),
+        )
+
+
+async def ask_processes(
+    bus: Bus,
+    query: ProcessQuery,
+    workers: Mapping[str, Sequence[str]],
+    services: Sequence[str] = SERVICES,
+    seconds: float = ANSWER_TIME,
+) -> list[ProcessFound]:
+    """Ask the processes of `services`, and return what answered within `seconds`.
+
+    `workers` are the ids of live workers, each with its agents. A query for one process ends with
+    its answer.
+
+    Raises:
+        BusUnavailable: the connection is closed.
+    """
+    found, is_complete = list[ProcessFound](), asyncio.Event()
+
+    async def take(msg: Msg) -> None:
+        if not msg.data:  # Nobody listens on one of the subjects.
+            return
+        try:
+            found.append(ProcessFound.decode(msg.subject, msg.data))
+        except UndecodableMessage as error:
+            _log.warning("ignored a malformed answer of a process: %s", error)
+        if query.process is not None:
+            is_complete.set()
+
+    inbox = bus.connection.new_inbox()
+    subscription = await bus.subscribe(inbox, take)
+    try:
+        for subject in _subjects(bus, services, workers):
+            await bus.publish(subject, query.encode(), inbox)
+        async with asyncio.timeout(seconds):
+            await is_complete.wait()
+    except TimeoutError:
+        pass
+    finally:
+        await bus.unsubscribe(subscription)
+    return sorted(found, key=lambda one: (one.service, one.process))
+
+
+def _subjects(bus: Bus, services: Sequence[str], workers: Mapping[str, Sequence[str]]) -> list[str]:
+    subjects = [bus.subjects.process(one) for one in services if one != WORKER]
+    if WORKER in services:
+        subjects += [
+            bus.subjects.process(WORKER, agents[0], worker) for worker, agents in workers.items()
+        ]
+    return subjects
