@@ -39,6 +39,12 @@ class RecordedSpans:
         ]
         return sorted(found, key=lambda span: span.start_time or 0)
 
+    def of_libraries(self, name: str) -> list[ReadableSpan]:
+        """Return the spans with that name that are not Headrace's own."""
+        own = self.all()
+        ended = self._exporter.get_finished_spans()
+        return [span for span in ended if span.name == name and span not in own]
+
     def named(self, name: str) -> list[ReadableSpan]:
         """Return the spans with that name, in the order of their beginnings."""
         return [span for span in self.all() if span.name == name]

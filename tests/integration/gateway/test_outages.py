@@ -1,7 +1,9 @@
 """NATS or task state away: 503 in the binding's shape where no log helps, and recovery."""
 
 import asyncio
+import logging
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.streams import apply
+from headrace.log_lines import RepeatLimit
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import AGENTS
@@ -160,6 +164,75 @@ async def test_nats_lost_while_running_is_503_and_heals_by_itself(
 
         await eventually(is_back, "messages are taken again")
         await eventually(is_ready, "it is ready again")
+
+
+class LinesWritten(logging.Handler):
+    """What a process would write that logs `LINES` lines a minute from one place."""
+
+    LINES = 5
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.by_place = Counter[tuple[str, int]]()
+        self.left_out = 0
+        self.limit = RepeatLimit(self.LINES, self.handle)
+        self.addFilter(self.limit)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.left_out += getattr(record, "left_out", 0)
+        if record.name.startswith("headrace") and not hasattr(record, "left_out"):
+            self.by_place[record.pathname, record.lineno] += 1
+
+    def end(self) -> tuple[int, int]:
+        """Return the most lines of one place, and how many were left out."""
+        self.limit.flush()
+        logging.getLogger().removeHandler(self)
+        return max(self.by_place.values()), self.left_out
+
+
+@pytest.fixture
+def written(caplog: pytest.LogCaptureFixture) -> Iterator[LinesWritten]:
+    """The lines of the test."""
+    caplog.set_level(logging.INFO)
+    handler = LinesWritten()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    handler.end()
+
+
+REQUESTS = 60
+
+
+async def refused_requests(http: httpx.AsyncClient) -> set[tuple[int, str]]:
+    """Return status and reason of many requests, a few at a time."""
+    refused = set[tuple[int, str]]()
+    for _ in range(REQUESTS // 20):
+        asking = (Rest(http).refused("SendMessage", message()) for _ in range(20))
+        refused |= {(one.status, one.reason) for one in await asyncio.gather(*asking)}
+    return refused
+
+
+async def test_a_full_log_and_an_outage_write_a_few_lines_however_many_requests_fail(
+    own_server: NatsProcess,
+    own_settings: GatewaySettings,
+    own_fleet: ScriptedFleet,
+    own_gateway: str,
+    written: LinesWritten,
+) -> None:
+    bus = BusSettings.model_validate(own_settings.model_dump())
+    full = bus.model_copy(update={"events_max_bytes": 1})
+    async with httpx.AsyncClient(base_url=own_gateway, timeout=60, verify=NO_TLS) as http:
+        await apply(own_fleet.bus.js, full, shrink=True)
+        assert await refused_requests(http) == {(503, "UNAVAILABLE")}
+        await apply(own_fleet.bus.js, bus.model_copy(update={"events_max_bytes": -1}), shrink=False)
+        own_server.kill()
+        assert await refused_requests(http) == {(503, "UNAVAILABLE")}
+        own_server.start()
+        await own_fleet.settle()
+    most, left_out = written.end()
+    assert most <= written.LINES
+    assert sum(written.by_place.values()) <= REQUESTS
+    assert left_out >= REQUESTS - written.LINES, "each refusal is counted"
 
 
 async def test_a_gateway_whose_nats_is_frozen_is_not_ready_until_it_thaws(

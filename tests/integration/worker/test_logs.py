@@ -5,6 +5,7 @@ import os
 import signal
 from typing import Any
 
+from headrace.model.messages import RunRequest
 from tests.integration.worker.conftest import Spawn
 from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
@@ -29,11 +30,19 @@ async def test_each_line_of_an_attempt_names_it_and_tokens_make_none(
 ) -> None:
     worker = spawn(TARGET, log_format="json")
     before = len(lines(worker))
-    task = await submitter.start("failing")
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    task = await submitter.start("failing", publish=False)
+    request = RunRequest(
+        log=task.log,
+        context=task.context,
+        owner=task.owner,
+        traceparent=f"00-{trace}-b7ad6b7169203331-01",
+    )
+    await task.publish(1, request.encode())
     await task.ended()
     await until_written(worker, "shelves\\nare empty")
     own, failed = lines(worker)[before:]
-    found = {"task": task.key.task, "run": 1, "attempt": 1, "agent": "failing"}
+    found = {"task": task.key.task, "run": 1, "attempt": 1, "agent": "failing", "trace_id": trace}
     assert found.items() <= own.items()
     assert found.items() <= failed.items()
     assert (own["logger"], own["message"]) == ("shop", "looking at the shelves")

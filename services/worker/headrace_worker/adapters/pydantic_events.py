@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from opentelemetry.trace import NoOpTracer
 from pydantic import BaseModel
 
 from headrace.dataclass import dataclass
@@ -77,8 +78,10 @@ class ReplayedResponses(AbstractCapability[Any]):
         request_context: Any,  # noqa: ANN401  # the library's
         handler: Any,  # noqa: ANN401  # the library's
     ) -> ModelResponse:
-        """Call the model within a span."""
-        del ctx
+        """Call the model within a span, unless the library's own instrumentation makes one."""
+        if not isinstance(ctx.tracer, NoOpTracer):
+            instrumented: ModelResponse = await handler(request_context)
+            return instrumented
         model, calls = request_context.model, self.emitter.model_calls
         call = object()
         messages = request_context.messages

@@ -152,6 +152,26 @@ async def test_a_call_that_the_user_cancels_is_ended(
     assert "error.type" in (call.attributes or {})
 
 
+async def test_a_call_is_one_span_where_pydantic_ai_is_instrumented_itself(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pydantic_ai import Agent as PydanticAgent
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
+    provider = TracerProvider()
+    spans = RecordedSpans(monkeypatch, provider)
+    settings = InstrumentationSettings(tracer_provider=provider)
+    monkeypatch.setattr(PydanticAgent, "_instrument_default", settings)
+    async with serving(working, pydantic, [LOOKS, replies("A wall.")]):
+        assert state(await folded(await submitter.start("a", "Look."))) == "COMPLETED"
+    made = spans.of_libraries("chat small")
+    assert (len(made), spans.named("chat small")) == (2, [])
+    [attempt] = spans.named("invoke_agent a")
+    assert attempt.context is not None
+    traces = {span.context.trace_id for span in made if span.context is not None}
+    assert traces == {attempt.context.trace_id}
+
+
 async def test_adks_own_spans_are_of_the_attempt_and_hold_no_content(
     submitter: TaskSubmitter,
     working: Working,
