@@ -189,9 +189,11 @@ async def test_while_the_view_is_rebuilt_only_lists_wait(
 
 
 async def test_redis_may_go_and_come_back(fleet: Fleet, http: httpx.AsyncClient) -> None:
-    agent = PlainAgent(http, fleet.gateways[0], "counter")
+    agent, other = (PlainAgent(http, url, "counter") for url in fleet.gateways)
     task = (await agent.send("3")).json()["task"]
+    running = (await agent.send("10000 20", returnImmediately=True)).json()["task"]["id"]
     with fleet.frozen("redis"):
+        assert (await other.cancel(running)).json()["status"]["state"] == "TASK_STATE_CANCELED"
         async with agent.stream("3") as response:
             assert (await all_frames(response))[-1].state == "COMPLETED"
         assert (await agent.get(task["id"])).json()["status"]["state"] == "TASK_STATE_COMPLETED"
