@@ -14,6 +14,7 @@ from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 
 from headrace.metrics import REQUEST_SECONDS, REQUESTS
+from headrace_gateway.json_errors import CodedError
 from headrace_gateway.problems import status_of
 from headrace_gateway.server.auth.credentials_file import OPERATIONS, OPERATORS
 from headrace_gateway.server.open_requests import OpenRequest
@@ -96,7 +97,7 @@ def outcome_of(error: BaseException | None) -> str:
         return "ok"
     if isinstance(error, _DISCONNECTS) or not isinstance(error, Exception):
         return "disconnected"
-    status = status_of(error)
+    status = error.status if isinstance(error, CodedError) else status_of(error)
     if status < _SERVER_ERROR:
         return "refused"
     return "unavailable" if status == _UNAVAILABLE else "failed"

@@ -48,6 +48,7 @@ class OpenRequest:
         "at_end",
         "began",
         "binding",
+        "is_forwarded",
         "is_given_up",
         "operation",
         "protocol",
@@ -62,6 +63,8 @@ class OpenRequest:
         self.protocol, self.binding = protocol, binding
         self.operation = ""
         """A2A's name of the operation, once known (`name_operation`)."""
+        self.is_forwarded = False
+        """Whether another binding answers it, as a request of its own, which is counted instead."""
         self.began = 0.0
         """When the block began, in seconds of `time.perf_counter`."""
         self._open, self._ended = among, ended
@@ -98,7 +101,8 @@ class OpenRequest:
             abandoned = self._unsettled or _restarting()
             self._ended(self, abandoned)
             raise abandoned from error
-        self._ended(self, error)
+        if error is not None or not self.is_forwarded:
+            self._ended(self, error)
 
     def give_up(self) -> None:
         """Make the block raise `GatewayRestarting`, or the error given to `storing`."""
@@ -153,6 +157,12 @@ def name_operation(operation: str) -> None:
     """Record A2A's name of the operation that the current task's request asks for."""
     if (request := _current.get()) is not None:
         request.operation = operation
+
+
+def forward_request() -> None:
+    """Record that another binding answers the current task's request, and opens its own for it."""
+    if (request := _current.get()) is not None:
+        request.is_forwarded = True
 
 
 def unrepeatable_request() -> OpenRequest | None:

@@ -18,7 +18,7 @@ from headrace_gateway.call import AGENT, caller_of
 from headrace_gateway.protocols.hector.variant import completed
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import parse_object, read_body
-from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.open_requests import Endpoint, forward_request
 from headrace_gateway.services import Services
 
 
@@ -55,6 +55,8 @@ class HectorRoutes:
         body = parse_object(data)
         is_rpc = "jsonrpc" in body
         forwarded = _with_body(request, data if is_rpc else _serialized(completed(body)))
+
+        forward_request()
 
         async def forward(scope: Scope, receive: Receive, send: Send) -> None:
             # This request has ended and holds its body no longer: the binding opens its own.
