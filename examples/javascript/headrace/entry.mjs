@@ -14,7 +14,8 @@ export const REJECTED = "TASK_STATE_REJECTED";
 
 const AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED";
 const ANSWERED = "HEADRACE_ANSWERED";
-const RUN_ENDED = new Set([COMPLETED, FAILED, CANCELED, REJECTED, INPUT_REQUIRED, ANSWERED]);
+const OVER = new Set([COMPLETED, FAILED, CANCELED, REJECTED, ANSWERED]);
+const RUN_ENDED = new Set([...OVER, INPUT_REQUIRED]);
 const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...RUN_ENDED]);
 
 /** The headers of an entry. `stamp` is {log, generation, writer, state, run, attempt, checkpoint}. */
@@ -41,6 +42,7 @@ export function readEntry(header, body, sequence, time) {
   if (stamp === undefined || body.includes("\r")) return undefined;
   try {
     const events = body.split("\n").map(readEvent);
+    if (!endsAlike(stamp, events)) return undefined;
     const last = stamp.generation + events.length - 1;
     return { stamp, events, body, sequence, time, last };
   } catch {
@@ -78,6 +80,20 @@ function readEvent(line) {
   if (event === null || typeof event !== "object" || Array.isArray(event)) throw new Error();
   if (line.length > 2 * DEEPEST && depth(event) > DEEPEST) throw new Error();
   return event;
+}
+
+/** Whether headers and events agree about the end of the task: the last event alone states it. */
+function endsAlike(stamp, events) {
+  const ends = events.map((event, at) => endIn(event, stamp.generation + at));
+  const end = OVER.has(stamp.state) ? stamp.state : undefined;
+  return ends.pop() === end && ends.every((other) => other === undefined);
+}
+
+function endIn(event, generation) {
+  if ("artifactUpdate" in event) return undefined;
+  if ("message" in event && !("statusUpdate" in event || "task" in event)) return ANSWERED;
+  const update = event.statusUpdate ?? (generation === 1 ? event.task : undefined);
+  return OVER.has(update?.status?.state) ? update.status.state : undefined;
 }
 
 function depth(root) {

@@ -13,7 +13,7 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply
 from headrace.model.queues import RunQueue
-from headrace.model.task import CANCELED, COMPLETED, FAILED
+from headrace.model.task import CANCELED, COMPLETED, FAILED, WORKING
 from headrace.tasks.runs import ensure_queue
 from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
@@ -110,6 +110,22 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubm
         await task.publish(run)
         assert await eventually(task.is_off_the_queue)
         assert await task.entries() == before
+
+
+@pytest.mark.usefixtures("repeater")
+@pytest.mark.parametrize(("headers", "event"), [(COMPLETED, WORKING), (WORKING, COMPLETED)])
+async def test_an_entry_that_contradicts_itself_about_the_end_is_skipped(
+    submitter: TaskSubmitter, headers: str, event: str
+) -> None:
+    task = await submitter.start("repeater", message=script({"text": "once"}), publish=False)
+    forged = events.status_update(task.key.task, task.context, event)
+    await task.append(forged, headers, writer="hostile", run=1, attempt=1)
+    await task.publish(1)
+    entries = await task.ended()
+    assert attempts(entries) == [1]
+    assert "hostile" not in {one.stamp.writer for one in entries}
+    assert texts((await task.found()).task) == ["once"]
+    assert await eventually(task.is_off_the_queue)
 
 
 @pytest.mark.usefixtures("repeater")
