@@ -56,10 +56,10 @@ class TaskLog:
         owner = "owner" if generation == 1 else None
         return Stamp(self.id, generation, self.name, state, 1, owner=owner)
 
-    def text_event(self, text: str) -> Draft:
-        """Return an event that says `text`."""
+    def text_event(self, text: str, state: str = WORKING) -> Draft:
+        """Return an event that says `text`, in `state`."""
         message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
-        return events.status_update(self.key.task, "context", WORKING, message)
+        return events.status_update(self.key.task, "context", state, message)
 
     async def begin(self) -> AppendResult:
         """Append generation 1."""
@@ -70,8 +70,9 @@ class TaskLog:
     async def append(
         self, *texts: str, state: str = WORKING, timeout: float = TIMEOUT
     ) -> AppendResult:
-        """Append one message with an event per text."""
-        drafts = [self.text_event(text) for text in texts]
+        """Append one message with an event per text, the last one in `state`."""
+        *before, last = texts
+        drafts = [*map(self.text_event, before), self.text_event(last, state)]
         return await self.writer.append(drafts, self.stamp(state), timeout)
 
     async def grow(self, to: int, batch: int = 1) -> None:
