@@ -112,10 +112,10 @@ async def _start(
     stack.push_async_callback(streams.stop)
     background = BackgroundWork(timing.drain)
     stack.push_async_callback(background.drain)
-    admission = Admission(bus, settings, timing.queue_answer, timing.queue_interval)
+    admission = Admission(bus, settings, timing.queue_answer, timing.queue_interval, note_quota)
     admission.start()
     stack.push_async_callback(admission.stop)
-    rates = await started(RateLimits(bus, settings))
+    rates = await started(RateLimits(bus, settings, warn=note_quota))
     stack.callback(keep_running(ServerClock(bus).run, "clocks").cancel)
     return _Running(
         bus,

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import field
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -23,7 +24,7 @@ from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.settings import RunLimitSettings
-from headrace.tasks.quotas import Quotas, Use
+from headrace.tasks.quotas import SOFT, LimitWarnings, Quotas, QuotaWarning, Use
 
 
 class TooManyWaiting(HeadraceError):
@@ -44,6 +45,10 @@ class Scope(NamedTuple):
     agent: str
     tenant: str = ""
     """Empty for all tenants."""
+
+    def __str__(self) -> str:
+        """Return it for a log."""
+        return f"tenant={self.tenant or '-'} agent={self.agent}"
 
 
 @dataclass(slots=True)
@@ -91,6 +96,9 @@ SHARE = 4
 
 _PAUSES = (0.0, 0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Seconds before each read of the queue for one run, until it is clear whether it may wait."""
+
+_OF_AGENT, _OF_TENANT = "waiting-agent", "waiting-tenant"
+"""Names of the bounds in warnings."""
 
 _SOONEST, _LATEST, _UNKNOWN = 1, 30, 5
 """Seconds in ``Retry-After``: minimum, maximum, and the value if the pace is unknown."""
@@ -141,7 +149,12 @@ class Admission:
     """Admits runs while the number of waiting runs is below the bounds."""
 
     def __init__(
-        self, bus: Bus, settings: RunLimitSettings, answer: float = 1.0, interval: float = 1.0
+        self,
+        bus: Bus,
+        settings: RunLimitSettings,
+        answer: float = 1.0,
+        interval: float = 1.0,
+        warn: Callable[[QuotaWarning], None] = lambda _: None,
     ) -> None:
         """Apply the bounds in `settings`.
 
@@ -150,7 +163,9 @@ class Admission:
             settings: The bounds.
             answer: Seconds for a read of the queue.
             interval: Minimum seconds between two reads, unless one is asked for.
+            warn: Called in the task of each run that is admitted although a bound is near.
         """
+        self._warnings = LimitWarnings((_OF_AGENT, _OF_TENANT), warn)
         self._bus, self._answer, self._interval = bus, answer, interval
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
@@ -189,12 +204,17 @@ class Admission:
                 await asyncio.sleep(pause)
             await self._look_together()
         for scope, bound in bounds:
-            if self._is_full(scope, bound):
+            waiting = self._waiting(scope)
+            if waiting >= bound:
                 whose = "yours" if scope.tenant else "all clients"
                 what = (
                     f"{bound} runs of {whose} are already waiting for agent {key.agent}, the limit"
                 )
                 raise TooManyWaiting(what, self._retry_after(scope))
+            # Nearly all runs are far from a bound, and each call counts for every one of them.
+            if waiting >= bound * SOFT or self._warnings.near:
+                name = _OF_TENANT if scope.tenant else _OF_AGENT
+                self._warnings.look(name, scope, waiting, bound)
         scopes = [scope for scope, _ in bounds]
         for scope in scopes:
             self._under_way[scope] += 1

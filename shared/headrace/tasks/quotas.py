@@ -8,7 +8,7 @@ import asyncio
 import logging
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -58,16 +58,55 @@ class QuotaWarning:
 
     quota: str
     what: str
-    """``tokens``, ``cost``, ``runs`` or ``open``."""
+    """``tokens``, ``cost``, ``runs`` or ``open``; of a limit in the settings ``requests`` or
+    ``waiting``."""
     used: float
     limit: float
     period: str
-    """``day``, ``month``, or ``now`` for open tasks."""
+    """``day``, ``month`` or ``minute``; ``now`` for open tasks and waiting runs."""
 
     def __str__(self) -> str:
         """Return it for a log: ``900 of 1,000 runs per day``."""
-        what = "open tasks" if self.what == "open" else f"{self.what} per {self.period}"
+        what = _AT_ONCE.get(self.what) or f"{self.what} per {self.period}"
         return f"{_number(self.used)} of {_number(self.limit)} {what}"
+
+
+_AT_ONCE = {"open": "open tasks", "waiting": "waiting runs"}
+
+SOFT = 0.8
+"""Share of a limit in the settings from which is warned, as by quotas that state none."""
+
+
+class LimitWarnings:
+    """Warns of limits in the settings that are nearly reached, as quotas do."""
+
+    def __init__(
+        self, names: Sequence[str], warn: Callable[["QuotaWarning"], None] = lambda _: None
+    ) -> None:
+        """Count warnings of the limits called `names` from zero, and call `warn` for each.
+
+        It is called in the task of the request that is accepted although a limit is near.
+        """
+        self._warn = warn
+        self.near: set[tuple[str, Hashable]] = set()
+        """Limits, and whose, that have been logged and are near since."""
+        for name in names:
+            QUOTA_WARNINGS.labels(name)
+
+    def look(self, name: str, whose: Hashable, used: float, limit: float) -> None:
+        """Warn if the limit `name` of `whose` is near; it is logged once until it is not."""
+        place = (name, whose)
+        if used < limit * SOFT:
+            self.near.discard(place)
+            return
+        what = name.partition("-")[0]
+        period = "minute" if what == "requests" else "now"
+        warning = QuotaWarning(name, what, used, limit, period)
+        QUOTA_WARNINGS.labels(name).inc()
+        self._warn(warning)
+        if place not in self.near:
+            self.near.add(place)
+            _log.warning("limit %s: %s used by %s", name, warning, whose)
 
 
 def _log_only(warning: QuotaWarning) -> None:

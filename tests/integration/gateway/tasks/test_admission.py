@@ -176,6 +176,17 @@ async def test_one_gateway_keeps_exactly_to_the_bound_however_many_come_at_once(
 
 
 @pytest.mark.usefixtures("idle")
+async def test_a_response_warns_of_a_bound_that_is_near(settings: GatewaySettings) -> None:
+    async with bounded(settings, max_waiting_per_agent=5, max_waiting_per_tenant=50) as http:
+        said = [
+            (await http.post("/message:send", json=message() | NOW)).headers.get("headrace-quota")
+            for _ in range(6)
+        ]
+    near = "waiting-agent;waiting;used=4;limit=5;period=now"
+    assert said == [None, None, None, None, near, None], "the last one is refused"
+
+
+@pytest.mark.usefixtures("idle")
 async def test_a_run_that_is_not_known_to_be_queued_yet_does_not_count_twice(
     settings: GatewaySettings, bus: Bus
 ) -> None:

@@ -12,6 +12,7 @@ import math
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import RequestsTaken
+from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
@@ -72,11 +74,19 @@ _AGENT = ":"
 class RateLimits:
     """Limits the requests of callers per minute."""
 
-    def __init__(self, bus: Bus, settings: GatewaySettings, interval: float = INTERVAL) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        settings: GatewaySettings,
+        interval: float = INTERVAL,
+        warn: Callable[[QuotaWarning], None] = lambda _: None,
+    ) -> None:
         """Apply the limits in `settings`, together with the other gateways on `bus`.
 
-        Counts are shared every `interval` seconds.
+        Counts are shared every `interval` seconds. `warn` is called in the task of each request
+        that is accepted although a limit is near.
         """
+        self._warnings = LimitWarnings(_NAMES, warn)
         self._bus, self._id, self._interval = bus, secrets.token_hex(4), interval
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
@@ -123,7 +133,10 @@ class RateLimits:
             if wait := bucket.wait():
                 raise RateLimited(_refusal(key, per_minute), math.ceil(wait))
         for key, per_minute in limits:
-            self._bucket(key, per_minute, now).take(1, now)
+            bucket = self._bucket(key, per_minute, now)
+            used = round(per_minute - bucket.left)
+            self._warnings.look(_name_of(key), key.removeprefix(_AGENT), used, per_minute)
+            bucket.take(1, now)
             self._taken[key] += 1
 
     def _limit(self, key: str) -> int:
@@ -165,6 +178,17 @@ class RateLimits:
         for key, count in account.taken.items():
             if (per_minute := self._limit(key)) >= 0:
                 self._bucket(key, per_minute, now).take(count, now)
+
+
+_NAMES = "requests-owner", "requests-tenant", "requests-agent"
+"""Names of the limits in warnings."""
+
+
+def _name_of(key: str) -> str:
+    owner, tenant, agent = _NAMES
+    if key.startswith(_AGENT):
+        return agent
+    return owner if "." in key else tenant
 
 
 def _refusal(key: str, per_minute: int) -> str:

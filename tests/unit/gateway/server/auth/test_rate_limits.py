@@ -2,7 +2,9 @@
 
 import pytest
 
+from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.messages import RequestsTaken
+from headrace.tasks.quotas import QuotaWarning
 from headrace_gateway.refusals import RateLimited
 from headrace_gateway.server.auth.access import RateBucket, RateLimits
 from headrace_gateway.server.auth.caller import Caller
@@ -31,6 +33,21 @@ def taken(rates: RateLimits, caller: Caller, agent: str = "", most: int = 100) -
         except RateLimited:
             return count
     return most
+
+
+def test_a_limit_that_is_near_is_warned_of_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    near = list[QuotaWarning]()
+    settings = GatewaySettings(owner_requests_per_minute=10, agent_requests_per_minute=100)
+    rates = RateLimits(FakeBus(), settings, interval=3600.0, warn=near.append)
+    before = QUOTA_WARNINGS.labels("requests-owner")._value.get()
+    assert taken(rates, ANN, "shop") == 10
+    assert [(one.quota, one.what, one.used, one.limit, one.period) for one in near] == [
+        ("requests-owner", "requests", used, 10, "minute") for used in (8, 9)
+    ]
+    assert QUOTA_WARNINGS.labels("requests-owner")._value.get() == before + 2
+    assert caplog.messages == ["limit requests-owner: 8 of 10 requests per minute used by acme.ann"]
 
 
 def test_without_limits_nobody_is_refused() -> None:
