@@ -299,6 +299,18 @@ def test_values_mount_the_files_of_each_setting() -> None:
             assert [paths[path] for path in stated[variable].split(",")] == origins
 
 
+def test_gateways_reach_what_the_values_add_to_dns_and_nats() -> None:
+    ports = {
+        name: [
+            one["port"]
+            for rule in of_kind(name, "NetworkPolicy")["gateway"]["spec"]["egress"]
+            for one in rule["ports"]
+        ]
+        for name in ("default", "files")
+    }
+    assert ports == {"default": [53, 53, 4222], "files": [53, 53, 4222, 4318]}
+
+
 def test_a_login_by_file_replaces_that_by_user_and_password() -> None:
     logins = {
         component: {
