@@ -9,7 +9,6 @@ SHELL := /bin/bash
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
-COMPILED := .venv/.compiled
 DOCS := .venv/.docs
 CODE := shared services examples tests
 
@@ -60,19 +59,14 @@ checked: $(DEVELOPMENT)
 		printf '\n%s\n' "$$said"; exit $$result
 
 .PHONY: tested
-tested: $(COMPILED)
+tested: $(DEVELOPMENT)
 	@exec $(BIN)/python -m pytest $(SPREAD) tests </dev/null
 
-# Tests mostly wait, so there are more processes than cores. Tests of one file share servers and run in
-# one process; files keep the tree's order, which has the long ones first, and two processes run what
-# needs the shared stack (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS
-# has -n.
+# Tests mostly wait, so there are more processes than cores: forks of one that has compiled and imported
+# all tests (tests/support/forked_nodes.py). Tests of one file share servers and run in one process;
+# files keep the tree's order, which has the long ones first, and two processes run what needs the shared
+# stack (tests/support/stack_scheduling.py). Selected tests run in one process unless ARGS has -n.
 SPREAD = --numprocesses 8 --dist loadfile --no-loadscope-reorder
-
-# Compiled once, by one process: otherwise each of those that share the tests would compile all of them.
-$(COMPILED): $(DEVELOPMENT)
-	@$(BIN)/python -m pytest --collect-only -qq tests >/dev/null || echo "make: the tests say why" >&2
-	@touch $@
 
 .PHONY: check
 check: $(DEVELOPMENT) ## Check lint, format, types and architecture

@@ -3,14 +3,16 @@
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import pytest
+from execnet import XSpec
 from xdist.remote import Producer
 
 from tests.support import containers, lost_connections, memory_folder
 from tests.support.cluster import NatsCluster
 from tests.support.draws import draw_by_seed
+from tests.support.forked_nodes import ForkedNodes
 from tests.support.resuming_sizes import SEED
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.stack_scheduling import StackScheduling
@@ -56,6 +58,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[XSpec]) -> None:
+    """Have all processes that share the tests forked from one that has imported them."""
+    if len(specs) > 2 and all(spec.popen and not spec.python for spec in specs):
+        nodes = ForkedNodes(config.args)
+        config.add_cleanup(nodes.close)
+        if nodes.are_ready:
+            for spec in specs:
+                spec.python = nodes.python
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> StackScheduling | None:
