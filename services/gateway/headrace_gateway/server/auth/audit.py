@@ -1,4 +1,4 @@
-"""The audit log: who did what with which task, one line of the logger ``headrace.audit`` each."""
+"""The audit log: who did what with whose task, one line of the logger ``headrace.audit`` each."""
 
 import json
 import logging
