@@ -47,7 +47,7 @@ def collect(paths: list[str]) -> None:
 
 def fork_for_each(listener: socket.socket) -> str | None:
     """Fork until stdin ends: None; in each fork, return the line that it is to execute."""
-    while listener in select.select([listener, 0], [], [])[0]:
+    while listener.fileno() in select.select([listener.fileno(), 0], [], [])[0]:
         asker, _ = listener.accept()
         line, files, _, _ = socket.recv_fds(asker, LONGEST_LINE, FILES)
         if os.fork() == 0:
