@@ -278,7 +278,7 @@ _PAST = {"from": "2025-12-31T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
 _SCHEDULE, _TRIGGER = "/v1/schedules/{name}", "/v1/triggers/{name}"
 _LETTERS, _VERSIONS = "/v1/dead-letters", "/v1/fleet/agents/{agent}"
 _LOG = "/v1/agents/{agent}/tasks/{task}/log"
-_PROCESSES = "/v1/dev/processes"
+_PROCESSES, _DEV_PROCESSES = "/v1/processes", "/v1/dev/processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +337,10 @@ def _version(_: Thing) -> Json:
     return {"version": "none"}
 
 
+def _log_level(_: Thing) -> Json:
+    return {"level": "configured", "process": "none"}
+
+
 def _nothing(*_: object) -> str:
     """Say nothing: of what a caller has of its own; what it changes of others', they see."""
     return ""
@@ -356,7 +360,11 @@ FLEET: Mapping[str, FleetRequest] = {
     "agent versions: retire": FleetRequest("POST", f"{_VERSIONS}:retire", _version),
     "worker: drain": FleetRequest("POST", "/v1/workers/{worker}:drain", lambda _: {}),
     "processes: list": FleetRequest("GET", _PROCESSES),
-    "process: kill": FleetRequest("POST", f"{_PROCESSES}/{{role}}/{{index}}:kill", lambda _: {}),
+    "processes: log level": FleetRequest("POST", f"{_PROCESSES}:logLevel", _log_level),
+    "processes of headrace dev: list": FleetRequest("GET", _DEV_PROCESSES),
+    "process of headrace dev: kill": FleetRequest(
+        "POST", f"{_DEV_PROCESSES}/{{role}}/{{index}}:kill", lambda _: {}
+    ),
     "webhook deliveries: list": FleetRequest(
         "GET", "/v1/webhook-deliveries", query=lambda thing: {"task": thing.task}
     ),

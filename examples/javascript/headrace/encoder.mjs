@@ -63,6 +63,7 @@ export class Encoder {
 
   /** The event that ends the run. */
   end({ ends, text, schema }) {
+    if (text !== undefined && typeof text !== "string") throw new MalformedOutput("the text of an end must be a string");
     const kind = ends === REJECTED || ends === FAILED ? "error" : undefined;
     const message = text || schema ? this.#message([kind ? notice(text, kind) : { text: text ?? "" }]) : undefined;
     if (schema) message.metadata = { "headrace.inputSchema": schema };

@@ -91,9 +91,15 @@ function endsAlike(stamp, events) {
 
 function endIn(event, generation) {
   if ("artifactUpdate" in event) return undefined;
-  if ("message" in event && !("statusUpdate" in event || "task" in event)) return ANSWERED;
+  const isAnswer = "message" in event && !("statusUpdate" in event || "task" in event);
   const update = event.statusUpdate ?? (generation === 1 ? event.task : undefined);
-  return OVER.has(update?.status?.state) ? update.status.state : undefined;
+  const { state, message } = isAnswer ? { state: ANSWERED, message: event.message } : (update?.status ?? {});
+  return OVER.has(state) && hasTexts(message) ? state : undefined;
+}
+
+/** Whether the texts of a message, if there is one, are strings: the event is none otherwise. */
+function hasTexts(message) {
+  return (message?.parts ?? []).every((part) => part && ["undefined", "string"].includes(typeof part.text));
 }
 
 function depth(root) {

@@ -58,7 +58,7 @@ from headrace.sdk.signals import (
     Usage,
 )
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
-from headrace_worker.relayed_events import PART_KINDS, RelayedEvents, end_parts, foreign
+from headrace_worker.relayed_events import RelayedEvents, checked, end_parts, foreign
 from headrace_worker.shared_state import SharedState
 from headrace_worker.spans import ToolSpans
 from headrace_worker.usage import usage_json
@@ -491,8 +491,6 @@ def _content(output: Message) -> list[Json]:
         MalformedOutput: the Message has no parts, or one is not an A2A Part.
     """
     content: list[Any] = [*([{"text": output.text}] if output.text else []), *output.parts]
-    if not content or not all(
-        isinstance(part, dict) and PART_KINDS & part.keys() for part in content
-    ):
-        raise MalformedOutput("a Message must have parts with text, raw, url or data")
-    return content
+    if not content:
+        raise MalformedOutput("a Message must have a text or parts")
+    return [*checked(content)]

@@ -113,12 +113,16 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubm
 
 
 @pytest.mark.usefixtures("repeater")
-@pytest.mark.parametrize(("headers", "event"), [(COMPLETED, WORKING), (WORKING, COMPLETED)])
+@pytest.mark.parametrize(
+    ("headers", "event", "text"),
+    [(COMPLETED, WORKING, ""), (WORKING, COMPLETED, ""), (COMPLETED, COMPLETED, 42)],
+)
 async def test_an_entry_that_contradicts_itself_about_the_end_is_skipped(
-    submitter: TaskSubmitter, headers: str, event: str
+    submitter: TaskSubmitter, headers: str, event: str, text: object
 ) -> None:
     task = await submitter.start("repeater", message=script({"text": "once"}), publish=False)
-    forged = events.status_update(task.key.task, task.context, event)
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    forged = events.status_update(task.key.task, task.context, event, message)
     await task.append(forged, headers, writer="hostile", run=1, attempt=1)
     await task.publish(1)
     entries = await task.ended()

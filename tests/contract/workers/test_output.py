@@ -131,8 +131,11 @@ async def test_an_agent_that_breaks_shows_an_id_and_nothing_else(
 
 
 @pytest.mark.usefixtures("repeater")
-async def test_output_that_is_none_fails_the_task_with_a_reason(submitter: TaskSubmitter) -> None:
-    task = await submitter.start("repeater", message=script({"nonsense": True}))
+@pytest.mark.parametrize("step", [{"nonsense": True}, {"complete": 42}, {"reject": None}])
+async def test_output_that_is_none_fails_the_task_with_a_reason(
+    submitter: TaskSubmitter, step: Json
+) -> None:
+    task = await submitter.start("repeater", message=script(step))
     entries = await task.ended()
     assert entries[-1].stamp.state == FAILED
     assert "malformed" in statuses(entries)[-1]["message"]["parts"][0]["text"]

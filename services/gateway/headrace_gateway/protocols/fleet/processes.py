@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from headrace.model.messages import LogLevel, ProcessFound, ProcessQuery
+from headrace.model.subjects import is_token
 from headrace.processes import SERVICES, ask_processes
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
+from headrace_gateway.server.auth.caller import ANY_AGENT
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -19,6 +21,7 @@ PATH = "/v1/processes"
 
 _LEVELS: tuple[str, ...] = get_args(LogLevel.__value__)
 _FIELDS = frozenset({"level", "service", "process"})
+_SET_LEVEL = "SetLogLevel"
 
 
 class ProcessNotFound(CodedError):
@@ -44,11 +47,12 @@ class ProcessPages:
     async def log_level(self, request: Request) -> ASGIApp:
         """Have processes log at another level, and return those that do."""
         services, caller = self._services, caller_of(self._services, request)
+        await services.access.check_operator(caller, _SET_LEVEL)
         check_body_type(request)
         body = json_object(await read_body(request, services.body_limits))
         level, service, process = _stated(body)
         named = process or service or "all"
-        await services.access.check_operator(caller, "SetLogLevel", process=named, log_level=level)
+        await services.access.record(caller, ANY_AGENT, _SET_LEVEL, process=named, log_level=level)
         query = ProcessQuery.model_validate({"process": process, "log_level": level})
         found = await self._found(query, service)
         if not found:
@@ -89,9 +93,9 @@ def _stated(body: dict[str, object]) -> tuple[str, str | None, str | None]:
     problems = [f"{name}: is unknown" for name in sorted(body.keys() - _FIELDS)]
     if level not in _LEVELS:
         problems.append(f"level: must be one of {', '.join(_LEVELS)}")
-    if service not in {None, *SERVICES}:
+    if service is not None and service not in SERVICES:
         problems.append(f"service: must be one of {', '.join(SERVICES)}")
-    if process is not None and not (isinstance(process, str) and process):
+    if process is not None and not (isinstance(process, str) and is_token(process)):
         problems.append("process: must be the id of a process")
     if problems:
         raise InputInvalid("; ".join(problems))

@@ -90,8 +90,13 @@ async def test_a_process_that_does_not_answer_is_unknown(http: httpx.AsyncClient
     assert answer.json()["error"] == {"code": "process_unknown", "message": message}
 
 
-async def test_all_that_is_wrong_with_a_request_is_reported(http: httpx.AsyncClient) -> None:
-    body = {"level": "loud", "service": "redis", "process": 7, "for": 60}
+@pytest.mark.parametrize(
+    ("service", "process"), [("redis", 7), ([], ""), ({}, "a b"), (7, "x" * 300)]
+)
+async def test_all_that_is_wrong_with_a_request_is_reported(
+    http: httpx.AsyncClient, service: object, process: object
+) -> None:
+    body = {"level": "loud", "service": service, "process": process, "for": 60}
     answer = await http.post(LEVEL, json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == (
@@ -108,8 +113,8 @@ async def test_only_who_may_route_all_agents_changes_levels_and_it_is_audited(
     body = {"level": "debug", "process": "one"}
     async with open_role_gateway(OPERATOR, RELEASER, DEPLOYER) as gateway:
         refused = [
-            (await gateway.http.post(LEVEL, json=body, headers=headers)).status_code
-            for headers in ({}, OPERATOR.bearer, RELEASER.bearer)
+            (await gateway.http.post(LEVEL, json=stated, headers=headers)).status_code
+            for stated, headers in ((body, {}), (body, OPERATOR.bearer), ({}, RELEASER.bearer))
         ]
         listed = await gateway.http.get("/v1/processes", headers=OPERATOR.bearer)
         assert (refused, listed.status_code) == ([401, 403, 403], 403)
