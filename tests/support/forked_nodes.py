@@ -5,6 +5,7 @@ it asks for a fork that has this process's files, and ends with it.
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -39,7 +40,7 @@ class ForkedNodes:
     @property
     def python(self) -> str:
         """The command that xdist is to start in Python's place."""
-        return f"{sys.executable} -I -S {__file__} {self._address}"
+        return shlex.join([sys.executable, "-I", "-S", __file__, str(self._address)])
 
     def close(self) -> None:
         """End it; forks end with whoever asked for them."""

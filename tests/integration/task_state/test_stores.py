@@ -339,10 +339,10 @@ async def test_what_stands_behind_the_end_of_a_task_changes_nothing(
     log = some_log()
     log.append([log.status(COMPLETED)], state=COMPLETED)
     ended, whole = len(log.entries), folded(log)
-    log.append([log.chunk("a", "two ")])
+    log.append([log.chunk("a", "two ")], state=WORKING)
     message = {"messageId": "late", "role": "ROLE_AGENT", "parts": [{"text": "so"}]}
     log.append([log.status(FAILED, message)], state=FAILED)
-    log.append([log.chunk("b", "three")])
+    log.append([log.chunk("b", "three")], state=WORKING)
     all_arrivals = arrivals([log], random.Random(0))
     writer = await stored_range.writer()
     apart = (all_arrivals[:ended], *([one] for one in all_arrivals[ended:]))
@@ -376,7 +376,8 @@ async def test_owners_in_one_context_see_their_own_tasks_and_operators_all(
     for number in range(12):
         log = LegalLog(new_key(number), owner=f"owner{number % 3}", context="shared")
         log.submit("hello")
-        log.append([log.status(COMPLETED if number % 2 else FAILED)], state=COMPLETED)
+        state = COMPLETED if number % 2 else FAILED
+        log.append([log.status(state)], state=state)
         logs.append(log)
     writer = await stored_range.writer()
     await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals(logs, random.Random(0)))

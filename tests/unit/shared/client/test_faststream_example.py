@@ -19,7 +19,7 @@ async def test_a_question_about_an_order_is_sent_and_the_answer_published() -> N
     with answering(**{SEND: ScriptedResponse(body={"task": TASK})}) as gateway:
         module = example("faststream_orders", GATEWAY=gateway.url)
         async with TestNatsBroker(module.broker) as broker:
-            published = await broker.request(ORDER, "orders.created")
+            published = await broker.request(ORDER, "orders.created", timeout=60)
         [request] = gateway.asked
     assert await published.decode() == {"id": "7", "state": "completed", "answer": "in stock"}
     message = (request.body or {})["message"]
