@@ -202,7 +202,8 @@ class _MemoryWriter:
             self._change(task)
             if task.state in OVER and int(task.fields["sequence"]) < sequence:
                 # The summary was of an entry behind the end.
-                self._due(DueList.CONTINUED)[name] = sequence
+                names = self._due(DueList.CONTINUED)
+                names[name] = max(sequence, names.get(name, 0))
         return True
 
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:

@@ -362,6 +362,12 @@ class NatsClient(Client):
         self._deadlines: dict[float, _Deadlines] = {}
         self.health = HealthProbe(self._ping, lambda: len(self._server_pool) > 1, timing)
 
+    @property
+    def server_version(self) -> str:
+        """The version that the server states; empty: it states none, or is not connected."""
+        server = self._current_server
+        return "" if server is None else server.server_version or ""
+
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
     ) -> "Listening":

@@ -153,8 +153,7 @@ class Bus:
             StreamsDiffer: The existing streams differ from the settings.
         """
         await self.dial(name)
-        version = self.connection.connected_server_version
-        check_server_version("NATS", f"{version.major}.{version.minor}", NATS_MINIMUM)
+        check_server_version("NATS", self.connection.server_version, NATS_MINIMUM)
         await wait_for(
             "JetStream",
             lambda: ensure_streams(self.js, self.settings),

@@ -6,6 +6,8 @@ import pytest
 
 from headrace.jetstream import connection
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.memory import server as memory
+from headrace.jetstream.memory import wire
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.server_versions import (
@@ -37,6 +39,22 @@ async def test_no_service_starts_with_a_server_that_is_too_old(
     try:
         with pytest.raises(ServerTooOld, match=r"use 99\.0 or later"):
             await bus.connect("test")
+    finally:
+        await bus.close()
+
+
+@pytest.mark.parametrize("stated", ["v2.15.0", "2.15", "2.15.0-beta.01", "unknown", ""])
+async def test_a_service_starts_with_a_server_whose_version_can_not_be_compared(
+    monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    monkeypatch.setattr(
+        memory, "info", lambda client: wire.info(client).replace(b"2.15.0", stated.encode())
+    )
+    server = MemoryServer()
+    bus = Bus(BusSettings(), lambda: MemoryTransport(server))
+    try:
+        await bus.connect("test")
+        assert bus.connection.server_version == stated
     finally:
         await bus.close()
 

@@ -34,9 +34,7 @@ async def check_login(bus: Bus) -> AsyncIterator[Diagnosis]:
     started = time.monotonic()
     await bus.connection.flush()
     milliseconds = (time.monotonic() - started) * 1000
-    version = bus.connection.connected_server_version
-    number = f"{version.major}.{version.minor}.{version.patch}"
-    yield check_version(number, milliseconds)
+    yield check_version(bus.connection.server_version, milliseconds)
     user, rights = await login_of(bus)
     yield check_rights(rights, f"{bus.settings.prefix}.live.>")
     for finding in check_role(bus.settings, user, rights or {}):

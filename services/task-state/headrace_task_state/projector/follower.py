@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace import metrics
+from headrace.background import keep_running
 from headrace.jetstream.api import get_message, stream_state, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import nanoseconds
@@ -145,7 +146,10 @@ class RangeFollower:
 
     async def run(self) -> None:
         """Apply until the lease is lost; wait out failures of NATS and the store."""
-        beside = [asyncio.create_task(self._lag.watch()), asyncio.create_task(self._ended.run())]
+        beside = [
+            asyncio.create_task(self._lag.watch()),
+            keep_running(self._ended.run, "repair of logs that go on behind their end"),
+        ]
         try:
             await self._follow_with_retries()
         except LeaseLost as loss:

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.connection import HiredisRespSerializer
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from headrace.model.errors import StateUnavailable
 from headrace.server_versions import REDIS_MINIMUM, check_server_version
@@ -196,15 +196,30 @@ class Connection:
     async def check(self) -> None:
         """Return if Redis answers.
 
+        Its version is not checked if the login may not ask for it.
+
         Raises:
             ConnectionError: it does not.
             ServerTooOld: it is of an earlier version than the fleet works with.
         """
         try:
-            info = await self._redis.info("server")
+            await self._redis.ping()
+            version = await self._version()
         except RedisError as error:
             raise ConnectionError(str(error)) from error
-        check_server_version("Redis", str(info.get("redis_version", "")), REDIS_MINIMUM)
+        check_server_version("Redis", version, REDIS_MINIMUM)
+
+    async def _version(self) -> str:
+        """Return the server's version; empty: the login may not ask for it.
+
+        Raises:
+            RedisError: it does not answer.
+        """
+        try:
+            info = await self._redis.info("server")
+        except NoPermissionError:
+            return ""
+        return str(info.get("redis_version", ""))
 
     async def run(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:  # noqa: ANN401 - whatever the script returns
         """Run ``lua/<name>.lua`` and return its answer.

@@ -11,8 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 from headrace.model.errors import StateUnavailable
+from headrace.server_versions import ServerTooOld
 from headrace_cli.dev.valkey_server import program_path
+from headrace_task_state.store_redis import connection as connections
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
 from tests.support.certificates import Authority
@@ -106,6 +110,21 @@ def in_file(path: Path, text: str) -> Path:
 def acl(user: str = "fleet") -> str:
     escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
     return f'user {user} on ">{escaped}" ~* &* +@all'
+
+
+async def test_a_server_that_is_too_old_is_refused_where_its_version_may_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REDIS_MINIMUM", (99, 0))
+    lines = (f"{acl()} -info", "user default on nopass ~* &* +@all")
+    with OwnValkey(tmp_path, "valkey", *lines) as valkey:
+        url = f"redis://127.0.0.1:{valkey.port}/0"
+        async with connected(redis_url=url) as connection:
+            with pytest.raises(ServerTooOld, match=r"Redis .* is too old: use 99\.0 or later"):
+                await connection.check()
+        login = {"redis_user": "fleet", "redis_password": PASSWORD}
+        async with connected(redis_url=url, **login) as connection:
+            await connection.check()
 
 
 async def test_a_user_of_an_acl_and_a_password_of_any_characters(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ if ARGV[9] then
   apply_change(view, range, ARGV[4], ARGV[5], change, ARGV[9], ARGV[10])
   if OVER[change[5]] and sequence_in(change[13], ARGV[10]) < tonumber(ARGV[8]) then
     -- The summary was of an entry behind the end.
-    redis.call('ZADD', view .. 'f:' .. range, ARGV[8], name)
+    redis.call('ZADD', view .. 'f:' .. range, 'GT', ARGV[8], name)
   end
   add_now()
   count_now(ARGV[6])
