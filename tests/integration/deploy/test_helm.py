@@ -278,6 +278,17 @@ def test_each_file_that_a_setting_names_is_mounted(name: str) -> None:
                 assert path in paths or f"{folder}/*" in paths, variable
 
 
+@every_set
+def test_no_volume_is_mounted_of_which_no_setting_names_a_file(name: str) -> None:
+    components = of_kind(name, "Deployment")
+    assert len(components) >= 4
+    for component in components:
+        stated = ",".join(told(name, component).values()).split(",")
+        for path in mounted(name, component).keys() - {"/tmp/*"}:  # noqa: S108 - of a pod
+            folder = path.removesuffix("*")
+            assert path in stated or any(one.startswith(folder) for one in stated), path
+
+
 def test_values_mount_the_files_of_each_setting() -> None:
     values = values_of("files")
     given = {
@@ -286,12 +297,16 @@ def test_values_mount_the_files_of_each_setting() -> None:
         "triggers": values["triggers"]["files"],
         "worker": values["workers"]["worker"]["files"],
     }
-    used = {"HEADRACE_CREDENTIALS", *values["files"], *(one for of in given.values() for one in of)}
+    used = {*values["files"], *(one for of in given.values() for one in of)}
     every = set().union(*(files_of(role_of(component)) for component in given))
     assert every == used
     for component, own in given.items():
         paths, stated = mounted("files", component), told("files", component)
-        for variable, files in (values["files"] | own).items():
+        fleets = dict(values["files"])
+        if component != "triggers":
+            # Others have logins of their own.
+            del fleets["HEADRACE_NATS_TOKEN_FILE"]
+        for variable, files in (fleets | own).items():
             origins = [
                 f"{one.get('secret') or one['configMap']}/{one['key']}"
                 for one in (files if isinstance(files, list) else [files])
@@ -311,7 +326,7 @@ def test_gateways_reach_what_the_values_add_to_dns_and_nats() -> None:
     assert ports == {"default": [53, 53, 4222], "files": [53, 53, 4222, 4318]}
 
 
-def test_a_login_by_file_replaces_that_by_user_and_password() -> None:
+def test_a_login_of_a_services_own_replaces_that_of_all() -> None:
     logins = {
         component: {
             one.removeprefix("HEADRACE_NATS_")
@@ -326,7 +341,6 @@ def test_a_login_by_file_replaces_that_by_user_and_password() -> None:
         "triggers": {"TOKEN_FILE"},
         "worker": {"USER_FILE", "PASSWORD_FILE"},
     }
-    assert "/run/headrace/nats/*" not in mounted("files", "gateway")
 
 
 def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:

@@ -55,10 +55,29 @@ spec:
     matchLabels: {{- include "headrace.selector" . | nindent 6 }}
 {{- end }}
 
+{{- /* The values of files of a part over those of the whole, as JSON: whole, own. An entry replaces another as a whole,
+because one may name a Secret and the other a ConfigMap, and a login on NATS replaces any other login. */ -}}
+{{- define "headrace.filesOver" -}}
+{{- $own := .own | default dict -}}
+{{- $files := deepCopy (.whole | default dict) -}}
+{{- $byFile := pick $own "HEADRACE_NATS_CREDS_FILE" "HEADRACE_NATS_NKEY_FILE" "HEADRACE_NATS_TOKEN_FILE" -}}
+{{- $byPassword := pick $own "HEADRACE_NATS_USER_FILE" "HEADRACE_NATS_PASSWORD_FILE" -}}
+{{- if or $byFile $byPassword -}}
+{{- $files = omit $files "HEADRACE_NATS_CREDS_FILE" "HEADRACE_NATS_NKEY_FILE" "HEADRACE_NATS_TOKEN_FILE" -}}
+{{- end -}}
+{{- if $byFile -}}
+{{- $files = omit $files "HEADRACE_NATS_USER_FILE" "HEADRACE_NATS_PASSWORD_FILE" -}}
+{{- end -}}
+{{- range $setting, $of := $own -}}
+{{- $_ := set $files $setting $of -}}
+{{- end -}}
+{{- $files | toJson -}}
+{{- end }}
+
 {{- /* The files of one component by the settings that name them, as JSON: root, values. */ -}}
 {{- define "headrace.files" -}}
 {{- $files := dict -}}
-{{- range $setting, $of := mergeOverwrite (deepCopy .root.Values.files) (.values.files | default dict) -}}
+{{- range $setting, $of := include "headrace.filesOver" (dict "whole" .root.Values.files "own" .values.files) | fromJson -}}
 {{- $mounted := list -}}
 {{- range $number, $file := kindIs "slice" $of | ternary $of (list $of) -}}
 {{- $volume := printf "%s-%d" ($setting | trimPrefix "HEADRACE_" | lower | replace "_" "-") $number -}}
@@ -83,7 +102,6 @@ spec:
 {{- /* Another login than by user and password. */}}
 {{- if or (hasKey $files "HEADRACE_NATS_CREDS_FILE") (hasKey $files "HEADRACE_NATS_NKEY_FILE") (hasKey $files "HEADRACE_NATS_TOKEN_FILE") }}
 {{- $env = omit $env "HEADRACE_NATS_USER" "HEADRACE_NATS_PASSWORD_FILE" }}
-{{- $secrets = omit $secrets "nats" }}
 {{- end }}
 {{- range $setting, $mounted := $files }}
 {{- $paths := list }}
@@ -91,6 +109,14 @@ spec:
 {{- $paths = append $paths (printf "%s/%s" .folder .key) }}
 {{- end }}
 {{- $env = set (omit $env (trimSuffix "_FILE" $setting)) $setting (join "," $paths) }}
+{{- end }}
+{{- $env = mergeOverwrite $env .values.config }}
+{{- /* A Secret of which no setting names a file need not exist. */}}
+{{- $stated := concat (values $env) (include "headrace.config" .root | fromJson | values) | join "," }}
+{{- range $name, $secret := $secrets }}
+{{- if not (contains (printf "/run/headrace/%s/" $name) $stated) }}
+{{- $secrets = omit $secrets $name }}
+{{- end }}
 {{- end }}
 apiVersion: apps/v1
 kind: Deployment
@@ -143,7 +169,7 @@ spec:
           envFrom:
             - configMapRef: { name: {{ .root.Release.Name }}-config }
           env:
-            {{- range $name, $value := mergeOverwrite $env .values.config }}
+            {{- range $name, $value := $env }}
             - { name: {{ $name }}, value: {{ $value | toString | quote }} }
             {{- end }}
           ports:
