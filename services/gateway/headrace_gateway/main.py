@@ -71,10 +71,14 @@ async def serving(
         answering.add_done_callback(ended := lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests, timing))
-            await ProcessAnswers(services.bus, "gateway", secrets.token_hex(4)).start()
+            process = secrets.token_hex(4)
+            await ProcessAnswers(services.bus, "gateway", process).start()
             front.switch_to(build_app(services, protocols))
             rpcs.open(services)
-            _log.info("serving on http://%s:%d, gRPC on port %d", host, port, rpc_port)
+            _log.info(
+                "serving on http://%s:%d, gRPC on port %d, as process %s",
+                *(host, port, rpc_port, process),
+            )
             yield
             await services.streams.stop()
         finally:

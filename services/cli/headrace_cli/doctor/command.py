@@ -63,15 +63,18 @@ def _on_nats(nats_url: str | None) -> list[Diagnosis]:
         return found
 
     try:
-        return on_bus(nats_url, look, SERVICES.get(_user(), BusSettings))
+        return on_bus(nats_url, look, SERVICES.get(user_in_settings(nats_url), BusSettings))
     except CommandFailed as failed:
         return [problem(NATS, failed.message, "check HEADRACE_NATS_URL and its login")]
 
 
-def _user() -> str:
-    """Return the user of the login in the settings; empty: it is another kind of login."""
+def user_in_settings(nats_url: str | None) -> str:
+    """Return the user of the login in the settings and the URL; empty: it is of another kind."""
+    settings = BusSettings()
+    if nats_url:
+        settings = settings.model_copy(update={"nats_url": nats_url})
     try:
-        login = BusSettings().nats_login()
+        login = settings.nats_login()
     except SecretUnreadable:  # The connection says so.
         return ""
     return login[0] if login is not None else ""

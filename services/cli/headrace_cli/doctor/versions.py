@@ -26,18 +26,19 @@ def check_versions(found: Sequence[ProcessFound], workers: int) -> Iterator[Diag
         [(release, numbers)] = releases.items()
         yield ok(VERSIONS, f"release {release}: {_numbers(numbers)}")
     answered = Counter(one.service for one in found)
-    if silent := workers - answered["worker"]:
+    if (silent := workers - answered["worker"]) > 0:
         yield warning(
             VERSIONS,
             f"{silent} of {workers} workers do not state their release",
-            "upgrade them if they are of an earlier one, or let NATS permit the question "
-            "(headrace nats-permissions)",
+            "upgrade them if they are of an earlier one, let NATS permit the question "
+            "(headrace nats-permissions), or repeat this if they were busy or have just died",
         )
     if not answered["gateway"]:
         yield warning(
             VERSIONS,
             "no gateway states its release",
-            "start one, or let NATS permit the question (headrace nats-permissions)",
+            "start one, unless all are embedded, or let NATS permit the question "
+            "(headrace nats-permissions)",
         )
 
 

@@ -7,6 +7,7 @@ from headrace.model.events import Json
 from headrace.model.messages import ProcessFound
 from headrace.settings import BusSettings
 from headrace_cli.doctor.clocks import check_clock
+from headrace_cli.doctor.command import user_in_settings
 from headrace_cli.doctor.diagnosis import Level
 from headrace_cli.doctor.nats import check_rights, check_stream, check_version
 from headrace_cli.doctor.redis import check_info
@@ -124,9 +125,10 @@ def findings(found: list[ProcessFound], workers: int) -> list[tuple[Level, str]]
     return [(one.level, one.text) for one in check_versions(found, workers)]
 
 
-def test_processes_of_one_release_are_counted() -> None:
+@pytest.mark.parametrize("workers", [0, 1])
+def test_processes_of_one_release_are_counted(workers: int) -> None:
     text = "release 0.1.0: 1 gateway, 1 task-state, 1 worker"
-    assert findings(FLEET, 1) == [("ok", text)]
+    assert findings(FLEET, workers) == [("ok", text)]
 
 
 def test_several_releases_are_named_with_their_processes() -> None:
@@ -195,6 +197,21 @@ def test_a_right_that_only_another_service_needs_is_warned_of() -> None:
     ]
     everything = role_findings([">"], [">"])
     assert [level for level, _ in everything] == ["warning", "warning"]
+
+
+@pytest.mark.parametrize(
+    ("url", "user"),
+    [
+        (None, "gateway"),
+        ("nats://task-state:s3cret@127.0.0.1", "task-state"),
+        ("nats://127.0.0.1", ""),
+    ],
+)
+def test_the_login_of_a_url_that_is_named_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, url: str | None, user: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_NATS_URL", "nats://gateway:s3cret@127.0.0.1")
+    assert user_in_settings(url) == user
 
 
 def test_other_users_and_those_without_permissions_are_not_compared() -> None:
