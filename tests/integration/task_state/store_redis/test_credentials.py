@@ -112,7 +112,7 @@ def acl(user: str = "fleet") -> str:
     return f'user {user} on ">{escaped}" ~* &* +@all'
 
 
-async def test_a_server_that_is_too_old_is_refused_where_its_version_may_be_asked_for(
+async def test_a_server_that_is_too_old_is_refused_if_its_version_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "REDIS_MINIMUM", (99, 0))
