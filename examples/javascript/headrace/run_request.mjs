@@ -1,12 +1,16 @@
 // A pulled run request: its content and its acknowledgement (docs/bus.md, "A worker's duties").
 
 const TIMEOUT = 2000;
+const READ = ["1", "2", "3"];
 const READ_UP_TO = 3;
+const NUMBER = /^[0-9]{1,15}$/;
 export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 
 export class RunRequest {
   constructor(msg) {
     Object.assign(this, { subject: msg.subject, reply: msg.reply, raw: msg.data });
+    // A message without the header is of version 1; one with an empty header is of none.
+    this.version = msg.headers?.has("Headrace-Version") ? msg.headers.get("Headrace-Version") : "1";
     // $JS.ACK.<stream>.<consumer>.<deliveries>.… , optionally with domain and account before them.
     const tokens = msg.reply.split(".");
     const [deliveries, sequence] = tokens.length === 9 ? tokens.slice(4) : tokens.slice(6);
@@ -14,13 +18,14 @@ export class RunRequest {
     this.sequence = Number(sequence);
   }
 
-  /** Whether it has a later version of the bus contract than this worker reads; absent: 1. */
-  isNewer(msg) {
-    return Number(msg.headers?.get("Headrace-Version") || 1) > READ_UP_TO;
+  /** Whether it has a later version of the bus contract than this worker reads. */
+  isNewer() {
+    return NUMBER.test(this.version) && Number(this.version) > READ_UP_TO;
   }
 
-  /** Parse subject and body; returns the reason if that fails, otherwise undefined. */
+  /** Parse version, subject and body; returns the reason if that fails, otherwise undefined. */
   read(prefix) {
+    if (!READ.includes(this.version)) return `Headrace-Version is ${this.version}; this worker reads ${READ.join(", ")}`;
     const [tenant, agent, task, run, priority] = this.subject.slice(`${prefix}.run.`.length).split(".");
     if (!TASK_ID.test(task) || !/^[0-9]+$/.test(run)) return "not a run request's subject";
     Object.assign(this, { key: { tenant, agent, task }, run: Number(run), priority });

@@ -72,7 +72,7 @@ class Worker {
   async #work(each, msg) {
     const request = new RunRequest(msg);
     try {
-      if (request.isNewer(msg)) {
+      if (request.isNewer()) {
         console.error("a run request is left to workers of a later release");
         request.giveBack(this.bus, 2000);
         return;

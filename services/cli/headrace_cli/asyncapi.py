@@ -20,6 +20,7 @@ from headrace_cli.bus_channels import (
     ANSWERS,
     CHANNELS,
     MESSAGE_HEADERS,
+    WITHOUT_VERSION,
     Channel,
     ChannelMessage,
 )
@@ -80,8 +81,9 @@ def document() -> Json:
     """
     service = module_of("task-state", "headrace_task_state.requests.questions")
     whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
-    for message in whole["components"]["messages"].values():
-        message["headers"] = MESSAGE_HEADERS
+    for name, message in whole["components"]["messages"].items():
+        if name.partition(":")[0] not in WITHOUT_VERSION:
+            message["headers"] = MESSAGE_HEADERS
     for channel in CHANNELS:
         name = _name(channel.name)
         whole["channels"][name] = _channel(channel)

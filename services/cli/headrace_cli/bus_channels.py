@@ -115,6 +115,9 @@ MESSAGE_HEADERS: Json = {
 }
 """Headers of run requests, and of task state's requests and answers."""
 
+WITHOUT_VERSION = ("stateMore", "stateReady")
+"""Channels of task state's requests that have no headers: their messages are empty."""
+
 NOTHING: Json = {"title": "Nothing", "description": "No body.", "type": "null"}
 FOLLOWING: Json = {
     "title": "Following",

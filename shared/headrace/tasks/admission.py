@@ -163,9 +163,10 @@ class Admission:
             settings: The bounds.
             answer: Seconds for a read of the queue.
             interval: Minimum seconds between two reads, unless one is asked for.
-            warn: Called in the task of each run that is admitted although a bound is near.
+            warn: Called in the task of each run that is admitted although its tenant's bound is
+                near. A bound of all tenants together is only logged and counted.
         """
-        self._warnings = LimitWarnings((_OF_AGENT, _OF_TENANT), warn)
+        self._warnings = LimitWarnings[Scope]((_OF_TENANT,), warn, (_OF_AGENT,))
         self._bus, self._answer, self._interval = bus, answer, interval
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
@@ -198,21 +199,16 @@ class Admission:
             if not any(self._is_doubtful(scope, bound) for scope, bound in bounds):
                 break
             if pause:
-                if not any(self._is_full(scope, bound) for scope, bound in bounds):
+                if self._full(bounds) is None:
                     break
                 # A run on its way into the queue is counted twice once it is there.
                 await asyncio.sleep(pause)
             await self._look_together()
+        if (full := self._full(bounds)) is not None:
+            raise self._refusal(*full)
         for scope, bound in bounds:
-            waiting = self._waiting(scope)
-            if waiting >= bound:
-                whose = "yours" if scope.tenant else "all clients"
-                what = (
-                    f"{bound} runs of {whose} are already waiting for agent {key.agent}, the limit"
-                )
-                raise TooManyWaiting(what, self._retry_after(scope))
             # Nearly all runs are far from a bound, and each call counts for every one of them.
-            if waiting >= bound * SOFT or self._warnings.near:
+            if (waiting := self._waiting(scope)) >= bound * SOFT:
                 name = _OF_TENANT if scope.tenant else _OF_AGENT
                 self._warnings.look(name, scope, waiting, bound)
         scopes = [scope for scope, _ in bounds]
@@ -238,8 +234,23 @@ class Admission:
         look = self._look
         return look.figures.waiting[scope] + look.since[scope] + self._under_way[scope]
 
-    def _is_full(self, scope: Scope, bound: int) -> bool:
-        return self._waiting(scope) >= bound
+    def _full(self, bounds: list[tuple[Scope, int]]) -> tuple[Scope, int] | None:
+        """Return the first of `bounds` that is reached."""
+        for scope, bound in bounds:
+            if self._waiting(scope) >= bound:
+                return scope, bound
+        return None
+
+    def _refusal(self, scope: Scope, bound: int) -> TooManyWaiting:
+        whose = "yours" if scope.tenant else "all clients"
+        what = f"{bound} runs of {whose} are already waiting for agent {scope.agent}, the limit"
+        return TooManyWaiting(what, self._retry_after(scope))
+
+    def _forget_what_is_far(self) -> None:
+        for name, scope in list(self._warnings.near):
+            bound = self._per_tenant if scope.tenant else self._per_agent
+            if self._waiting(scope) < bound * SOFT:
+                self._warnings.forget(name, scope)
 
     def _is_doubtful(self, scope: Scope, bound: int) -> bool:
         if not math.isfinite(self._look.at):
@@ -270,6 +281,7 @@ class Admission:
             self._look.at, self._next_look = now, self._look
         else:
             self._look = look
+            self._forget_what_is_far()
 
     async def _keep_looking(self) -> None:
         while True:

@@ -77,40 +77,50 @@ SOFT = 0.8
 """Share of a limit in the settings from which is warned, as by quotas that state none."""
 
 
-class LimitWarnings:
+def _log_only(warning: QuotaWarning) -> None:
+    """Call no other function."""
+
+
+class LimitWarnings[Whose: Hashable]:
     """Warns of limits in the settings that are nearly reached, as quotas do."""
 
     def __init__(
-        self, names: Sequence[str], warn: Callable[["QuotaWarning"], None] = lambda _: None
+        self,
+        names: Sequence[str],
+        warn: Callable[[QuotaWarning], None] = _log_only,
+        shared: Sequence[str] = (),
     ) -> None:
-        """Count warnings of the limits called `names` from zero, and call `warn` for each.
+        """Count warnings of the limits called `names` and `shared` from zero.
 
-        It is called in the task of the request that is accepted although a limit is near.
+        `warn` is called in the task of each request that is accepted although one of `names` is
+        near. Of those in `shared` it is not: they count what all tenants use together, which is
+        for operators to know.
         """
-        self._warn = warn
-        self.near: set[tuple[str, Hashable]] = set()
+        self._warn, self._shared = warn, frozenset(shared)
+        self.near: set[tuple[str, Whose]] = set()
         """Limits, and whose, that have been logged and are near since."""
-        for name in names:
+        for name in (*names, *shared):
             QUOTA_WARNINGS.labels(name)
 
-    def look(self, name: str, whose: Hashable, used: float, limit: float) -> None:
+    def forget(self, name: str, whose: Whose) -> None:
+        """Log the limit `name` of `whose` again when it is near again."""
+        self.near.discard((name, whose))
+
+    def look(self, name: str, whose: Whose, used: float, limit: float) -> None:
         """Warn if the limit `name` of `whose` is near; it is logged once until it is not."""
         place = (name, whose)
         if used < limit * SOFT:
-            self.near.discard(place)
+            self.forget(name, whose)
             return
         what = name.partition("-")[0]
         period = "minute" if what == "requests" else "now"
         warning = QuotaWarning(name, what, used, limit, period)
         QUOTA_WARNINGS.labels(name).inc()
-        self._warn(warning)
+        if name not in self._shared:
+            self._warn(warning)
         if place not in self.near:
             self.near.add(place)
             _log.warning("limit %s: %s used by %s", name, warning, whose)
-
-
-def _log_only(warning: QuotaWarning) -> None:
-    """Call no other function."""
 
 
 class QuotasUnreadable(HeadraceError):

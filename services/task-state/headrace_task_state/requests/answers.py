@@ -14,6 +14,7 @@ from headrace.model.errors import (
     EventTooLarge,
     InvalidName,
     LogTooNew,
+    NewerVersion,
     StartRefused,
     StateUnavailable,
     TaskUnknown,
@@ -107,16 +108,17 @@ def refusal_of(error: Exception) -> Refusal:
             )
         case InvalidName() | EventTooLarge() | ValidationError():
             return Refusal(code="bad_request", message=_rule_of(error))
-        case UndecodableMessage():
-            # Another replica may be of a release that reads it, so the caller repeats the request.
-            return Refusal(code="state_unavailable", message=str(error), is_late=True)
-        case BusUnavailable() | LogTooNew() | StateUnavailable() | TimeoutError():
+        case BusUnavailable() | LogTooNew() | NewerVersion() | StateUnavailable() | TimeoutError():
             return Refusal(
                 code="state_unavailable",
                 message=str(error) or "task state did not respond in time; try again",
                 why="no_leader" if isinstance(error, BusUnavailable) else None,
-                is_late=isinstance(error, ViewBehind | TimeoutError),
+                # Another replica may be of a release that reads a newer version.
+                is_late=isinstance(error, NewerVersion | ViewBehind | TimeoutError),
             )
+        case UndecodableMessage():
+            _log.error("a query failed", exc_info=error)
+            return Refusal(code="bad_request", message=str(error))
         case _:
             _log.error("a query failed", exc_info=error)
             return Refusal(

@@ -61,7 +61,7 @@ class Questions:
             """Ask how many tasks of an agent are not over."""
             return self._response(Piece(await self.answers.open_tasks(query), {}))
 
-        router = _router(middlewares)
+        router = self._router(middlewares)
         self._subscribe(router, "list", list_tasks)
         self._subscribe(router, "usage", usage)
         self._subscribe(router, "open", open_tasks)
@@ -72,7 +72,7 @@ class Questions:
             """Ask for one task as of now."""
             return self._response(self.pieces.first(await self.answers.get(query)))
 
-        router = _router(middlewares)
+        router = self._router(middlewares)
         self._subscribe(router, "get", get)
         for operation, handler in self._for_workers():
             self._subscribe(router, f"{operation}.{{agent}}", handler)
@@ -99,10 +99,19 @@ class Questions:
             """Ask for the next piece of an answer that did not fit into one message."""
             return self._response(self.pieces.fetch(message.raw_message.subject))
 
-        router = _router()
+        router = self._router()
         router.subscriber(self.subjects.state("ready"), queue=QUEUE, title="stateReady")(ready)
         router.subscriber(self.pieces.subjects, title="stateMore")(more)
         return router
+
+    def _router(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
+        refusing = ExceptionMiddleware()
+
+        @refusing.add_handler(Exception, publish=True)
+        def refuse(error: Exception) -> NatsResponse:
+            return self._response(Piece(refusal_of(error).encode(), {}))
+
+        return NatsRouter(middlewares=(refusing, *middlewares, _Readable))
 
     def _response(self, piece: Piece) -> NatsResponse:
         return NatsResponse(piece.body, headers={**stating(self.version), **piece.headers})
@@ -124,10 +133,6 @@ class Questions:
         )(handler)
 
 
-def _router(middlewares: tuple[Any, ...] = ()) -> NatsRouter:
-    return NatsRouter(middlewares=(_refusing(), *middlewares, _Readable))
-
-
 class _Readable(BaseMiddleware):
     """Raises NewerVersion for requests of a later version than this release reads."""
 
@@ -135,16 +140,6 @@ class _Readable(BaseMiddleware):
     async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
         check_version(msg.raw_message.subject, msg.headers)
         return await call_next(msg)
-
-
-def _refusing() -> ExceptionMiddleware:
-    middleware = ExceptionMiddleware()
-
-    @middleware.add_handler(Exception, publish=True)
-    def refuse(error: Exception) -> bytes:
-        return refusal_of(error).encode()
-
-    return middleware
 
 
 def described(title: str, version: str, description: str) -> Json:

@@ -177,12 +177,12 @@ async def test_one_gateway_keeps_exactly_to_the_bound_however_many_come_at_once(
 
 @pytest.mark.usefixtures("idle")
 async def test_a_response_warns_of_a_bound_that_is_near(settings: GatewaySettings) -> None:
-    async with bounded(settings, max_waiting_per_agent=5, max_waiting_per_tenant=50) as http:
+    async with bounded(settings, max_waiting_per_agent=6, max_waiting_per_tenant=5) as http:
         said = [
             (await http.post("/message:send", json=message() | NOW)).headers.get("headrace-quota")
             for _ in range(6)
         ]
-    near = "waiting-agent;waiting;used=4;limit=5;period=now"
+    near = "waiting-tenant;waiting;used=4;limit=5;period=now"
     assert said == [None, None, None, None, near, None], "the last one is refused"
 
 

@@ -170,7 +170,22 @@ async def test_a_question_of_a_later_version_is_refused_with_both_versions(
         assert (refusal.code, refusal.is_temporary) == ("state_unavailable", True)
         assert "Headrace-Version is 4; this release reads 1 to 3" in refusal.message
         assert await fleet.get("task", **{VERSION: NEXT_VERSION}) == b"task"
+
+
+async def test_a_question_of_a_malformed_version_is_a_bad_request(
+    nats_server: NatsProcess,
+) -> None:
+    async with asking(nats_server) as fleet:
+        for version in ("x", "0"):
+            refusal = Refusal.decode("get", await fleet.get("task", **{VERSION: version}))
+            assert (refusal.code, refusal.is_temporary) == ("bad_request", False)
+            assert f"Headrace-Version is {version}; this release reads" in refusal.message
+
+
+async def test_answers_and_refusals_state_their_version(nats_server: NatsProcess) -> None:
+    async with asking(nats_server) as fleet:
         subject = fleet.subjects.state("get")
         question = GetTask(tenant="default", owner="me", task="task").encode()
-        answer = await fleet.client.request(subject, question, TIMEOUT)
-        assert (answer.headers or {})[VERSION] == CONTRACT_VERSION
+        for body in (question, b"{}"):
+            answer = await fleet.client.request(subject, body, TIMEOUT)
+            assert (answer.headers or {})[VERSION] == CONTRACT_VERSION, answer.data

@@ -12,8 +12,10 @@ from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
     LogLost,
+    NewerVersion,
     StateUnavailable,
     TaskUnknown,
+    UndecodableMessage,
 )
 from headrace.model.messages import GetTask
 from headrace.state_client import MORE
@@ -41,6 +43,8 @@ def invalid() -> Exception:
         (StateUnavailable("later"), "state_unavailable", "later"),
         (BusUnavailable("no leader"), "state_unavailable", "no leader"),
         (TimeoutError(), "state_unavailable", "in time"),
+        (NewerVersion("get", "version 4"), "state_unavailable", "version 4"),
+        (UndecodableMessage("get", "version x"), "bad_request", "version x"),
     ],
 )
 def test_what_goes_wrong_is_reported(error: Exception, code: str, message: str) -> None:
@@ -51,7 +55,13 @@ def test_what_goes_wrong_is_reported(error: Exception, code: str, message: str) 
 
 @pytest.mark.parametrize(
     ("error", "is_late"),
-    [(ViewBehind("behind"), True), (TimeoutError(), True), (StateUnavailable("no Redis"), False)],
+    [
+        (ViewBehind("behind"), True),
+        (TimeoutError(), True),
+        (NewerVersion("get", "version 4"), True),
+        (UndecodableMessage("get", "version x"), False),
+        (StateUnavailable("no Redis"), False),
+    ],
 )
 def test_an_answer_that_was_only_late_can_be_requested_again(
     error: Exception, *, is_late: bool
@@ -68,6 +78,17 @@ def test_an_unexpected_error_is_logged_and_not_shown(
     assert refusal.code == "state_unavailable"
     assert "secret" not in refusal.message
     assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "is_logged"),
+    [(NewerVersion("get", "of two"), False), (UndecodableMessage("get", "of two"), True)],
+)
+def test_a_malformed_message_is_logged_and_a_newer_one_is_not(
+    error: Exception, caplog: pytest.LogCaptureFixture, *, is_logged: bool
+) -> None:
+    refusal_of(error)
+    assert ("of two" in caplog.text) == is_logged
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 20, 25])

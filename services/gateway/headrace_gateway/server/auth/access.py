@@ -84,9 +84,10 @@ class RateLimits:
         """Apply the limits in `settings`, together with the other gateways on `bus`.
 
         Counts are shared every `interval` seconds. `warn` is called in the task of each request
-        that is accepted although a limit is near.
+        that is accepted although a limit of its owner or tenant is near. An agent's, which all
+        tenants use together, is only logged and counted.
         """
-        self._warnings = LimitWarnings(_NAMES, warn)
+        self._warnings = LimitWarnings[str]((_OF_OWNER, _OF_TENANT), warn, (_OF_AGENT,))
         self._bus, self._id, self._interval = bus, secrets.token_hex(4), interval
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
@@ -135,7 +136,7 @@ class RateLimits:
         for key, per_minute in limits:
             bucket = self._bucket(key, per_minute, now)
             used = round(per_minute - bucket.left)
-            self._warnings.look(_name_of(key), key.removeprefix(_AGENT), used, per_minute)
+            self._warnings.look(*_names_of(key), used, per_minute)
             bucket.take(1, now)
             self._taken[key] += 1
 
@@ -154,17 +155,21 @@ class RateLimits:
     async def _publish(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            now = time.monotonic()
-            for key, bucket in list(self._buckets.items()):
-                bucket.fill(now)
-                if bucket.left >= bucket.per_minute:
-                    del self._buckets[key]
+            self._drop_full_buckets()
             if not self._taken:
                 continue
             taken, self._taken = self._taken, Counter()
             account = RequestsTaken(gateway=self._id, taken=taken)
             with suppress(BusUnavailable):
                 await self._bus.publish(self._bus.subjects.rates(), account.encode())
+
+    def _drop_full_buckets(self) -> None:
+        now = time.monotonic()
+        for key, bucket in list(self._buckets.items()):
+            bucket.fill(now)
+            if bucket.left >= bucket.per_minute:
+                del self._buckets[key]
+                self._warnings.forget(*_names_of(key))
 
     async def _on_others(self, msg: Account) -> None:
         try:
@@ -180,15 +185,15 @@ class RateLimits:
                 self._bucket(key, per_minute, now).take(count, now)
 
 
-_NAMES = "requests-owner", "requests-tenant", "requests-agent"
+_OF_OWNER, _OF_TENANT, _OF_AGENT = "requests-owner", "requests-tenant", "requests-agent"
 """Names of the limits in warnings."""
 
 
-def _name_of(key: str) -> str:
-    owner, tenant, agent = _NAMES
+def _names_of(key: str) -> tuple[str, str]:
+    """Return the name of the limit of `key`, and whose it is."""
     if key.startswith(_AGENT):
-        return agent
-    return owner if "." in key else tenant
+        return _OF_AGENT, key.removeprefix(_AGENT)
+    return _OF_OWNER if "." in key else _OF_TENANT, key
 
 
 def _refusal(key: str, per_minute: int) -> str:

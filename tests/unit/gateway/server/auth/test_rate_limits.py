@@ -1,15 +1,19 @@
 """Request rates, in one gateway and over several."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.messages import RequestsTaken
 from headrace.tasks.quotas import QuotaWarning
 from headrace_gateway.refusals import RateLimited
+from headrace_gateway.server.auth import access
 from headrace_gateway.server.auth.access import RateBucket, RateLimits
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from tests.support.fake_bus import FakeBus
+from tests.support.waiting import eventually
 
 ANN, BOB = Caller("acme", "ann"), Caller("acme", "bob")
 EVE = Caller("other", "ann")
@@ -48,6 +52,38 @@ def test_a_limit_that_is_near_is_warned_of_and_logged_once(
     ]
     assert QUOTA_WARNINGS.labels("requests-owner")._value.get() == before + 2
     assert caplog.messages == ["limit requests-owner: 8 of 10 requests per minute used by acme.ann"]
+
+
+def test_what_all_tenants_send_to_an_agent_is_logged_but_in_no_response(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    near = list[QuotaWarning]()
+    settings = GatewaySettings(agent_requests_per_minute=5)
+    rates = RateLimits(FakeBus(), settings, interval=3600.0, warn=near.append)
+    before = QUOTA_WARNINGS.labels("requests-agent")._value.get()
+    assert [taken(rates, ANN, "shop", 3), taken(rates, EVE, "shop")] == [3, 2]
+    assert near == []
+    assert QUOTA_WARNINGS.labels("requests-agent")._value.get() == before + 1
+    assert caplog.messages == ["limit requests-agent: 4 of 5 requests per minute used by shop"]
+
+
+async def test_a_warning_is_forgotten_with_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now))
+    settings = GatewaySettings(owner_requests_per_minute=5, agent_requests_per_minute=5)
+    rates = RateLimits(FakeBus(), settings, interval=0.001)
+    assert taken(rates, ANN, "shop") == 5
+    assert len(rates._warnings.near) == 2
+
+    async def are_forgotten() -> bool:
+        return not rates._buckets and not rates._warnings.near
+
+    await rates.start()
+    try:
+        now += 61.0
+        await eventually(are_forgotten, "nothing is kept of the owner and the agent")
+    finally:
+        await rates.stop()
 
 
 def test_without_limits_nobody_is_refused() -> None:
