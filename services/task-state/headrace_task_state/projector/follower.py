@@ -373,8 +373,9 @@ class BatchWrite:
             await self._deal_with_foreign([changes[at] for at in ignored.foreign], then)
         self._lag.applied(then.position)
         if self._changes is not None:
-            stored = [one for at, one in enumerate(changes) if at not in left_out]
-            await self._changes.publish(then.position, stored if left_out else changes)
+            if left_out:
+                changes = [one for at, one in enumerate(changes) if at not in left_out]
+            await self._changes.publish(then.position, changes)
 
     async def _deal_with_foreign(
         self, foreign: list[TaskChange | TaskRemoval], then: Progress
