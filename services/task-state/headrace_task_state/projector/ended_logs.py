@@ -105,11 +105,10 @@ class EndedLogs:
         except Fenced:
             # The entry that was appended meanwhile brings the log back.
             return True
-        except BusUnavailable as error:
-            _log.warning("the end of task %s is not its log's last entry: %s", name, error)
-            return False
         except HeadraceError as error:
             _log.warning("the end of task %s is not its log's last entry: %s", name, error)
+            if isinstance(error, BusUnavailable):
+                return False
             settled = sys.maxsize
         await self._writer.settle(name, settled)
         return True
