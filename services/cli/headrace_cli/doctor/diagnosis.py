@@ -1,5 +1,6 @@
 """What a check concludes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,3 +33,9 @@ def warning(subject: str, text: str, remedy: str) -> Diagnosis:
 def problem(subject: str, text: str, remedy: str) -> Diagnosis:
     """Return a diagnosis about what does not work."""
     return Diagnosis("problem", subject, text, remedy)
+
+
+def first_of(names: Sequence[str], shown: int) -> str:
+    """Return the first of some things' names, at most `shown`, and how many more there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return f"{', '.join(names[:shown])}{more}"

@@ -1,6 +1,6 @@
 """Checks of what NATS permits a login, compared with what the role that it belongs to needs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from headrace.jetstream.permissions import (
     GATEWAY,
@@ -13,7 +13,7 @@ from headrace.jetstream.permissions import (
 from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace.triggers import covers, overlap
-from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, first_of, ok, problem, warning
 
 _NATS = "NATS"
 _REMEDY = "give the user the permissions that `headrace nats-permissions` of this release prints"
@@ -54,19 +54,20 @@ def check_role(settings: BusSettings, user: str, permissions: Json) -> Iterator[
     for verb, action in (("publish", "publish on"), ("subscribe", "subscribe to")):
         granted = permissions.get(verb) or {}
         needed = _subjects(every[user], verb)
-        if missing := [one for one in needed if not _may(granted, one)]:
+        if missing := [one for one in needed if not _may(granted, one, covers)]:
             sound = False
-            text = f"user {user!r} may not {action} {_some(missing)}, as {user} needs"
+            text = f"user {user!r} may not {action} {first_of(missing, _SHOWN)}, as {user} needs"
             yield problem(_NATS, text, _REMEDY)
         foreign = dict.fromkeys(one for rights in others for one in _subjects(rights, verb))
         excess = [
             one
             for one in foreign
-            if not any(overlap(own, one) for own in needed) and _may_some(granted, one)
+            if not any(overlap(own, one) for own in needed) and _may(granted, one, overlap)
         ]
         if excess:
             sound = False
-            text = f"user {user!r} may {action} {_some(excess)}, as only other services need"
+            named = first_of(excess, _SHOWN)
+            text = f"user {user!r} may {action} {named}, as only other services need"
             yield warning(_NATS, text, _REMEDY)
     if sound:
         yield ok(_NATS, f"user {user!r} has the rights of {user}, and no other service's")
@@ -76,20 +77,11 @@ def _subjects(rights: Rights, verb: str) -> list[str]:
     return rights.publish if verb == "publish" else rights.subscribe
 
 
-def _may(granted: Json, subject: str) -> bool:
-    """Return whether every subject that `subject` matches is permitted."""
+def _may(granted: Json, subject: str, allows: Callable[[str, str], bool]) -> bool:
+    """Return whether one of the allowed patterns `allows` the subject, and none denies all of it.
+
+    `allows` is `covers` for every subject that `subject` matches, and `overlap` for some.
+    """
     allowed, denied = granted.get("allow"), granted.get("deny") or ()
-    permitted = not allowed or any(covers(one, subject) for one in allowed)
+    permitted = not allowed or any(allows(one, subject) for one in allowed)
     return permitted and not any(covers(one, subject) for one in denied)
-
-
-def _may_some(granted: Json, subject: str) -> bool:
-    """Return whether some subject that `subject` matches is permitted."""
-    allowed, denied = granted.get("allow"), granted.get("deny") or ()
-    permitted = not allowed or any(overlap(one, subject) for one in allowed)
-    return permitted and not any(covers(one, subject) for one in denied)
-
-
-def _some(subjects: Sequence[str]) -> str:
-    more = f" and {len(subjects) - _SHOWN} more" if len(subjects) > _SHOWN else ""
-    return f"{', '.join(subjects[:_SHOWN])}{more}"

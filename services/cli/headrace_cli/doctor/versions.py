@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from headrace.model.messages import ProcessFound
-from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, first_of, ok, problem, warning
 
 VERSIONS = "versions"
 
@@ -59,9 +59,8 @@ def _unread(found: Sequence[ProcessFound]) -> Iterator[Diagnosis]:
 
 
 def _named(processes: Sequence[ProcessFound]) -> str:
-    first = processes[0]
-    more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
-    return f"{first.service} {first.process} ({first.release}){more}"
+    names = [f"{one.service} {one.process} ({one.release})" for one in processes]
+    return first_of(names, 1)
 
 
 def _numbers(services: Counter[str]) -> str:
