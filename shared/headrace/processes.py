@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace import log_lines
+from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
 from headrace.model.entry import READABLE
 from headrace.model.errors import BusUnavailable, UndecodableMessage
@@ -74,14 +75,14 @@ class ProcessAnswers:
 async def ask_processes(
     bus: Bus,
     query: ProcessQuery,
-    workers: Mapping[str, Sequence[str]],
+    workers: Mapping[str, Instance],
     services: Sequence[str] = SERVICES,
     seconds: float = ANSWER_TIME,
 ) -> list[ProcessFound]:
     """Ask the processes of `services`, and return what answered within `seconds`.
 
-    `workers` are the ids of live workers, each with its agents. A query for one process ends with
-    its answer.
+    `workers` are the live ones, as the directory knows them. A query for one process ends with its
+    answer.
 
     Raises:
         BusUnavailable: the connection is closed.
@@ -112,10 +113,10 @@ async def ask_processes(
     return sorted(found, key=lambda one: (one.service, one.process))
 
 
-def _subjects(bus: Bus, services: Sequence[str], workers: Mapping[str, Sequence[str]]) -> list[str]:
+def _subjects(bus: Bus, services: Sequence[str], workers: Mapping[str, Instance]) -> list[str]:
     subjects = [bus.subjects.process(one) for one in services if one != WORKER]
     if WORKER in services:
         subjects += [
-            bus.subjects.process(WORKER, agents[0], worker) for worker, agents in workers.items()
+            bus.subjects.process(WORKER, one.agents[0], worker) for worker, one in workers.items()
         ]
     return subjects

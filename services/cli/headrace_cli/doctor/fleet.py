@@ -34,7 +34,7 @@ async def check_fleet(bus: Bus, missing: Collection[str]) -> AsyncIterator[Diagn
     await directory.read()
     for finding in _check_agents(directory):
         yield finding
-    workers = {name: one.agents for name, one in directory.workers().items()}
+    workers = directory.workers()
     for finding in check_versions(await ask_processes(bus, ProcessQuery(), workers), len(workers)):
         yield finding
     yield await _check_task_state(bus, missing)

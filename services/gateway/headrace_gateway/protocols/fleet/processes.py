@@ -62,10 +62,8 @@ class ProcessPages:
     async def _found(
         self, query: ProcessQuery, service: str | None = None
     ) -> Sequence[ProcessFound]:
-        services = self._services
-        workers = {name: one.agents for name, one in services.directory.workers().items()}
-        named = SERVICES if service is None else (service,)
-        return await ask_processes(services.bus, query, workers, named)
+        services, named = self._services, SERVICES if service is None else (service,)
+        return await ask_processes(services.bus, query, services.directory.workers(), named)
 
     @staticmethod
     def _answer(found: Sequence[ProcessFound]) -> ASGIApp:
