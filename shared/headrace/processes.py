@@ -16,8 +16,9 @@ from nats.aio.subscription import Subscription
 from headrace import log_lines
 from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.entry import READABLE
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import ProcessFound, ProcessQuery
 
 _log = logging.getLogger(__name__)
@@ -46,12 +47,8 @@ class ProcessAnswers:
         return await self._bus.subscribe(subject, self._answer)
 
     async def _answer(self, msg: Msg) -> None:
-        try:
-            query = ProcessQuery.decode(msg.subject, msg.data)
-        except UndecodableMessage as error:
-            _log.warning("ignored a malformed question to this process: %s", error)
-            return
-        if query.process not in {None, self._process}:
+        query = decode_or_ignore(ProcessQuery, msg, "question to this process")
+        if query is None or query.process not in {None, self._process}:
             return
         if query.log_level is not None:
             usual = self._bus.settings.log_level
@@ -92,10 +89,8 @@ async def ask_processes(
     async def take(msg: Msg) -> None:
         if not msg.data:  # Nobody listens on one of the subjects.
             return
-        try:
-            found.append(ProcessFound.decode(msg.subject, msg.data))
-        except UndecodableMessage as error:
-            _log.warning("ignored a malformed answer of a process: %s", error)
+        if answer := decode_or_ignore(ProcessFound, msg, "answer of a process"):
+            found.append(answer)
         if query.process is not None:
             is_complete.set()
 

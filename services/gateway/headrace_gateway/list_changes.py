@@ -9,13 +9,13 @@ import logging
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import orjson
 
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import NO_ANSWER, Bus
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
@@ -41,13 +41,6 @@ class ListChange:
     task: ListedTask
     body: bytes
     """As clients see it: JSON, made once for all."""
-
-
-class BusBody(Protocol):
-    """A message of task state."""
-
-    subject: str
-    data: bytes
 
 
 type Item = ListChange | None
@@ -120,11 +113,9 @@ class ListChangeReceiver:
         self._ends.clear()
         self.changes.append(None)
 
-    def _on_message(self, msg: BusBody) -> None:
-        try:
-            message = ListChanges.decode(msg.subject, msg.data)
-        except UndecodableMessage as error:
-            _log.warning("ignoring a malformed message about lists: %s", error)
+    def _on_message(self, msg: CoreMessage) -> None:
+        message = decode_or_ignore(ListChanges, msg, "message about lists")
+        if message is None:
             return
         if not message.tasks or self._ends.get(msg.subject, message.after) != message.after:
             self.changes.append(None)

@@ -30,7 +30,7 @@ from nats.errors import Error as NatsError
 
 from headrace.dataclass import dataclass
 from headrace.jetstream.consumers import IN_PROGRESS, nak
-from headrace.model.errors import UndecodableMessage
+from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.messages import Control, HolderReply, HoldsQuery
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.blocked_loop import what_blocks
@@ -230,10 +230,8 @@ class WorkerLeases:
         await self._heartbeat_thread.bus.connection.publish(hold.reply, lease)
 
     def _on_question(self, msg: Msg) -> None:
-        try:
-            query = HoldsQuery.decode(msg.subject, msg.data)
-        except UndecodableMessage as error:
-            _log.warning("%s", error)
+        query = decode_or_ignore(HoldsQuery, msg, "question about held runs")
+        if query is None:
             return
         answer = self._listed.answer(query.after, time.monotonic())
         self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
@@ -253,10 +251,8 @@ class WorkerLeases:
     async def _respond(self, hold: Hold, msg: Msg, answers: HolderAnswers) -> None:
         if hold.is_released:
             return
-        try:
-            request = Control.decode(msg.subject, msg.data)
-        except UndecodableMessage as error:
-            _log.warning("%s", error)
+        request = decode_or_ignore(Control, msg, "question to a task's holder")
+        if request is None:
             return
         if request.ask == "input":
             await self._take_in(msg, request, answers)

@@ -7,19 +7,18 @@ another. For a moment each gateway may let through the full limit.
 """
 
 import asyncio
-import logging
 import math
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from headrace.background import keep_running
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import BusUnavailable, UndecodableMessage
+from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
+from headrace.model.errors import BusUnavailable
 from headrace.model.messages import RequestsTaken
 from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
@@ -28,19 +27,10 @@ from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.settings import GatewaySettings
 
-_log = logging.getLogger(__name__)
-
 INTERVAL = 0.2
 """Seconds between two messages with this gateway's counts."""
 
 _MINUTE = 60.0
-
-
-class Account(Protocol):
-    """A message with another gateway's counts."""
-
-    subject: str
-    data: bytes
 
 
 @dataclass(slots=True)
@@ -171,13 +161,9 @@ class RateLimits:
                 del self._buckets[key]
                 self._warnings.forget(*_names_of(key))
 
-    async def _on_others(self, msg: Account) -> None:
-        try:
-            account = RequestsTaken.decode(msg.subject, msg.data)
-        except UndecodableMessage as error:
-            _log.warning("ignoring a malformed request count of another gateway: %s", error)
-            return
-        if account.gateway == self._id:
+    async def _on_others(self, msg: CoreMessage) -> None:
+        account = decode_or_ignore(RequestsTaken, msg, "request count of another gateway")
+        if account is None or account.gateway == self._id:
             return
         now = time.monotonic()
         for key, count in account.taken.items():
