@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Literal, get_args
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -23,8 +23,10 @@ from headrace.model.messages import ProcessFound, ProcessQuery
 
 _log = logging.getLogger(__name__)
 
+type Service = Literal["gateway", "task-state", "triggers", "worker"]
+
 WORKER: Final = "worker"
-SERVICES: Final = ("gateway", "task-state", "triggers", WORKER)
+SERVICES: Final[tuple[Service, ...]] = get_args(Service.__value__)
 
 ANSWER_TIME = 1.0
 """Seconds for answers: how many processes there are is not known."""

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import get_args
+from typing import Annotated
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.model.field_rule import problems
 from headrace.model.messages import LogLevel, ProcessFound, ProcessQuery
 from headrace.model.subjects import is_token
-from headrace.processes import SERVICES, ask_processes
+from headrace.processes import SERVICES, Service, ask_processes
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
 from headrace_gateway.server.auth.caller import ANY_AGENT
@@ -19,8 +21,6 @@ from headrace_gateway.services import Services
 
 PATH = "/v1/processes"
 
-_LEVELS: tuple[str, ...] = get_args(LogLevel.__value__)
-_FIELDS = frozenset({"level", "service", "process"})
 _SET_LEVEL = "SetLogLevel"
 
 
@@ -29,6 +29,24 @@ class ProcessNotFound(CodedError):
 
     code = "process_unknown"
     status = HTTPStatus.NOT_FOUND
+
+
+def _process(text: str) -> str:
+    if not is_token(text):
+        raise ValueError("must be the id of a process")
+    return text
+
+
+class LogLevelChange(BaseModel):
+    """The body of a request that changes log levels."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    level: LogLevel
+    service: Service | None = None
+    """None: every service."""
+    process: Annotated[str, AfterValidator(_process)] | None = None
+    """None: every process."""
 
 
 class ProcessPages:
@@ -50,17 +68,19 @@ class ProcessPages:
         await services.access.check_operator(caller, _SET_LEVEL)
         check_body_type(request)
         body = json_object(await read_body(request, services.body_limits))
-        level, service, process = _stated(body)
-        named = process or service or "all"
+        stated = _stated(body)
+        level, named = stated.level, stated.process or stated.service or "all"
         await services.access.record(caller, ANY_AGENT, _SET_LEVEL, process=named, log_level=level)
-        query = ProcessQuery.model_validate({"process": process, "log_level": level})
-        found = await self._found(query, service)
+        found = await self._found(
+            ProcessQuery(process=stated.process, log_level=level), stated.service
+        )
         if not found:
-            raise ProcessNotFound(f"no process of {service or 'any service'} answers as {named!r}")
+            service = stated.service or "any service"
+            raise ProcessNotFound(f"no process of {service} answers as {named!r}")
         return self._answer(found)
 
     async def _found(
-        self, query: ProcessQuery, service: str | None = None
+        self, query: ProcessQuery, service: Service | None = None
     ) -> Sequence[ProcessFound]:
         services, named = self._services, SERVICES if service is None else (service,)
         return await ask_processes(services.bus, query, services.directory.workers(), named)
@@ -81,21 +101,13 @@ class ProcessPages:
         return json_response({"processes": shown}, headers=NO_STORE)
 
 
-def _stated(body: dict[str, object]) -> tuple[str, str | None, str | None]:
-    """Return level, service and process.
+def _stated(body: dict[str, object]) -> LogLevelChange:
+    """Return what the body states.
 
     Raises:
-        InputInvalid: one breaks a rule; the message names all that do.
+        InputInvalid: it breaks rules; the message names each field and the rule.
     """
-    level, service, process = (body.get(name) for name in ("level", "service", "process"))
-    problems = [f"{name}: is unknown" for name in sorted(body.keys() - _FIELDS)]
-    if level not in _LEVELS:
-        problems.append(f"level: must be one of {', '.join(_LEVELS)}")
-    if service is not None and service not in SERVICES:
-        problems.append(f"service: must be one of {', '.join(SERVICES)}")
-    if process is not None and not (isinstance(process, str) and is_token(process)):
-        problems.append("process: must be the id of a process")
-    if problems:
-        raise InputInvalid("; ".join(problems))
-    named = (None if one is None else str(one) for one in (service, process))
-    return str(level), next(named), next(named)
+    try:
+        return LogLevelChange.model_validate(body)
+    except ValidationError as error:
+        raise InputInvalid("; ".join(problems(error, "the body"))) from None

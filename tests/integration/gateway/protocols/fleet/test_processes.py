@@ -91,18 +91,24 @@ async def test_a_process_that_does_not_answer_is_unknown(http: httpx.AsyncClient
 
 
 @pytest.mark.parametrize(
-    ("service", "process"), [("redis", 7), ([], ""), ({}, "a b"), (7, "x" * 300)]
+    ("service", "process", "rule"),
+    [
+        ("redis", 7, "Input should be a valid string"),
+        ([], "", "must be the id of a process"),
+        ({}, "a b", "must be the id of a process"),
+        (7, "x" * 300, "must be the id of a process"),
+    ],
 )
 async def test_all_that_is_wrong_with_a_request_is_reported(
-    http: httpx.AsyncClient, service: object, process: object
+    http: httpx.AsyncClient, service: object, process: object, rule: str
 ) -> None:
     body = {"level": "loud", "service": service, "process": process, "for": 60}
     answer = await http.post(LEVEL, json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == (
-        "for: is unknown; level: must be one of debug, info, warning, error, configured; "
-        "service: must be one of gateway, task-state, triggers, worker; "
-        "process: must be the id of a process"
+        "level: Input should be 'debug', 'info', 'warning', 'error' or 'configured'; "
+        "service: Input should be 'gateway', 'task-state', 'triggers' or 'worker'; "
+        f"process: {rule}; for: Extra inputs are not permitted"
     )
 
 
