@@ -100,28 +100,6 @@ async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
     return last is not None and last.stamp.state in {SUBMITTED, WORKING}
 
 
-async def give_up(
-    bus: Bus, assignment: Assignment, by: Authorship, last: Entry, reason: str
-) -> None:
-    """Store the run as a dead letter and append FAILED after `last`.
-
-    Raises:
-        Fenced, LogLost: another writer has appended to the log, or the log is gone.
-        BusUnavailable: it may not have happened; the run stays queued.
-    """
-    key = assignment.key
-    _log.error("task %s: %s", key.task, reason)
-    await assignment.keep_as_dead_letter(bus, reason)
-    message = {
-        "messageId": RunIds(key.task, by.run).mint("failure"),
-        "role": "ROLE_AGENT",
-        "parts": [parts.notice_part(reason, parts.ERROR)],
-    }
-    draft = events.status_update(key.task, assignment.request.context, FAILED, message)
-    writer = LogWriter.after(bus, key, last)
-    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
-
-
 @dataclass(frozen=True, slots=True)
 class Free:
     """No worker holds the run: start `attempt` after `last`."""
@@ -267,7 +245,7 @@ async def _begin(
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
-    policy, series = agent.policy, series_of(agent)
+    policy = agent.policy
     deadline = deadline_of(policy, recovered)
     if recovered.asleep_until is not None:
         wakes = earliest(recovered.asleep_until, deadline)
@@ -285,10 +263,7 @@ async def _begin(
             bus, assignment.key.agent, recovered
         ):
             return Held(recovered.holder)
-        await give_up(bus, assignment, authorship, free.last, reason)
-        series.ended[FAILED].inc()
-        owner = request.owner or ""
-        await request_clean_up(bus, assignment.key, free.last, request.context, owner)
+        await _give_up(bus, agent, assignment, authorship, free.last, reason=reason)
         return Void(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
@@ -296,8 +271,32 @@ async def _begin(
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     # A run that was handed back, to be retried or to sleep, has no holder.
     if recovered.holder not in {"", worker}:
-        series.taken_over.inc()
+        series_of(agent).taken_over.inc()
     return ClaimedRun(recovered, authorship, writer, span, deadline)
+
+
+async def _give_up(
+    bus: Bus, agent: Agent, assignment: Assignment, by: Authorship, last: Entry, *, reason: str
+) -> None:
+    """Store the run as a dead letter, append FAILED after `last`, and request the clean-up.
+
+    Raises:
+        Fenced, LogLost: another writer has appended to the log, or the log is gone.
+        BusUnavailable: it may not have happened; the run stays queued.
+    """
+    key, request = assignment.key, assignment.request
+    _log.error("task %s: %s", key.task, reason)
+    await assignment.keep_as_dead_letter(bus, reason)
+    message = {
+        "messageId": RunIds(key.task, by.run).mint("failure"),
+        "role": "ROLE_AGENT",
+        "parts": [parts.notice_part(reason, parts.ERROR)],
+    }
+    draft = events.status_update(key.task, request.context, FAILED, message)
+    writer = LogWriter.after(bus, key, last)
+    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
+    series_of(agent).ended[FAILED].inc()
+    await request_clean_up(bus, key, last, request.context, request.owner)
 
 
 async def _left_unstarted(
