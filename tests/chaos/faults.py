@@ -36,6 +36,11 @@ _SIZES: dict[Role, int] = {
 _SHORTEST, _LONGEST = 0.3, 1.7
 _STOPPED = 8.0
 _SERVER_STOPPED = 2.0
+_UNANSWERED = 10.0
+"""The longest wait for a client's end before the next fault."""
+_LOOK = 0.05
+_AT_ONCE = 5
+"""One of this many faults waits for no client, so that faults also meet in an outage."""
 _DRAINED = 6.0
 """Longer than a gateway has to drain."""
 _FULL = 4.0
@@ -327,27 +332,42 @@ def plan(
 
 
 class FaultInjector:
-    """Injects faults into a fleet, and undoes them."""
+    """Injects faults into a fleet, and undoes them.
 
-    def __init__(self, fleet: Fleet) -> None:
-        """Inject into `fleet`."""
+    A fault follows the previous one after the time that is drawn for it, and most not before a
+    client has ended in between: on a machine where starting a process takes longer than the time
+    between faults, these would otherwise end each process before it serves, and no task would end.
+    """
+
+    def __init__(self, fleet: Fleet, ended: Callable[[], int]) -> None:
+        """Inject into `fleet`; `ended` returns how many clients have seen their tasks end."""
         self.injected = Counter[str]()
-        self._fleet = fleet
+        self._fleet, self._ended = fleet, ended
         self._lasting = list[asyncio.Task[None]]()
         self._stopped = asyncio.Event()
 
     async def inject_all(self, faults: Iterator[tuple[float, Fault]]) -> None:
         """Inject all faults, one after the other."""
-        for after, fault in faults:
+        for number, (after, fault) in enumerate(faults):
+            ended = self._ended()
             await asyncio.sleep(after)
-            with suppress(
-                NotPossibleNow, ProcessLookupError
-            ):  # The process is down at this moment.
-                undo = await fault.do(self._fleet)
-                self.injected[fault.name] += 1
-                _log.info("%s", fault)
-                if undo is not None:
-                    self._undo_later(fault, undo)
+            if number % _AT_ONCE:
+                await self._until_more_than(ended)
+            await self._inject(fault)
+
+    async def _until_more_than(self, ended: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_UNANSWERED):
+                while self._ended() <= ended:  # noqa: ASYNC110  # clients end on their own
+                    await asyncio.sleep(_LOOK)
+
+    async def _inject(self, fault: Fault) -> None:
+        with suppress(NotPossibleNow, ProcessLookupError):  # The process is down at this moment.
+            undo = await fault.do(self._fleet)
+            self.injected[fault.name] += 1
+            _log.info("%s", fault)
+            if undo is not None:
+                self._undo_later(fault, undo)
 
     async def undo_all(self) -> None:
         """Undo all lasting faults now; return when they are undone."""

@@ -109,7 +109,6 @@ async def run(
         faults: Faults instead of those drawn from the seed; tasks begin until the last one.
     """
     outcome, begun = Outcome(), time.monotonic()
-    injector = FaultInjector(fleet)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with (
         httpx.AsyncClient(limits=limits, timeout=_TIMEOUT) as http,
@@ -118,6 +117,7 @@ async def run(
     ):
         context = ClientContext(http, fleet.gateways, size.seed)
         pool = ClientPool(context, size, begun_tasks)
+        injector = FaultInjector(fleet, lambda: pool.ended)
         sources = Sources(bus, size.events, size.schedules, is_basic=size.is_upgrade)
         console = Console(context, sources)
         is_endless = faults is None and size.faults is None
@@ -183,6 +183,11 @@ class ClientPool:
     def share(self) -> float:
         """The share of the clients that have begun."""
         return len(self.clients) / self._size.tasks
+
+    @property
+    def ended(self) -> int:
+        """The number of clients that have ended."""
+        return len(self.clients) - len(self._working)
 
     async def work(self, is_done: Callable[[], bool]) -> None:
         """Start all clients, the next one as soon as one ends; return when the last has begun.
