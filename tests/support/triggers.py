@@ -49,12 +49,18 @@ class Orders:
         return not (await self.bus.js.publish(subject, data, timeout=60, headers=headers)).duplicate
 
     async def settled(self) -> None:
-        """Return once every event is acknowledged."""
+        """Return once every event is acknowledged.
+
+        A consumer does not count an event as pending at once when it is stored, so the last one
+        that it delivered counts as well.
+        """
 
         async def is_settled() -> bool:
+            last = (await self.bus.js.stream_info(self.stream)).state.last_seq
             found = await self.bus.js.consumers_info(self.stream)
             left = [(one.num_pending, one.num_ack_pending) for one in found]
-            return set(left) == {(0, 0)}
+            delivered = min((one.delivered.stream_seq for one in found if one.delivered), default=0)
+            return set(left) == {(0, 0)} and delivered >= last
 
         await eventually(is_settled, "all events are acknowledged")
 
