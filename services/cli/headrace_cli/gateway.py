@@ -1,6 +1,5 @@
 """The commands' access to a gateway, through `headrace.client`."""
 
-import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ import click
 
 from headrace.did_you_mean import did_you_mean
 from headrace_cli.failures import RequestFailed
+from headrace_cli.interrupts import run
 from headrace_cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def at_gateway[Result](
     task: str = "",
 ) -> Result:
     """Return the result of `work` as `ask_gateway` does, in a loop of its own."""
-    return asyncio.run(ask_gateway(url, token, work, agent, task))
+    return run(ask_gateway(url, token, work, agent, task))
 
 
 async def ask_gateway[Result](

@@ -1,6 +1,5 @@
 """The operator's access to the fleet: directly over NATS, even if no gateway answers."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from headrace.settings import BusSettings
 from headrace_cli.dev import dev_file
 from headrace_cli.dev.embedded_bus import without_login
 from headrace_cli.failures import CommandFailed
+from headrace_cli.interrupts import run
 
 _TIMEOUT = 5.0
 """Seconds to wait for NATS; HEADRACE_STARTUP_TIMEOUT overrides it."""
@@ -45,7 +45,7 @@ def on_bus[Result](
     settings = _settings(nats_url, settings_class)
     try:
         with _only_errors():
-            return asyncio.run(_connected(settings, work))
+            return run(_connected(settings, work))
     except (HeadraceError, SecretUnreadable) as error:
         raise CommandRefused(str(error)) from error
 

@@ -1,6 +1,5 @@
 """``headrace doctor``: check the fleet and report problems."""
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from headrace_cli.doctor.redis import REDIS, check_redis
 from headrace_cli.doctor.rights import SERVICES
 from headrace_cli.doctor.settings import check_settings, errors_in
 from headrace_cli.failures import CommandFailed
+from headrace_cli.interrupts import run
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.settings_table import settings_classes
@@ -82,7 +82,7 @@ def user_in_settings(nats_url: str | None) -> str:
 
 def _in_redis() -> list[Diagnosis]:
     try:
-        return asyncio.run(_all(check_redis()))
+        return run(_all(check_redis()))
     except SecretUnreadable as error:
         return [problem(REDIS, str(error), "correct the file")]
 
