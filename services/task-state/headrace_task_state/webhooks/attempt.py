@@ -55,6 +55,10 @@ class Attempts:
         started, span = time.monotonic(), _span(webhook, notice)
         try:
             failure = await self._make(webhook, notice, span)
+        except BaseException as error:
+            # Also cut off, when another replica gets the range: it is not known what came of it.
+            tracing.note_error(span, type(error).__name__)
+            raise
         finally:
             span.end()
         outcome = metrics.PUSH_SECONDS.labels("delivered" if failure is None else "failed")
