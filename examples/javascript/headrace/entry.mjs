@@ -17,6 +17,9 @@ const ANSWERED = "HEADRACE_ANSWERED";
 const OVER = new Set([COMPLETED, FAILED, CANCELED, REJECTED, ANSWERED]);
 const RUN_ENDED = new Set([...OVER, INPUT_REQUIRED]);
 const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...RUN_ENDED]);
+/** Instead of a state: clients would see an end that no fold takes for one. */
+const ILL_FORMED = "an ill-formed end";
+const ENDS = new Set([...OVER, ILL_FORMED]);
 
 /** The headers of an entry. `stamp` is {log, generation, writer, state, run, attempt, checkpoint}. */
 export function headersOf(stamp) {
@@ -42,7 +45,7 @@ export function readEntry(header, body, sequence, time) {
   if (stamp === undefined || body.includes("\r")) return undefined;
   try {
     const events = body.split("\n").map(readEvent);
-    if (!endsAlike(stamp, events)) return undefined;
+    if (!agree(stamp, events)) return undefined;
     const last = stamp.generation + events.length - 1;
     return { stamp, events, body, sequence, time, last };
   } catch {
@@ -82,25 +85,32 @@ function readEvent(line) {
   return event;
 }
 
-/** Whether headers and events agree about the end of the task: the last event alone states it. */
-function endsAlike(stamp, events) {
-  const ends = events.map((event, at) => endIn(event, stamp.generation + at));
-  const end = OVER.has(stamp.state) ? stamp.state : undefined;
-  return ends.pop() === end && ends.every((other) => other === undefined);
+/** Whether the events leave the task in the state of the headers, and end it at most at last. */
+function agree(stamp, events) {
+  const states = events.map((event, at) => stateIn(event, stamp.generation + at));
+  const stated = states.findLast((state) => state !== undefined);
+  if (stated === undefined) return !RUN_ENDED.has(stamp.state);
+  return stated === stamp.state && states.slice(0, -1).every((state) => !ENDS.has(state));
 }
 
-function endIn(event, generation) {
+/** The state that an event states; undefined: it states none. */
+function stateIn(event, generation) {
   if ("artifactUpdate" in event) return undefined;
-  const isAnswer = "message" in event && !("statusUpdate" in event || "task" in event);
+  if ("message" in event && !("statusUpdate" in event || "task" in event))
+    return isMessage(event.message) ? ANSWERED : ILL_FORMED;
   const update = event.statusUpdate ?? (generation === 1 ? event.task : undefined);
-  const { state, message } = isAnswer ? { state: ANSWERED, message: event.message } : (update?.status ?? {});
-  return OVER.has(state) && hasTexts(message) ? state : undefined;
+  const { state, message = null } = update?.status ?? {};
+  if (isText(update?.taskId) && isText(update?.contextId) && (message === null || isMessage(message)))
+    return STATES.has(state) ? state : undefined;
+  return RUN_ENDED.has(state) ? ILL_FORMED : undefined;
 }
 
-/** Whether the texts of a message, if there is one, are strings: the event is none otherwise. */
-function hasTexts(message) {
-  return (message?.parts ?? []).every((part) => part && ["undefined", "string"].includes(typeof part.text));
+function isMessage(message) {
+  if (message === null || typeof message !== "object" || !isText(message.messageId)) return false;
+  return (message.parts ?? []).every((part) => part !== null && typeof part === "object" && isText(part.text));
 }
+
+const isText = (value) => value === undefined || typeof value === "string";
 
 function depth(root) {
   // Iterative: recursion would overflow the stack on the input that this must refuse.

@@ -6,7 +6,7 @@ that they don't parse events for it.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -302,13 +302,13 @@ def parse_body(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str
     """
     entry = Entry(stamp, _lines(subject, data), sequence, time)
     # Most are artifact updates, each freed before the next is parsed: half the cost of keeping all.
-    others = {
-        generation: event
+    others = [
+        (generation, event)
         for generation, line in enumerate(entry.lines, entry.generation)
         if "artifactUpdate" not in (event := _parsed(subject, line))
-    }
-    if others or stamp.state in OVER:
-        _check_end(subject, stamp, entry.last_generation, others)
+    ]
+    if others or stamp.state in _RUN_ENDED:
+        _check_state(subject, stamp, entry.last_generation, others)
     return entry
 
 
@@ -336,46 +336,60 @@ def parse_lines(
             _parsed(subject, line) if text is None else text
             for text, line in zip(texts, lines, strict=True)
         ]
-    others = {
-        generation: event
+    others = [
+        (generation, event)
         for generation, event in enumerate(found, first)
         if type(event) is dict and "artifactUpdate" not in event
-    }
-    if others or stamp.state in OVER:
-        _check_end(subject, stamp, first + len(lines) - 1, others)
+    ]
+    if others or stamp.state in _RUN_ENDED:
+        _check_state(subject, stamp, first + len(lines) - 1, others)
     return lines, found
 
 
-def _check_end(subject: str, stamp: Stamp, last: int, others: Mapping[int, Json]) -> None:
-    """Check that the last event ends the task as `stamp` does, and no other one does.
+def _check_state(subject: str, stamp: Stamp, last: int, others: Iterable[tuple[int, Json]]) -> None:
+    """Check that the events leave the task in the state of `stamp`, and end it at most at last.
 
-    Readers of headers and readers of events would not agree where the log ends. `last` is the
-    generation of the last event, `others` are the events that are no artifact updates, by
-    generation.
+    Readers of headers and readers of events would not agree whether the task goes on, and who acts.
+    `last` is the generation of the last event, `others` are the events that are no artifact
+    updates, with their generations.
     """
-    ends = {one: end for one, event in others.items() if (end := _end_in(event, one))}
-    if ends != ({last: stamp.state} if stamp.state in OVER else {}):
-        found = ", ".join(f"event {one} states {end}" for one, end in ends.items())
-        reason = f"of events up to {last}, {found or 'none states an end'}"
-        raise UndecodableMessage(subject, f"{STATE} is {stamp.state}, but {reason}")
+    at, stated = 0, ""
+    for generation, event in others:
+        if state := _state_in(event, generation, stated):
+            at, stated = generation, state
+            if state in _STOPS:
+                break
+    # Without a status the task stays as it was, which is not known here; but no run ends silently.
+    agrees = stated == stamp.state if stated else stamp.state not in _RUN_ENDED
+    if not agrees or (stated in OVER and at != last):
+        found = f"event {at} of those up to {last} states {stated}" if stated else "no event does"
+        raise UndecodableMessage(subject, f"{STATE} states {stamp.state}, but {found}")
 
 
-def _end_in(event: Json, generation: int) -> str:
-    """Return the state in which `event` ends the task; empty: it does not."""
+_ILL_FORMED = "an ill-formed end"
+
+_STOPS = OVER | {_ILL_FORMED}
+
+_UNSTATED = ("", WORKING)
+
+
+def _state_in(event: Json, generation: int, before: str) -> str:
+    """Return the state that `event` states after state `before`; empty: it states none."""
     try:
+        shown = event["statusUpdate"]["status"]["state"]
         # Most events that are no artifact updates: tokens of thoughts, for example.
-        if event["statusUpdate"]["status"]["state"] == WORKING:
-            return ""
+        if shown == WORKING and before in _UNSTATED:
+            return WORKING
     except (KeyError, TypeError):
-        pass
+        shown = ANSWERED if "message" in event else ""
     try:
         change = read_change(event, generation)
     except IllFormedEvent:
-        return ""
+        # Folds skip it, but streams show it to clients, which would believe it.
+        return _ILL_FORMED if type(shown) is str and shown in _RUN_ENDED else ""
     if change.answer is not None:
         return ANSWERED
-    stated = "" if change.status is None else str(change.status["state"])
-    return stated if stated in TERMINAL else ""
+    return "" if change.status is None else str(change.status["state"])
 
 
 def _lines(subject: str, data: bytes) -> list[bytes]:

@@ -13,7 +13,7 @@ from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply
 from headrace.model.queues import RunQueue
-from headrace.model.task import CANCELED, COMPLETED, FAILED, WORKING
+from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.tasks.runs import ensure_queue
 from tests.contract.workers.conftest import Spawn, Worker
 from tests.contract.workers.scripts import (
@@ -115,9 +115,16 @@ async def test_a_request_for_a_run_that_has_ended_is_dropped(submitter: TaskSubm
 @pytest.mark.usefixtures("repeater")
 @pytest.mark.parametrize(
     ("headers", "event", "text"),
-    [(COMPLETED, WORKING, ""), (WORKING, COMPLETED, ""), (COMPLETED, COMPLETED, 42)],
+    [
+        (COMPLETED, WORKING, ""),
+        (WORKING, COMPLETED, ""),
+        (COMPLETED, COMPLETED, 42),
+        (WORKING, COMPLETED, 42),
+        (INPUT_REQUIRED, WORKING, ""),
+        (WORKING, INPUT_REQUIRED, ""),
+    ],
 )
-async def test_an_entry_that_contradicts_itself_about_the_end_is_skipped(
+async def test_an_entry_that_contradicts_itself_is_skipped(
     submitter: TaskSubmitter, headers: str, event: str, text: object
 ) -> None:
     task = await submitter.start("repeater", message=script({"text": "once"}), publish=False)

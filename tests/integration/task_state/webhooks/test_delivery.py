@@ -18,7 +18,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask
-from headrace.model.task import COMPLETED, FAILED, WORKING
+from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.signing import SigningKeys
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -401,9 +401,16 @@ async def test_nothing_that_stands_behind_the_end_is_delivered(
 
 
 @pytest.mark.parametrize(
-    ("headers", "events_state"), [(COMPLETED, WORKING), (WORKING, COMPLETED), (ANSWERED, FAILED)]
+    ("headers", "events_state"),
+    [
+        (COMPLETED, WORKING),
+        (WORKING, COMPLETED),
+        (ANSWERED, FAILED),
+        (INPUT_REQUIRED, WORKING),
+        (WORKING, INPUT_REQUIRED),
+    ],
 )
-async def test_an_entry_that_contradicts_itself_about_the_end_is_skipped_by_every_reader(
+async def test_an_entry_that_contradicts_itself_is_skipped_by_every_reader(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver, headers: str, events_state: str
 ) -> None:
     log = hooked.log

@@ -24,7 +24,15 @@ from headrace.model.entry import (
     read_stamp,
 )
 from headrace.model.errors import NewerVersion, UndecodableMessage
-from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, STATES, WORKING
+from headrace.model.task import (
+    AUTH_REQUIRED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    STATES,
+    SUBMITTED,
+    WORKING,
+)
 
 NUMBERS = st.integers(1, 10**12)
 TOKENS = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
@@ -197,11 +205,25 @@ def _body(*events: str) -> bytes:
         (WORKING, [_status(COMPLETED), _status(WORKING)]),
         (WORKING, [_MESSAGE, _ARTIFACT]),
         (INPUT_REQUIRED, [_status(COMPLETED)]),
+        (INPUT_REQUIRED, [_status(WORKING)]),
+        (INPUT_REQUIRED, [_status(INPUT_REQUIRED), _status(WORKING)]),
+        (INPUT_REQUIRED, [_ARTIFACT]),
+        (WORKING, [_status(INPUT_REQUIRED)]),
+        (WORKING, [_status(SUBMITTED)]),
+        (WORKING, [_status(AUTH_REQUIRED)]),
+        (AUTH_REQUIRED, [_status(WORKING)]),
+        (SUBMITTED, [_status(WORKING)]),
+        # What clients would see of an event that no fold takes for one.
+        (WORKING, [_status(COMPLETED, message=7)]),
+        (WORKING, [_status(INPUT_REQUIRED, message=7), _status(WORKING)]),
+        (WORKING, ['{"message":{"messageId":7}}']),
+        # It does not put the task back to work.
+        (WORKING, [_status(INPUT_REQUIRED), _status(WORKING, message=7)]),
         (ANSWERED, [_status(COMPLETED)]),
         (ANSWERED, ['{"message":{"messageId":7}}']),
     ],
 )
-def test_headers_and_events_that_contradict_each_other_about_the_end_make_no_entry(
+def test_headers_and_events_that_contradict_each_other_make_no_entry(
     state: str, events: list[str]
 ) -> None:
     stamp, body = STAMP._replace(state=state), _body(*events)
@@ -218,10 +240,17 @@ def test_headers_and_events_that_contradict_each_other_about_the_end_make_no_ent
         (FAILED, [_status(WORKING), _status(FAILED)]),
         (ANSWERED, [_MESSAGE]),
         (WORKING, [_status(WORKING), _ARTIFACT, '{"other":{}}', '{"statusUpdate":[]}']),
+        (WORKING, ['{"statusUpdate":{"status":{"state":[]}}}', _status(WORKING, message=7)]),
+        (WORKING, [_status(INPUT_REQUIRED), _status(WORKING)]),
+        (AUTH_REQUIRED, [_status(WORKING), _status(AUTH_REQUIRED)]),
+        (SUBMITTED, [_status(SUBMITTED)]),
         (INPUT_REQUIRED, [_status(INPUT_REQUIRED)]),
+        (INPUT_REQUIRED, [_status(SUBMITTED), _status(INPUT_REQUIRED), _ARTIFACT]),
     ],
 )
-def test_the_last_event_ends_the_task_as_the_headers_say(state: str, events: list[str]) -> None:
+def test_the_events_leave_the_task_in_the_state_of_the_headers(
+    state: str, events: list[str]
+) -> None:
     stamp, body = STAMP._replace(state=state), _body(*events)
     assert entry(stamp, body).lines == parse_lines("subject", stamp, body)[0] == body.split(b"\n")
 

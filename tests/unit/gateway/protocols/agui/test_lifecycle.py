@@ -1,6 +1,7 @@
+import orjson
 import pytest
 
-from headrace.model import parts
+from headrace.model import events, parts
 from headrace.model.entry import Stamp, parse_entry
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import (
@@ -154,7 +155,9 @@ def test_an_end_that_cannot_be_read_still_ends_the_run() -> None:
     fold = Fold(1)
     for entry in AguiLog.started().parsed():
         fold.read(entry)
-    broken = parse_entry("s", stamp.headers(), b'{"statusUpdate":{"status":7}}', 3, "")
+    # A queued message that is taken ends nothing, whatever the state.
+    status = {"status": {"state": INPUT_REQUIRED}, "metadata": {events.TAKEN: 1}}
+    broken = parse_entry("s", stamp.headers(), orjson.dumps({"statusUpdate": status}), 3, "")
     assert fold.read(broken)[-1].event["type"] == "RUN_ERROR"
     assert fold.over
 
