@@ -12,6 +12,7 @@ its first one.
 import gc
 import os
 import select
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -51,6 +52,7 @@ def fork_for_each(listener: socket.socket) -> str | None:
         asker, _ = listener.accept()
         line, files, _, _ = socket.recv_fds(asker, LONGEST_LINE, FILES)
         if os.fork() == 0:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             asker.detach()  # Closed when this fork ends: so its asker knows.
             for number, file in enumerate(files):
                 os.dup2(file, number)
@@ -70,6 +72,7 @@ def main() -> None:
     address, *paths = sys.argv[1:]
     end = QuickEnd()
     collect(paths)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the forks, which end by it.
     gc.collect()
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:

@@ -6,6 +6,7 @@ it asks for a fork that has this process's files, and ends with it.
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _FORKER = f"""\
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback.
 sys.path[0] = {str(Path(__file__).parents[2])!r}
 from tests.support.fork_pytest import main
 main()
@@ -38,6 +40,11 @@ class ForkedNodes:
         """Whether it forks; it does not where collecting ended it."""
 
     @property
+    def pid(self) -> int:
+        """The id of the process that forks."""
+        return self._process.pid
+
+    @property
     def python(self) -> str:
         """The command that xdist is to start in Python's place."""
         return shlex.join([sys.executable, "-I", "-S", __file__, str(self._address)])
@@ -59,4 +66,5 @@ def ask(address: str, line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the fork, which ends by it.
     ask(sys.argv[1], sys.argv[-1])

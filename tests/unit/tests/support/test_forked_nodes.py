@@ -1,6 +1,8 @@
 """xdist's processes are forks of one that has imported the tests."""
 
+import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -60,3 +62,27 @@ def test_each_is_a_process_of_its_own(nodes: ForkedNodes) -> None:
 
 def test_its_requester_ends_with_a_fork_that_dies(nodes: ForkedNodes) -> None:
     assert executed(nodes, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)") == (0, "")
+
+
+SLEEPS = """\
+import os, time
+try:
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_from_the_terminal_reaches_only_the_fork(nodes: ForkedNodes) -> None:
+    command = [*shlex.split(nodes.python), "-u", "-c", SLEEPS]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as requester:
+        assert requester.stdout is not None
+        fork = int(requester.stdout.readline())
+        for each in (nodes.pid, requester.pid, fork):
+            os.kill(each, signal.SIGINT)
+        said, _ = requester.communicate(timeout=TIMEOUT)
+    assert (requester.returncode, said) == (0, "interrupted\n")
+    assert executed(nodes, "print('goes on')") == (0, "goes on\n")
