@@ -38,6 +38,7 @@ NOT_AT_START = {
         "a2a.compat.v0_3.types",  # with the first request in 0.3, or the first card
         "ag_ui",  # with the first AG-UI request
         "faststream",
+        "headrace_gateway.protocols.agui.endpoint",  # as ag_ui
         "jwt",  # with the first signed card, or for an issuer of tokens
         "opentelemetry.sdk",
         "redis",

@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from headrace.jetstream.objects import FileInfo, FileStore
 from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 

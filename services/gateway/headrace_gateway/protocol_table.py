@@ -10,7 +10,7 @@ from headrace_gateway.protocols.a2a.routes import A2ARoutes
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a_v03.grpc import OLD
 from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
-from headrace_gateway.protocols.agui import endpoint as agui
+from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
 from headrace_gateway.protocols.hector.routes import HectorRoutes
@@ -40,7 +40,7 @@ def _hector(services: Services) -> Sequence[BaseRoute]:
 
 def _copilotkit(services: Services) -> Sequence[BaseRoute]:
     """Return the routes of CopilotKit's client, which use AG-UI's runs."""
-    return CopilotRuntime(services, agui.RunEndpoint(services)).routes()
+    return CopilotRuntime(services, agui.endpoint_of(services).ready).routes()
 
 
 PROTOCOLS = (

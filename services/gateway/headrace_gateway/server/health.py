@@ -3,11 +3,11 @@
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.server.json_response import NO_STORE, json_response
+from headrace_gateway.server.route import Route
 
 _TIMEOUT = 1.0
 

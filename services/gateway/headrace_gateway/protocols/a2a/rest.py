@@ -11,7 +11,6 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.dataclass import dataclass
@@ -43,6 +42,7 @@ from headrace_gateway.server.body import check_content_type, parse_object, read_
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
+from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows

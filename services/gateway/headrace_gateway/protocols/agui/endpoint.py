@@ -1,17 +1,16 @@
-"""The AG-UI routes, on which clients start runs and reconnect to them."""
+"""What the AG-UI routes serve: starts of runs, and reconnections to them."""
 
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls, call_of
-from headrace_gateway.json_errors import answering_errors, check_body_type, error_answer
+from headrace_gateway.json_errors import check_body_type, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
@@ -28,7 +27,6 @@ from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
-from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.websocket_handshake import open_socket
@@ -56,30 +54,6 @@ async def stop(services: Services, call: Call, named: NamedRun) -> StopResult:
     except TaskEnded:
         return StopResult(found.run.id, was_going_on=False)
     return StopResult(found.run.id, was_going_on=True)
-
-
-BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
-"""Base paths of an agent's AG-UI routes; the last one is the default agent's."""
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    """Return the routes of the AG-UI endpoint."""
-    endpoint = RunEndpoint(services)
-    pages: dict[str, tuple[Endpoint, list[str]]] = {
-        "": (endpoint.run, ["POST"]),
-        "/": (endpoint.run, ["POST"]),
-        "/attach": (endpoint.attach, ["GET", "POST"]),
-        "/connect": (endpoint.connect, ["POST"]),
-        "/capabilities": (endpoint.capabilities, ["GET"]),
-        "/stop": (endpoint.stop, ["POST"]),
-        "/threads/{thread}": (endpoint.thread, ["GET"]),
-    }
-    plain: list[BaseRoute] = [
-        Route(base + path, answering_errors(page), methods=methods)
-        for base in BASES
-        for path, (page, methods) in pages.items()
-    ]
-    return [*plain, *(WebSocketRoute(f"{base}/ws", endpoint.socket) for base in BASES)]
 
 
 class RunEndpoint:

@@ -3,13 +3,14 @@
 Based on @copilotkit/core 1.75, which uses either one URL per method or a single URL for all.
 """
 
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Protocol, Self
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message
 
 from headrace.dataclass import dataclass
@@ -27,6 +28,7 @@ from headrace_gateway.json_errors import (
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EVENT_STREAM
 
@@ -76,8 +78,8 @@ _WITHOUT: Json = {
 class CopilotRuntime:
     """Serves CopilotKit's client with the fleet's AG-UI runs."""
 
-    def __init__(self, services: Services, runs: Runs) -> None:
-        """Serve `runs` over `services`."""
+    def __init__(self, services: Services, runs: Callable[[], Awaitable[Runs]]) -> None:
+        """Serve what `runs` returns over `services`."""
         self._services, self._runs = services, runs
 
     def routes(self) -> list[BaseRoute]:
@@ -116,7 +118,7 @@ class CopilotRuntime:
                 "name": name,
                 "description": card.description,
                 "className": "Headrace",
-                "capabilities": await self._runs.capabilities_of(card),
+                "capabilities": await (await self._runs()).capabilities_of(card),
             }
             for name, card in cards.items()
         }
@@ -125,14 +127,14 @@ class CopilotRuntime:
 
     async def run(self, request: Request) -> ASGIApp:
         """Start a run; the body is a RunAgentInput."""
-        return await self._runs.run(self._named(request))
+        return await (await self._runs()).run(self._named(request))
 
     async def connect(self, request: Request) -> ASGIApp:
         """Return a thread's content and further events; empty for a thread without runs.
 
         The body is a RunAgentInput. Only its thread is used; its run does not exist.
         """
-        stream = await self._runs.resumed(self._named(request))
+        stream = await (await self._runs()).resumed(self._named(request))
         return stream or Response(b"", media_type=EVENT_STREAM, headers=NO_STORE)
 
     async def stop(self, request: Request) -> ASGIApp:
@@ -140,7 +142,7 @@ class CopilotRuntime:
         request = self._named(request)
         thread = request.path_params["thread"]
         run = await self._run_to_stop(request)
-        stopped = await self._runs.stopped(request, thread, run)
+        stopped = await (await self._runs()).stopped(request, thread, run)
         answer: Json = {"stopped": stopped}
         if not stopped:
             answer["message"] = f"thread {thread} has no active run"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
@@ -23,6 +23,7 @@ from headrace_gateway.protocols.fleet import (
     workers,
 )
 from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 
 

@@ -1,0 +1,70 @@
+"""The AG-UI routes, on which clients start runs and reconnect to them.
+
+What serves them is imported with the first request for one of them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from headrace.lazy import Lazy
+from headrace_gateway.json_errors import answering_errors
+from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.route import Route
+from headrace_gateway.services import Services
+
+if TYPE_CHECKING:
+    from headrace_gateway.protocols.agui.endpoint import RunEndpoint
+
+BASES = ("/v1/agents/{agent}/ag-ui", "/api/agent")
+"""Base paths of an agent's AG-UI routes; the last one is the default agent's."""
+
+type _Page = Callable[["RunEndpoint"], Endpoint]
+
+_PAGES: dict[str, tuple[_Page, list[str]]] = {
+    "": (lambda runs: runs.run, ["POST"]),
+    "/": (lambda runs: runs.run, ["POST"]),
+    "/attach": (lambda runs: runs.attach, ["GET", "POST"]),
+    "/connect": (lambda runs: runs.connect, ["POST"]),
+    "/capabilities": (lambda runs: runs.capabilities, ["GET"]),
+    "/stop": (lambda runs: runs.stop, ["POST"]),
+    "/threads/{thread}": (lambda runs: runs.thread, ["GET"]),
+}
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """Return the routes of the AG-UI endpoint."""
+    runs = endpoint_of(services)
+
+    async def socket(socket: WebSocket) -> None:
+        await (await runs.ready()).socket(socket)
+
+    plain: list[BaseRoute] = [
+        Route(base + path, answering_errors(_on_demand(runs, page)), methods=methods)
+        for base in BASES
+        for path, (page, methods) in _PAGES.items()
+    ]
+    return [*plain, *(WebSocketRoute(f"{base}/ws", socket) for base in BASES)]
+
+
+def endpoint_of(services: Services) -> Lazy["RunEndpoint"]:
+    """Return what starts runs and attaches clients to them, imported on first use."""
+    return Lazy(partial(_endpoint, services))
+
+
+def _endpoint(services: Services) -> "RunEndpoint":
+    from headrace_gateway.protocols.agui.endpoint import RunEndpoint  # noqa: PLC0415 - see above
+
+    return RunEndpoint(services)
+
+
+def _on_demand(runs: Lazy["RunEndpoint"], page: _Page) -> Endpoint:
+    async def answer(request: Request) -> ASGIApp:
+        return await page(await runs.ready())(request)
+
+    return answer
