@@ -427,12 +427,13 @@ class RedisStore:
 
     async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version."""
-        return any([await self._is_in_use(other) for other in self.keys.others()])
+        return await self._is_any_in_use(self.keys.others())
 
-    async def _is_in_use(self, keys: Keys) -> bool:
+    async def _is_any_in_use(self, versions: Iterable[Keys]) -> bool:
         now = await self.redis.time()
-        [until] = await self.redis.ask(["ZRANGE", keys.replicas, 0, -1, "WITHSCORES"])
-        return any(float(when) >= now * 1000 for when in until[1::2])
+        reading = [("ZRANGE", each.replicas, 0, -1, "WITHSCORES") for each in versions]
+        leases = await self.redis.ask(*reading)
+        return any(float(when) >= now * 1000 for until in leases for when in until[1::2])
 
     async def delete_unused_versions(self, interval: float) -> None:
         """Delete views of other versions that no replica keeps, every `interval` seconds."""
@@ -448,7 +449,7 @@ class RedisStore:
         # These keys are deleted last, so that an interrupted deletion is detected and continued.
         marks = [keys.progress(place) for place in self._ranges]
         [there] = await self.redis.ask(["EXISTS", *marks])
-        if not there or await self._is_in_use(keys):
+        if not there or await self._is_any_in_use([keys]):
             return
         _log.warning("deleting the view of version %s: no service uses it", keys.shape)
         await self.redis.unlink_all(keys.root, but=marks)
