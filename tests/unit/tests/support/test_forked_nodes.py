@@ -23,7 +23,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedNodes]:
     folder = tmp_path_factory.mktemp("imported")
     (folder / "test_imported_once.py").write_text(IMPORTED)
     (folder / "test_not_importable.py").write_text("import no_such_module")
-    nodes = ForkedNodes([str(folder)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # They take seconds to import.
+        nodes = ForkedNodes([str(folder)])
     yield nodes
     nodes.close()
 
