@@ -7,6 +7,7 @@ nothing and answers no requests.
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -42,7 +43,7 @@ from headrace_worker.execution import Execution, WorkerResources
 from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
 from headrace_worker.run_limits import why_overdue
-from headrace_worker.run_metrics import series_of
+from headrace_worker.run_metrics import AgentSeries, series_of
 
 _log = logging.getLogger(__name__)
 
@@ -65,24 +66,26 @@ class Attempt:
         """Why the agent is being stopped."""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the agent has ended, or is no longer waited for."""
-
-    @property
-    def name(self) -> tuple[str, int]:
+        self.name = assignment.key.task, assignment.run
         """Its task and run."""
-        return self._assignment.key.task, self._assignment.run
 
     async def run(self) -> None:
         """Run the attempt. After any failure the run is still queued, or its log has its end."""
-        hold = self._hold = self._resources.leases.take(self._assignment.message.reply)
+        resources, assignment = self._resources, self._assignment
+        hold = self._hold = resources.leases.take(assignment.message.reply)
         log_context.begin(self._log_context())
         try:
-            await self._run(hold)
+            taken = await claim(resources.bus, resources.worker, assignment, self._agent)
+            if isinstance(taken, ClaimedRun):
+                await self._execute(hold, taken)
+            else:
+                await self._leave(taken)
         except (Fenced, LogLost) as loss:
-            _log.info("task %s: another worker has taken over: %s", self._assignment.key.task, loss)
+            _log.info("task %s: another worker has taken over: %s", assignment.key.task, loss)
         except (BusUnavailable, LogTooNew, *NO_ANSWER) as error:
-            _log.warning("task %s will be retried: %s", self._assignment.key.task, error)
+            _log.warning("task %s will be retried: %s", assignment.key.task, error)
         finally:
-            self._resources.leases.release(hold)
+            resources.leases.release(hold)
 
     def _log_context(self) -> LogContext:
         assigned = self._assignment
@@ -105,37 +108,19 @@ class Attempt:
         if is_first and execution is not None and execution.agent_task is not None:
             self._stop(execution.agent_task)
 
-    async def _run(self, hold: Hold) -> None:
-        resources, assignment = self._resources, self._assignment
-        taken = await claim(resources.bus, resources.worker, assignment, self._agent)
-        match taken:
-            case ClaimedRun():
-                await self._observed(hold, taken)
+    async def _leave(self, unclaimed: Held | Void | Behind | Asleep | CleanUpDue) -> None:
+        """Do what is to be done about a run that is not this attempt's."""
+        match unclaimed:
             case Held():
-                _log.debug("task %s is held by %s", assignment.key.task, taken.by)
+                _log.debug("task %s is held by %s", self._assignment.key.task, unclaimed.by)
             case Behind():
-                await self._wait_behind(taken)
+                await self._wait_behind(unclaimed)
             case Asleep():
-                await self._give_back_until(taken.until)
+                await self._give_back_until(unclaimed.until)
             case CleanUpDue():
-                await self._clean_up(taken.end)
+                await self._clean_up(unclaimed.end)
             case Void():
-                await self._drop(taken)
-
-    async def _observed(self, hold: Hold, taken: ClaimedRun) -> None:
-        """Execute the run, noted in logs, metrics and its span."""
-        attempt, traceparent = taken.authorship.attempt, taken.span.traceparent or ""
-        log_context.begin(replace(self._log_context(), attempt=attempt, traceparent=traceparent))
-        series = series_of(self._agent)
-        if attempt == 1:
-            series.observe_wait(self._assignment)
-        series.attempts.inc()
-        series.working.inc()
-        try:
-            with taken.span.lasting():
-                await self._execute(hold, taken)
-        finally:
-            series.working.dec()
+                await self._drop(unclaimed)
 
     async def _wait_behind(self, behind: Behind) -> None:
         run = self._assignment
@@ -198,6 +183,35 @@ class Attempt:
         await self._agent.clean_up(ended)
 
     async def _execute(self, hold: Hold, taken: ClaimedRun) -> None:
+        """Run the agent and end the run, noted in logs, metrics and the attempt's span."""
+        series = self._note_begin(taken)
+        try:
+            with taken.span.lasting():
+                execution = self._prepare(hold, taken)
+                overdue = None if taken.deadline is None else self._interrupt_at(taken.deadline)
+                try:
+                    self._start_agent(execution)
+                    await self._over
+                finally:
+                    if overdue is not None:
+                        overdue.cancel()
+                    self._resources.watch.remove(execution.appender)
+                await self._end(hold, execution)
+        finally:
+            series.working -= 1
+
+    def _note_begin(self, taken: ClaimedRun) -> AgentSeries:
+        attempt, traceparent = taken.authorship.attempt, taken.span.traceparent or ""
+        log_context.begin(replace(self._log_context(), attempt=attempt, traceparent=traceparent))
+        series = series_of(self._agent)
+        if attempt == 1:
+            series.observe_wait(self._assignment)
+        series.attempts.inc()
+        series.working += 1
+        return series
+
+    def _prepare(self, hold: Hold, taken: ClaimedRun) -> Execution:
+        """Make the parts of the attempt, and let others reach and interrupt it from now on."""
         resources = self._resources
         execution = self._execution = Execution(
             resources, self._agent, self._assignment, taken, attempt=self, permit=self._permit
@@ -209,19 +223,11 @@ class Attempt:
             execution.inputs,
         )
         resources.watch.add(execution.appender)
-        if execution.inputs.interrupts:
+        if execution.inputs.waiting and execution.inputs.interrupts:
             self.interrupt(Interrupt.SUPERSEDED)
         if taken.recovered.is_canceling:
             self.interrupt(Interrupt.CANCELED)
-        overdue = None if taken.deadline is None else self._interrupt_at(taken.deadline)
-        try:
-            self._start_agent(execution)
-            await self._over
-        finally:
-            if overdue is not None:
-                overdue.cancel()
-            resources.watch.remove(execution.appender)
-        await self._end(hold, execution)
+        return execution
 
     def _interrupt_at(self, deadline: datetime) -> asyncio.TimerHandle:
         left = (deadline - clock.now()).total_seconds()
@@ -270,23 +276,34 @@ class Attempt:
         if not self._over.done():
             self._over.set_result(None)
 
-    async def _end(self, hold: Hold, execution: Execution) -> None:
+    def _end(  # noqa: PLR0911  # one for each
+        self, hold: Hold, execution: Execution
+    ) -> Coroutine[None, None, None]:
+        """Return what is still to be done, as the agent has ended."""
         match self.interrupted:
             case Interrupt.LOST:
-                execution.span.note_error("taken_over")
-                await execution.children.detach()
-                _log.info("task %s: another worker has taken over", self._assignment.key.task)
-            case Interrupt.HANDED_BACK if (until := execution.sleeps.until) is not None:
-                await self._fall_asleep(hold, execution, until)
+                return self._let_go(execution)
+            case Interrupt.HANDED_BACK if (until := execution.asleep_until) is not None:
+                return self._fall_asleep(hold, execution, until)
             case Interrupt.HANDED_BACK:
-                await self._hand_back(hold, execution, None)
-            case Interrupt.NONE if (again := execution.tries_again) is not None:
-                await self._hand_back(hold, execution, again)
+                return self._hand_back(hold, execution, None)
+            case Interrupt.OVERDUE:
+                why = why_overdue(execution.policy, execution.recovered)
+                return self._complete(execution, why)
+            case Interrupt.NONE if (again := execution.retryable) is not None:
+                if execution.has_attempts_left:
+                    return self._hand_back(hold, execution, again)
+                return self._complete(execution, "Given up: the last attempt failed")
             case _:
-                await self._complete(execution)
+                return self._complete(execution)
+
+    async def _let_go(self, execution: Execution) -> None:
+        execution.span.note_error("taken_over")
+        await execution.detach_children()
+        _log.info("task %s: another worker has taken over", self._assignment.key.task)
 
     async def _hand_back(self, hold: Hold, execution: Execution, again: Retryable | None) -> None:
-        await execution.children.detach()
+        await execution.detach_children()
         why, pause, timeout = events.LEAVING, 0.0, self._resources.timing.hand_back
         if again is not None:
             execution.span.note_error(again)
@@ -301,32 +318,24 @@ class Attempt:
 
     @property
     def _falls_asleep(self) -> bool:
-        return self._execution is not None and self._execution.sleeps.until is not None
+        return self._execution is not None and self._execution.asleep_until is not None
 
     async def _fall_asleep(self, hold: Hold, execution: Execution, until: datetime) -> None:
-        await execution.children.detach()
+        await execution.detach_children()
         why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
         await execution.append_handed_back(why, _LAST_APPEND)
         await self._resources.leases.release_and_wait(hold)
         # A run that sleeps past its deadline ends at the deadline.
         await self._give_back_until(min(until, execution.context.deadline or until))
 
-    async def _complete(self, execution: Execution) -> None:
+    async def _complete(self, execution: Execution, given_up: str | None = None) -> None:
+        """Append the run's end; `given_up` is why the run becomes a dead letter, if it does."""
         bus = self._resources.bus
-        if (reason := self._why_given_up(execution)) is not None:
-            await self._assignment.keep_as_dead_letter(bus, reason)
+        if given_up is not None:
+            await self._assignment.keep_as_dead_letter(bus, given_up)
         run = await complete(execution, self.interrupted)
-        if self._is_given_up(execution) and self._agent.clean_up:
+        if given_up and self.interrupted is Interrupt.NONE and self._agent.clean_up:
             run = execution.appender.offered
         if run is not None:
             await self._assignment.ask_for(bus, run)
         await self._assignment.ack(bus)
-
-    def _why_given_up(self, execution: Execution) -> str | None:
-        if self.interrupted is Interrupt.OVERDUE:
-            return why_overdue(execution.policy, execution.recovered)
-        return "Given up: the last attempt failed" if self._is_given_up(execution) else None
-
-    def _is_given_up(self, execution: Execution) -> bool:
-        """Return whether the agent requested another attempt and none is left."""
-        return self.interrupted is Interrupt.NONE and execution.is_given_up

@@ -258,7 +258,7 @@ async def _begin(
     authorship = Authorship(
         request.log, writer_id, assignment.run, free.attempt, request.owner or None
     )
-    if (reason := why_given_up(policy, recovered, free.attempt)) is not None:
+    if (reason := why_given_up(policy, recovered, free.attempt, deadline)) is not None:
         if has_failed(policy, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
         ):
@@ -313,6 +313,8 @@ async def _left_unstarted(
             raise Fenced(f"task {key.task} has been started")
         _log.warning("task %s is rejected: no worker started the task in time", key.task)
         return Void(TOO_LATE)
+    if BEHIND not in recovered.metadata:
+        return None
     task = await whose_turn_it_is(bus, key, recovered)
     return Behind(task) if task else None
 

@@ -17,6 +17,7 @@ from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retr
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
+from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
 from headrace_worker.queued_message import QueuedMessage
@@ -48,7 +49,8 @@ async def complete(execution: Execution, why: Interrupt) -> int | None:
         _log_fault(execution, end.fault)
         raise
     _log_fault(execution, end.fault)
-    execution.series.count_usage(execution.emitter.usage_totals)
+    if (totals := execution.emitter.usage_totals).is_reported:
+        execution.series.count_usage(totals)
     return next_run
 
 
@@ -66,8 +68,10 @@ def _log_fault(execution: Execution, fault: Fault | None) -> None:
 
 
 async def _append(execution: Execution, end: End) -> int | None:
-    await _end_children(execution, end.state)
-    end = _with_usage(execution, end)
+    if execution.children is not None:
+        await _end_children(execution, execution.children, end.state)
+    if execution.emitter.usage_totals.is_reported:
+        end = _with_usage(execution, end)
     emitted = execution.encoder.artifacts
     retractions = [
         _retraction(execution, artifact)
@@ -91,8 +95,7 @@ async def _append(execution: Execution, end: End) -> int | None:
     return await appender.begin_next_run(lambda: _next_input(execution, *inputs.waiting))
 
 
-async def _end_children(execution: Execution, state: str) -> None:
-    children = execution.children
+async def _end_children(execution: Execution, children: Children, state: str) -> None:
     # The append shows whether the children are still this attempt's to cancel. If another attempt
     # has taken over, it needs them.
     if children.are_at_work and not await execution.append_ending(state):
@@ -103,7 +106,7 @@ async def _end_children(execution: Execution, state: str) -> None:
 
 def _with_usage(execution: Execution, end: End) -> End:
     usage, ctx = execution.emitter.usage_totals.metadata(), execution.context
-    if not usage or end.state == ANSWERED:
+    if end.state == ANSWERED:
         return end
     # Usage in the agent's own metadata (a remote agent's) takes precedence.
     metadata = {**usage, **end.metadata}

@@ -56,7 +56,7 @@ class ConcurrencyLimit:
     @property
     def scarce(self) -> bool:
         """Whether a user waits for a permit, or would have to."""
-        return self.contended or (self.users > 1 and self._free <= 0)
+        return bool(self._queue) or (self.users > 1 and self._free <= 0)
 
     @property
     def in_use(self) -> int:
@@ -126,9 +126,12 @@ class AgentConcurrency:
 
     def acquire_free(self, wanted: int) -> int:
         """Acquire up to `wanted` permits that are free with no user waiting; return how many."""
+        if wanted <= 0:
+            return 0
         of_agent = self.of_agent.acquire_free(wanted)
         granted = self.of_worker.acquire_free(of_agent)
-        self.of_agent.give_back(of_agent - granted)
+        if granted < of_agent:
+            self.of_agent.give_back(of_agent - granted)
         return granted
 
     def give_back(self, count: int) -> None:

@@ -108,13 +108,20 @@ class Encoder:
         pieces of text cost nothing.
         """
         self._tool_spans = tool_spans
-        self._state = state or SharedState()
+        self._state = state
         self._task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
-        self._relayed_events = RelayedEvents(task, context, ids, self._blocks)
+        self._relayed_events: RelayedEvents | None = None
         self._open_text: TextChunks | None = None
         self.artifacts: dict[str, None] = {}
         """Ids of the artifacts emitted so far. An empty set would take 150 bytes more."""
+
+    @property
+    def state(self) -> SharedState:
+        """The state that the run shares with its user interface; empty until it is first used."""
+        if self._state is None:
+            self._state = SharedState()
+        return self._state
 
     def chunk(self, text: str) -> Draft | None:
         """Return the event for a plain string that continues open text. Takes about 1 µs.
@@ -136,7 +143,7 @@ class Encoder:
         """
         check_texts(output)
         if isinstance(output, SIGNALS):
-            part = part_of(output, self._ids, self._state)
+            part = part_of(output, self._ids, self.state)
             return [self._message_event(self._ids.mint("message"), part)]
         self._open_text = None
         match output:
@@ -304,6 +311,8 @@ class Encoder:
     def _relayed(self, output: Artifact | RelayedMessage) -> Draft:
         if isinstance(output, Artifact):
             self.artifacts[output.id] = None
+        if self._relayed_events is None:
+            self._relayed_events = RelayedEvents(self._task, self._context, self._ids, self._blocks)
         return self._relayed_events.draft(output)
 
     def _message_event(self, message: str, part: Json) -> Draft:

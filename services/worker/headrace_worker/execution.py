@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import field
+from datetime import datetime
 from typing import Protocol
 
 from headrace.dataclass import dataclass
@@ -116,8 +117,7 @@ class Execution:
             attempt.interrupt,
         )
         ids = RunIds(key.task, assignment.run, recovered.checkpoint.ids)
-        state = _state_of(recovered)
-        self.encoder, self.endings = _encoding(taken, (key.task, request.context, ids), state)
+        self.encoder, self.endings = _encoding(taken, (key.task, request.context, ids))
         self.emitter = Emitter(
             self.encoder,
             self.endings,
@@ -126,26 +126,60 @@ class Execution:
             meter=UsageMeter(recovered.usage, resources.prices),
             may_answer=agent.card.bare_message,
         )
-        parent = self._parent(resources, assignment, taken, permit)
-        self.children = Children(parent, recovered.known_children)
-        self.sleeps = Sleeps(
-            recovered.sleeps,
-            self.emitter.new_id,
-            self._record_sleep,
-            attempt.interrupt,
-            resources.timing,
-        )
-        runtime = WorkerRuntime(self.emitter, state, self.children, self.sleeps, parent)
-        self.context = _run_context(assignment, taken, parent.traceparent, runtime)
+        self._resources, self._permit = resources, permit
+        self._assignment, self._taken, self._head = assignment, taken, taken.writer.sequence
+        self._parent: Parent | None = None
+        self.children: Children | None = None
+        """The child tasks; None: the run has asked for none."""
+        if recovered.known_children.known:
+            self.begin_children()
+        self._sleeps: Sleeps | None = None
+        self.context = _run_context(assignment, taken, WorkerRuntime(self))
         self.agent_task: asyncio.Task[None] | None = None
 
-    def _parent(
-        self,
-        resources: WorkerResources,
-        assignment: Assignment,
-        taken: ClaimedRun,
-        permit: Permit,
-    ) -> Parent:
+    @property
+    def parent(self) -> Parent:
+        """The attempt as its children need it; made when it is first used."""
+        if self._parent is None:
+            self._parent = self._as_parent()
+        return self._parent
+
+    def begin_children(self) -> Children:
+        """Return `children`, from now on an object."""
+        if self.children is None:
+            self.children = Children(self.parent, self.recovered.known_children)
+        return self.children
+
+    @property
+    def sleeps(self) -> Sleeps:
+        """The sleeps of the attempt; made when it first sleeps."""
+        if self._sleeps is None:
+            self._sleeps = Sleeps(
+                self.recovered.sleeps,
+                self.emitter.new_id,
+                self._record_sleep,
+                self._attempt.interrupt,
+                self.timing,
+            )
+        return self._sleeps
+
+    @property
+    def asleep_until(self) -> datetime | None:
+        """When the sleep ends for which the attempt ends. None: it ends for none."""
+        return None if self._sleeps is None else self._sleeps.until
+
+    @property
+    def interrupted(self) -> Interrupt:
+        """Why the agent is being stopped."""
+        return self._attempt.interrupted
+
+    async def detach_children(self) -> None:
+        """Stop following all children; see `Children.detach`."""
+        if self.children is not None:
+            await self.children.detach()
+
+    def _as_parent(self) -> Parent:
+        resources, assignment, taken = self._resources, self._assignment, self._taken
         key, request = assignment.key, assignment.request
         lineage = Lineage.of(taken.recovered.metadata)
         return Parent(
@@ -154,12 +188,12 @@ class Execution:
             owner=request.owner,
             run=assignment.run,
             attempt=taken.authorship.attempt,
-            head=taken.writer.sequence,
+            head=self._head,
             bus=resources.bus,
             rule=resources.rule,
             appender=self.appender,
             inputs=self.inputs,
-            permit=permit,
+            permit=self._permit,
             usage_totals=self.emitter.usage_totals,
             offload=Offload(
                 files=resources.files,
@@ -192,17 +226,13 @@ class Execution:
         return self.authorship.attempt - self.recovered.not_counted
 
     @property
-    def tries_again(self) -> Retryable | None:
-        """The agent's request for another attempt, if it made one and one is left."""
-        return self._retryable if self.failures < self.policy.max_attempts else None
+    def has_attempts_left(self) -> bool:
+        """Whether there may be another attempt if this one fails too."""
+        return self.failures < self.policy.max_attempts
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether the agent requested another attempt and none is left."""
-        return self._retryable is not None and self.tries_again is None
-
-    @property
-    def _retryable(self) -> Retryable | None:
+    def retryable(self) -> Retryable | None:
+        """The agent's request for another attempt, if it made one."""
         agent_task = self.agent_task
         if agent_task is None or not agent_task.done() or agent_task.cancelled():
             return None
@@ -230,19 +260,25 @@ class Execution:
         return events.status_update(self.key.task, context, WORKING, message, metadata)
 
 
-def _state_of(recovered: RecoveredRun) -> SharedState:
-    """Return the attempt's initial state: the client's, plus the updates saved since."""
+def _state_of(recovered: RecoveredRun) -> SharedState | None:
+    """Return the attempt's initial state: the client's, plus the updates saved since.
+
+    Returns:
+        None if it is empty, as most runs have it.
+    """
     sent = recovered.metadata.get(AGUI)
-    state = SharedState(sent.get("state") if isinstance(sent, dict) else None)
+    initial = sent.get("state") if isinstance(sent, dict) else None
+    if initial in (None, {}) and not recovered.signals:
+        return None
+    state = SharedState(initial)
     for part in recovered.signals:
         state.replay(part)
     return state
 
 
-def _encoding(
-    taken: ClaimedRun, run: tuple[str, str, RunIds], state: SharedState
-) -> tuple[Encoder, Endings]:
+def _encoding(taken: ClaimedRun, run: tuple[str, str, RunIds]) -> tuple[Encoder, Endings]:
     """Return the encoder and the endings of `run`; they record texts if its span wants them."""
+    state = _state_of(taken.recovered)
     index, tools = taken.recovered.checkpoint.index, taken.span.tools
     if (texts := taken.span.texts) is None:
         return Encoder(*run, index, state, tool_spans=tools), Endings(*run)
@@ -250,9 +286,7 @@ def _encoding(
     return encoder, RecordingEndings(texts, *run)
 
 
-def _run_context(
-    assignment: Assignment, taken: ClaimedRun, traceparent: str | None, runtime: WorkerRuntime
-) -> RunContext:
+def _run_context(assignment: Assignment, taken: ClaimedRun, runtime: WorkerRuntime) -> RunContext:
     request, recovered = assignment.request, taken.recovered
     return RunContext(
         key=assignment.key,
@@ -264,6 +298,6 @@ def _run_context(
         metadata=recovered.metadata,
         deadline=taken.deadline,
         checkpoint_data=recovered.checkpoint.data,
-        traceparent=traceparent,
+        traceparent=taken.span.traceparent,
         _runtime=runtime,
     )

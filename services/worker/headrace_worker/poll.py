@@ -309,7 +309,8 @@ class Puller:
         finally:
             overdue.cancel()
             self._request = None
-            self._concurrency.give_back(request.remaining)
+            if request.remaining:
+                self._concurrency.give_back(request.remaining)
         return _FILLED if how in _EMPTY and request.remaining < batch else how
 
     async def _publish(self, request: _PullRequest, batch: int, expires: float) -> None:

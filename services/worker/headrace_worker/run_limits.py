@@ -88,15 +88,16 @@ async def may_be_retried(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
     return silent is not None and silent > _RENEWED
 
 
-def why_given_up(policy: Policy, recovered: RecoveredRun, attempt: int) -> str | None:
-    """Return why `attempt` must not start, or None if it may."""
+def why_given_up(
+    policy: Policy, recovered: RecoveredRun, attempt: int, deadline: datetime | None
+) -> str | None:
+    """Return why `attempt` at a run with that deadline must not start, or None if it may."""
     tried = attempt - 1 - recovered.handed_back
     is_spent = has_failed(policy, recovered, attempt)
     if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
         return f"Given up after {tried} attempts"
     if attempt - recovered.slept > MOST_ATTEMPTS:
         return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
-    deadline = deadline_of(policy, recovered)
     if deadline is not None and clock.now() >= deadline:
         return why_overdue(policy, recovered)
     return None

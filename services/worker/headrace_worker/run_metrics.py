@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Self
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from headrace import clock, metrics
 from headrace.dataclass import dataclass
@@ -22,11 +22,10 @@ from headrace_worker.usage import UsageTotals
 _TOKEN_KINDS = ("input", "output")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentSeries:
     """The series of the runs of one version of an agent."""
 
-    working: Gauge
     attempts: Counter
     taken_over: Counter
     queue_wait: Histogram
@@ -37,12 +36,13 @@ class AgentSeries:
     tokens: Mapping[str, Counter]
     """By kind."""
     cost: Counter
+    working: int = 0
+    """Runs at work now. The gauge reads it when it is scraped, so a run costs it no call."""
 
     @classmethod
     def of(cls, *agent: str) -> Self:
         """Return the series of an agent's name and version, which are exported from now on."""
-        return cls(
-            metrics.RUNS_WORKING.labels(*agent),
+        series = cls(
             metrics.ATTEMPTS.labels(*agent),
             metrics.RUNS_TAKEN_OVER.labels(*agent),
             metrics.QUEUE_WAIT_SECONDS.labels(*agent),
@@ -52,6 +52,8 @@ class AgentSeries:
             {kind: metrics.TOKENS.labels(*agent, kind) for kind in _TOKEN_KINDS},
             metrics.COST.labels(*agent),
         )
+        metrics.RUNS_WORKING.labels(*agent).set_function(lambda: series.working)
+        return series
 
     def observe_wait(self, assignment: Assignment) -> None:
         """Record how long the run's request was in the queue before its first attempt."""

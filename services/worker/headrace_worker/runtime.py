@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
@@ -19,29 +19,44 @@ from headrace_worker.delegation.children import Children, ChildStream
 from headrace_worker.delegation.parent import Parent
 from headrace_worker.earlier import earlier_logs, earlier_tasks
 from headrace_worker.emitter import Emitter
+from headrace_worker.encoder import Encoder
+from headrace_worker.inputs import Inputs
 from headrace_worker.recovery import entries_before, events_before, task_before, waiting_child
-from headrace_worker.shared_state import SharedState
 from headrace_worker.sleeps import Sleeps
+
+
+class AttemptParts(Protocol):
+    """The parts of an attempt. What few agents use is made when it is first used."""
+
+    encoder: Encoder
+    emitter: Emitter
+    inputs: Inputs
+
+    @property
+    def parent(self) -> Parent:
+        """The attempt as its children need it."""
+
+    @property
+    def sleeps(self) -> Sleeps:
+        """Its sleeps."""
+
+    @property
+    def interrupted(self) -> Interrupt:
+        """Why the agent is being stopped."""
+
+    def begin_children(self) -> Children:
+        """Return its child tasks, also if there are none yet."""
 
 
 class WorkerRuntime:
     """The worker's implementation of `headrace.sdk.runtime.Runtime`."""
 
-    def __init__(
-        self,
-        emitter: Emitter,
-        state: SharedState,
-        children: Children,
-        sleeps: Sleeps,
-        parent: Parent,
-    ) -> None:
-        """Combine the parts of one attempt."""
+    def __init__(self, parts: AttemptParts) -> None:
+        """Give an agent the `parts` of its attempt."""
         self.loop = asyncio.get_running_loop()
         # Called per token: bound directly, to save a stack frame.
-        self.emit: Callable[[Emission], bool] = emitter.emit
-        self._emitter, self._sleeps = emitter, sleeps
-        self._inputs, self._state = parent.inputs, state
-        self._parent, self._children = parent, children
+        self.emit: Callable[[Emission], bool] = parts.emitter.emit
+        self._emitter, self._inputs, self._parts = parts.emitter, parts.inputs, parts
 
     # Methods, because a bound one in an attribute takes 70 bytes of each run.
     async def room(self) -> None:
@@ -70,7 +85,7 @@ class WorkerRuntime:
 
     async def sleep(self, until: datetime) -> float:
         """See `Runtime.sleep`."""
-        return await self._sleeps.begin(until)
+        return await self._parts.sleeps.begin(until)
 
     async def offloaded(self, output: Emission) -> Emission:
         """See `Runtime.offloaded`."""
@@ -120,12 +135,12 @@ class WorkerRuntime:
     @property
     def interrupt(self) -> Interrupt:
         """See `Runtime.interrupt`."""
-        return self._parent.interrupt()
+        return self._parts.interrupted
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON
         """See `Runtime.state`."""
-        return self._state.now
+        return self._parts.encoder.state.now
 
     @property
     def tokens_left(self) -> int | None:
@@ -134,11 +149,11 @@ class WorkerRuntime:
 
     async def delegate(self, request: DelegationRequest) -> Result:
         """See `RunContext.delegate`."""
-        return await self._children.result(self._child(request))
+        return await self._parts.begin_children().result(self._child(request))
 
     def delegate_stream(self, request: DelegationRequest) -> ChildStream:
         """See `RunContext.delegate_stream`."""
-        return ChildStream(self._children, self._child(request))
+        return ChildStream(self._parts.begin_children(), self._child(request))
 
     async def answer(
         self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
@@ -150,7 +165,8 @@ class WorkerRuntime:
             task, agent = await self._waiting_child()
         answer = DelegationRequest(agent, message, relay=relay, timeout=timeout)
         request = ChildRequest.answering(task, answer, self._parent)
-        return await self._children.result(self._children.answer(request))
+        children = self._parts.begin_children()
+        return await children.result(children.answer(request))
 
     async def _waiting_child(self) -> tuple[str, str]:
         """Return task and agent of the child for which the previous run asked the user.
@@ -168,4 +184,8 @@ class WorkerRuntime:
         return found
 
     def _child(self, request: DelegationRequest) -> Child:
-        return self._children.ask(ChildRequest.of(request, self._parent))
+        return self._parts.begin_children().ask(ChildRequest.of(request, self._parent))
+
+    @property
+    def _parent(self) -> Parent:
+        return self._parts.parent

@@ -64,11 +64,12 @@ class UsageTotals:
         self.cost = 0.0
         """Cost reported so far, without that of child tasks."""
         self._model = ""
-        self._reported = False
+        self.is_reported = False
+        """Whether there has been any report, also by child tasks."""
 
     def add(self, used: Usage) -> None:
         """Add one report."""
-        self._reported = True
+        self.is_reported = True
         self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
         self.input_tokens += used.input_tokens
         self.output_tokens += used.output_tokens
@@ -88,12 +89,12 @@ class UsageTotals:
     def add_tokens(self, tokens: int) -> None:
         """Add tokens that a child task has used."""
         if tokens:
-            self._reported = True
+            self.is_reported = True
             self._tokens += tokens
 
     def metadata(self) -> Json:
         """Return ``tokens_used``, ``model`` (last reported) and ``execution_time``, in seconds."""
-        if not self._reported:
+        if not self.is_reported:
             return {}
         totals: Json = {"tokens_used": self._tokens}
         if self._model:

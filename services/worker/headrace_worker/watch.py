@@ -35,13 +35,14 @@ class Watch:
     def __init__(self, bus: Bus, rule: TailRule) -> None:
         """Start without runs."""
         self._bus, self._rule = bus, rule
-        self._watchers: dict[Appender, _Watcher] = {}
+        self._watchers: dict[Appender, _Watcher | None] = {}
+        """None: the run has not been silent yet."""
         self._loop = asyncio.get_running_loop()
         self._leaving: set[asyncio.Task[None]] = set()
 
     def add(self, appender: Appender) -> None:
         """Watch the log that `appender` writes."""
-        self._watchers[appender] = _Watcher(self._bus, self._rule, appender)
+        self._watchers[appender] = None
 
     def remove(self, appender: Appender) -> None:
         """Stop watching its log."""
@@ -71,6 +72,11 @@ class Watch:
     async def _tick(self, now: float, *, stalled: bool) -> None:
         for appender, watcher in list(self._watchers.items()):
             is_silent = stalled or now - appender.last_append > SILENCE
+            if watcher is None:
+                if not is_silent or appender not in self._watchers:
+                    continue
+                watcher = _Watcher(self._bus, self._rule, appender)  # noqa: PLW2901
+                self._watchers[appender] = watcher
             if is_silent and not watcher.engaged:
                 await watcher.engage()
             elif watcher.engaged and not is_silent:
