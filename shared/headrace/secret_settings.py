@@ -40,8 +40,13 @@ class SecretSettings(EnvironmentSettings):
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise SecretUnreadable(f"{variable(f'{name}{_FILE}')} ({file}): {why}") from None
+            raise SecretUnreadable(f"{self.place_of(name)}: {why}") from None
         return text.removesuffix("\n").removesuffix("\r")
+
+    def place_of(self, name: str) -> str:
+        """Return where the setting `name` is given, for messages: its variable, and its file."""
+        file: Path | None = getattr(self, f"{name}{_FILE}")
+        return variable(name) if file is None else f"{variable(f'{name}{_FILE}')} ({file})"
 
     def has(self, name: str) -> bool:
         """Return whether the setting `name` is set, as a value or as a file."""

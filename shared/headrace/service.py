@@ -27,7 +27,7 @@ from headrace.background import keep_running
 from headrace.dataclass import dataclass
 from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD, LOOP_LAG_SECONDS
-from headrace.model.errors import HeadraceError, StreamsDiffer
+from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.server_versions import ServerTooOld
 from headrace.setting_names import ineffective_settings
@@ -40,6 +40,9 @@ megabytes. Objects without reference cycles, nearly all here, are freed without 
 
 _OLDER = 20
 """Young collections before the next older generation is collected."""
+
+_NO_HELP = (StreamsDiffer, ServerTooOld, SecretUnreadable, SettingInvalid)
+"""Errors after which another start does not help."""
 
 _LOG_FORMAT = "HEADRACE_LOG_FORMAT"
 
@@ -82,13 +85,13 @@ def run(
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
     long).
     - 78 (EX_CONFIG): another start does not help: a setting is invalid, NATS or Redis is too old,
-    the streams differ from the settings, a key or certificate is unusable, or one of the errors
-    `fatal` was raised.
+    the streams differ from the settings, a file that a setting names is missing or unusable, or one
+    of the errors `fatal` was raised.
     """
     # Nearly all objects of a start stay; see `settle`.
     gc.disable()
     try:
-        return _run(prepare, variables, (StreamsDiffer, ServerTooOld, SecretUnreadable, *fatal))
+        return _run(prepare, variables, (*_NO_HELP, *fatal))
     finally:
         gc.enable()
 

@@ -20,7 +20,7 @@ from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged, Value
 from headrace.lazy import Lazy
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, SettingInvalid
 from headrace.model.messages import BusMessage
 from headrace.wait_for import wait_for
 
@@ -45,7 +45,7 @@ _KEY = "signing"
 _SUBJECT = "the fleet's signing keys"
 
 
-class KeyUnreadable(HeadraceError):
+class KeyUnreadable(SettingInvalid):
     """A file contains no private key that can sign. The message names the file."""
 
     code = "key_unreadable"

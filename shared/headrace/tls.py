@@ -3,7 +3,6 @@
 import ssl
 import tempfile
 
-from headrace.environment import variable
 from headrace.secret_settings import SecretSettings, SecretUnreadable
 
 
@@ -17,10 +16,11 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
     """
     ca, cert, key = (settings.secret(f"{server}_{what}") for what in ("ca", "cert", "key"))
     try:
-        context = ssl.create_default_context(cadata=ca or None)
+        context = _trusting(ca) if settings.has(f"{server}_ca") else ssl.create_default_context()
     except (ssl.SSLError, ValueError):
-        raise SecretUnreadable(f"{variable(f'{server}_ca')} contains no PEM certificate") from None
-    if cert:
+        where = settings.place_of(f"{server}_ca")
+        raise SecretUnreadable(f"{where} contains no PEM certificate") from None
+    if settings.has(f"{server}_cert"):
         # OpenSSL loads a client certificate from a file only. Only this user can read this file.
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
             file.write(f"{key}\n{cert}\n")
@@ -28,10 +28,18 @@ def tls_context(settings: SecretSettings, server: str) -> ssl.SSLContext:
             try:
                 context.load_cert_chain(file.name, password=_no_password)
             except (ssl.SSLError, ValueError) as error:
-                names = f"{variable(f'{server}_cert')}, {variable(f'{server}_key')}"
+                places = (settings.place_of(f"{server}_{what}") for what in ("cert", "key"))
                 why = getattr(error, "reason", "") or "no certificate with its key"
-                raise SecretUnreadable(f"{names}: {why} (PEM, without a password)") from None
+                raise SecretUnreadable(
+                    f"{', '.join(places)}: {why} (PEM, without a password)"
+                ) from None
     return context
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    if not ca.strip():  # Python would trust the system's CAs.
+        raise ValueError("no certificate")
+    return ssl.create_default_context(cadata=ca)
 
 
 def _no_password() -> str:

@@ -60,7 +60,7 @@ async def composed(
 
     Raises:
         BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable: the credentials file is missing or invalid.
+        SettingInvalid: a file that a setting names is missing or invalid.
     """
     async with AsyncExitStack() as stack:
         running = await _start(settings, Bus(settings, new_transport), stack, timing)
@@ -88,6 +88,8 @@ async def _start(
 ) -> _Running:
     """Start the parts that run in the background; `stack` stops them in reverse order."""
     quotas = read_quotas(settings.quotas) if settings.quotas else []
+    # Before NATS is waited for, so that a mistake in a file is reported at once.
+    keys = SigningKeys(bus, settings.signing_keys)
     directory = Directory(bus, stores_routes=True)
     callers = Callers(
         settings.credentials,
@@ -104,7 +106,7 @@ async def _start(
         stack.push_async_callback(part.stop)
         return part
 
-    signing = await started(SigningKeys(bus, settings.signing_keys))
+    signing = await started(keys)
     rule = await started(TailRule(bus))
     await started(directory)
     streams = OpenStreams()

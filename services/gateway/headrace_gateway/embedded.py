@@ -50,7 +50,7 @@ class EmbeddedGateway:
 
         Raises:
             BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
-            CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
+            SettingInvalid: a file named in a setting is missing or invalid.
         """
         requests = OpenRequests(RequestMetrics().ended)
         async with composed(self._settings, requests) as services:

@@ -17,7 +17,7 @@ from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.request_metrics import RequestMetrics
 from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.http_server import HttpServer
-from headrace_gateway.server.listeners import Unprotected, check_exposure, listen
+from headrace_gateway.server.listeners import check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import TIMING, GatewayTiming
@@ -27,7 +27,7 @@ _log = logging.getLogger("headrace_gateway")
 
 def run() -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code (see `headrace.service`)."""
-    return service.run(_prepare, os.environ, fatal=(Unprotected,))
+    return service.run(_prepare, os.environ)
 
 
 def _prepare() -> service.PreparedService:
@@ -51,7 +51,7 @@ async def serving(
         Unprotected: the gateway would be open beyond loopback, and no setting allows it.
         CannotListen: a port is in use.
         BusUnavailable: NATS was unavailable for longer than HEADRACE_STARTUP_TIMEOUT.
-        CredentialsUnreadable, KeyUnreadable: a file named in a setting is missing or invalid.
+        SettingInvalid: a file named in a setting is missing or invalid.
     """
     check_exposure(settings)
     service.export_build("gateway")

@@ -19,6 +19,7 @@ from headrace.jetstream.server_clock import ServerClock
 from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.processes import ProcessAnswers
+from headrace.signing import SigningKeys
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
@@ -44,7 +45,11 @@ from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
 from headrace_task_state.store_redis.store import Keys, RedisStore
 from headrace_task_state.webhooks.range_notifier import RangeNotifier
-from headrace_task_state.webhooks.sender import SenderResources, sender_resources
+from headrace_task_state.webhooks.sender import (
+    SenderResources,
+    allowed_destinations,
+    sender_resources,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +80,7 @@ class TaskState:
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
         self._times: Times
+        self._signing: SigningKeys
         self._stack = AsyncExitStack()
         self._sender_resources: SenderResources
         self._answers_now = False
@@ -93,8 +99,13 @@ class TaskState:
         """Connect, serve requests, and take a share of the ranges.
 
         Raises:
+            SettingInvalid: a file of HEADRACE_SIGNING_KEYS holds no key, or HEADRACE_PUSH_ALLOW
+                names what is neither a host nor a network.
             BusUnavailable: NATS or Redis did not answer within `startup_timeout`.
         """
+        self._signing = SigningKeys(self._bus, self._settings.signing_keys)
+        if self._settings.push_allow:  # Few do, and its module is a large import.
+            allowed_destinations(self._settings.push_allow)
         await self._connect()
         reader = self._store.reader
         frontier = Frontier(self._bus, reader, self._ranges)
@@ -153,7 +164,7 @@ class TaskState:
     async def _maintain(self) -> None:
         """Take a share of the ranges, and do the work that belongs to no range."""
         self._sender_resources = await self._stack.enter_async_context(
-            sender_resources(self._bus, self._settings, self._timing)
+            sender_resources(self._bus, self._settings, self._signing, self._timing)
         )
         await self._clock.compare()
         self._keep(self._clock.run, "clocks")
@@ -265,6 +276,7 @@ async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
     """Run task state for the length of the block.
 
     Raises:
+        SettingInvalid: a setting, or a file that it names, breaks a rule.
         PortTaken: HEADRACE_METRICS_PORT is not available.
         BusUnavailable: NATS or Redis did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.

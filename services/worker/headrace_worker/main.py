@@ -16,7 +16,6 @@ from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import imported_at
 from headrace_worker.load import load
 from headrace_worker.settings import WorkerSettings
-from headrace_worker.usage import PricesUnreadable
 from headrace_worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -66,8 +65,7 @@ def run(target: str = "", config: str = "", *, reload: bool = True) -> int:
     `headrace.service`).
     """
     source = _file_source(Path(config)) if config else CodeSource(target)
-    fatal = (*source.fatal, PricesUnreadable)
-    return service.run(partial(_prepare, source, reload=reload), os.environ, fatal)
+    return service.run(partial(_prepare, source, reload=reload), os.environ, source.fatal)
 
 
 def _file_source(file: Path) -> AgentSource:

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import SettingInvalid
 from headrace.model.events import Json
-from headrace.model.field_rule import first_problem
+from headrace.model.field_rule import problems
 from headrace.sdk.signals import Usage
 
 _LABELS = {"provider": "provider", "model": "model"}
@@ -106,7 +106,7 @@ class UsageTotals:
 _PER = 1_000_000
 
 
-class PricesUnreadable(HeadraceError):
+class PricesUnreadable(SettingInvalid):
     """The file of prices is missing or invalid."""
 
     code = "prices_unreadable"
@@ -158,14 +158,15 @@ class Prices:
         """Read the file of prices; none without a file.
 
         Raises:
-            PricesUnreadable: it is missing or not TOML, or a key breaks a rule.
+            PricesUnreadable: it is missing or not TOML, or keys break rules; the message names each
+                key with its rule.
         """
         if path is None:
             return cls()
         try:
             return cls(_PriceFile.model_validate(tomllib.loads(path.read_text())).price)
         except ValidationError as invalid:
-            raise PricesUnreadable(f"{path}: {first_problem(invalid, 'file')}") from None
+            raise PricesUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
         except (OSError, ValueError) as error:
             raise PricesUnreadable(f"{path}: {error}") from None
 

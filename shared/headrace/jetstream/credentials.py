@@ -77,10 +77,12 @@ class NatsCredentials:
     def _signer(self) -> "_Signer | None":
         settings = self._settings
         if settings.has("nats_creds"):
-            jwt, pair = _of_creds(settings.secret("nats_creds"))
+            place = settings.place_of("nats_creds")
+            jwt, pair = _of_creds(settings.secret("nats_creds"), place)
             return _Signer("nats_creds", {"jwt": jwt}, pair)
         if settings.has("nats_nkey"):
-            pair = _pair(settings.secret("nats_nkey").strip(), "nats_nkey")
+            place = settings.place_of("nats_nkey")
+            pair = _pair(settings.secret("nats_nkey").strip(), place)
             return _Signer("nats_nkey", {"nkey": pair.public}, pair)
         return None
 
@@ -93,21 +95,21 @@ class NatsCredentials:
         return tls_context(self._settings, "nats")
 
 
-def _of_creds(text: str) -> "tuple[str, KeyPair]":
+def _of_creds(text: str, place: str) -> "tuple[str, KeyPair]":
     jwt, seed = _JWT.search(text), _SEED_LINE.search(text)
     if jwt is None or seed is None:
-        raise SecretUnreadable(f"{variable('nats_creds')} contains no JWT with an NKey seed")
-    return jwt[1], _pair(seed[1], "nats_creds")
+        raise SecretUnreadable(f"{place} contains no JWT with an NKey seed")
+    return jwt[1], _pair(seed[1], place)
 
 
-def _pair(seed: str, name: str) -> "KeyPair":
+def _pair(seed: str, place: str) -> "KeyPair":
     # Here, because few connections have a key, and its library is large.
     from headrace.jetstream.nkeys import KeyPair, NotASeed  # noqa: PLC0415 - see above
 
     try:
         return KeyPair.of_user(seed)
     except NotASeed as error:
-        raise SecretUnreadable(f"{variable(name)}: {error}") from None
+        raise SecretUnreadable(f"{place}: {error}") from None
 
 
 def _signed(pair: "KeyPair", nonce: str, name: str) -> str:

@@ -21,6 +21,15 @@ class HeadraceError(Exception):
         return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
+class SettingInvalid(HeadraceError):
+    """A setting, or a file that it names, breaks a rule; the message names the place and the rule.
+
+    A process that meets one as it starts exits with 78, because another start does not help.
+    """
+
+    code = "setting_invalid"
+
+
 class InvalidName(HeadraceError):
     """A name breaks a rule; `field` and `rule` state them."""
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from headrace import clock
 from headrace.dataclass import dataclass
 from headrace.metrics import QUOTA_WARNINGS
-from headrace.model.errors import HeadraceError, StateUnavailable
+from headrace.model.errors import HeadraceError, SettingInvalid, StateUnavailable
 from headrace.model.field_rule import problems
 from headrace.model.messages import GetUsage, UsageFound
 from headrace.model.subjects import encode_token
@@ -123,7 +123,7 @@ class LimitWarnings[Whose: Hashable]:
             _log.warning("limit %s: %s used by %s", name, warning, whose)
 
 
-class QuotasUnreadable(HeadraceError):
+class QuotasUnreadable(SettingInvalid):
     """The file of quotas is missing or invalid."""
 
     code = "quotas_unreadable"

@@ -3,7 +3,7 @@
 import logging
 import socket
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, SettingInvalid
 from headrace_gateway.server.origin import is_loopback
 from headrace_gateway.settings import GatewaySettings
 
@@ -19,7 +19,7 @@ class CannotListen(HeadraceError):
     code = "cannot_listen"
 
 
-class Unprotected(HeadraceError):
+class Unprotected(SettingInvalid):
     """The gateway would be open to anyone who can reach it; the message names the settings."""
 
     code = "unprotected"

@@ -16,7 +16,7 @@ from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.log import last_entry
 from headrace.model.answers import TaskAnswers
-from headrace.model.errors import BusUnavailable, InvalidName, LogLost, UndecodableMessage
+from headrace.model.errors import BusUnavailable, LogLost, SettingInvalid, UndecodableMessage
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
@@ -337,24 +337,19 @@ def _done(delivery: WebhookDelivery, failure: Failure | None) -> WebhookProgress
 
 @asynccontextmanager
 async def sender_resources(
-    bus: Bus, settings: TaskStateSettings, timing: MaintenanceTiming
+    bus: Bus, settings: TaskStateSettings, keys: SigningKeys, timing: MaintenanceTiming
 ) -> AsyncIterator[SenderResources]:
-    """Yield the dependencies of sending, on a connected bus.
+    """Yield the dependencies of sending, on a connected bus; `keys` sign.
 
     Raises:
-        InvalidName: HEADRACE_PUSH_ALLOW names what is neither a host nor a network.
-        KeyUnreadable: a file of HEADRACE_SIGNING_KEYS holds no key.
         BusUnavailable: the fleet's keys can't be read.
     """
-    keys = SigningKeys(bus, settings.signing_keys)
-    if settings.push_allow:
-        _allowed(settings.push_allow)
 
     def attempting() -> "Attempts":
         # Here, because httpcore and what signs are a large import.
         from headrace_task_state.webhooks.attempt import Attempts  # noqa: PLC0415 - see above
 
-        return Attempts(keys, _allowed(settings.push_allow), settings.push_timeout)
+        return Attempts(keys, allowed_destinations(settings.push_allow), settings.push_timeout)
 
     attempts = Lazy(attempting)
     try:
@@ -376,10 +371,15 @@ async def sender_resources(
             await made.close()
 
 
-def _allowed(items: list[str]) -> "AllowedDestinations":
+def allowed_destinations(items: list[str]) -> "AllowedDestinations":
+    """Return what the items of HEADRACE_PUSH_ALLOW allow.
+
+    Raises:
+        SettingInvalid: one is neither a host nor a network.
+    """
     from headrace_task_state.webhooks.network import AllowedDestinations  # noqa: PLC0415 - as above
 
     try:
         return AllowedDestinations.parse(items)
     except ValueError as error:
-        raise InvalidName("HEADRACE_PUSH_ALLOW", ",".join(items), f"is invalid: {error}") from None
+        raise SettingInvalid(f"HEADRACE_PUSH_ALLOW: {error}") from None

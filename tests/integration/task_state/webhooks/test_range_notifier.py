@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace.model.task import TaskKey
+from headrace.signing import SigningKeys
 from headrace.webhooks import Webhooks
 from headrace_task_state.store import LeaseLost
 from headrace_task_state.webhooks.range_notifier import RangeNotifier
@@ -49,7 +50,9 @@ async def test_a_new_webhook_is_left_to_the_replica_that_has_the_range(
 ) -> None:
     lost, tasks = LostLease(), [hooked, Hooked(fleet)]
     async with (
-        sender_resources(fleet.bus, fleet.settings, fleet.timing) as resources,
+        sender_resources(
+            fleet.bus, fleet.settings, SigningKeys(fleet.bus), fleet.timing
+        ) as resources,
         running(RangeNotifier(resources, fleet.ranges[0], lost.confirm)),
     ):
         for one in tasks:
@@ -84,7 +87,9 @@ async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhi
         await one.hook(receiver.url())
         one.log.submit("hello")
         await one.store()
-    async with sender_resources(fleet.bus, fleet.settings, fleet.timing) as resources:
+    async with sender_resources(
+        fleet.bus, fleet.settings, SigningKeys(fleet.bus), fleet.timing
+    ) as resources:
         webhooks = WatchedWebhooks(fleet.bus)
         notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0], held)
         async with running(notifier):

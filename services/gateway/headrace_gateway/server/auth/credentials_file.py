@@ -7,7 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from headrace.model.errors import HeadraceError, InvalidName
+from headrace.model.errors import InvalidName, SettingInvalid
+from headrace.model.field_rule import problems
 from headrace.model.queues import Priority
 from headrace.model.subjects import encode_token
 from headrace_gateway.server.auth.caller import FLEET, ROUTING, Grant
@@ -86,7 +87,7 @@ type Algorithm = Literal[
 ]  # fmt: skip
 
 
-class CredentialsUnreadable(HeadraceError):
+class CredentialsUnreadable(SettingInvalid):
     """The credentials file is missing or invalid; the message names the place."""
 
     code = "credentials_unreadable"
@@ -169,15 +170,13 @@ def read_file(path: Path) -> KnownCredentials:
     """Read the credentials file.
 
     Raises:
-        CredentialsUnreadable: the file is missing or not TOML, or a key breaks a rule; the message
-            names the key.
+        CredentialsUnreadable: the file is missing or not TOML, or keys break rules; the message
+            names each key with its rule.
     """
     try:
         return KnownCredentials.model_validate(tomllib.loads(path.read_text()))
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise CredentialsUnreadable(f"{path}: {where}: {first['msg']}") from None
+        raise CredentialsUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
     except (OSError, ValueError) as error:
         raise CredentialsUnreadable(f"{path}: {error}") from None
 
