@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.change import DROP, OUT, Change
+from headrace.model.delegation import Lineage
 from headrace.model.entry import ANSWERED
 from headrace.model.fork import ForkOf
 from headrace.model.task import RUN_ENDED, WORKING, TaskKey
@@ -79,13 +80,8 @@ class Ledger:
     """When the first attempt at the present run began, milliseconds since 1970."""
 
 
-def root_of(change: Change) -> str:
-    """Return the agent of the task that is at the root of the one that `change` begins.
-
-    Empty: no other task asked for it.
-    """
-    if (lineage := change.lineage) is None:
-        return ""
+def root_of(lineage: Lineage) -> str:
+    """Return the agent of the task that is at the root of the one that another task asked for."""
     return lineage.path[0] if lineage.path else lineage.agent
 
 
@@ -100,7 +96,7 @@ def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRe
     state = ANSWERED if change.answer is not None else (change.status or {}).get("state", "")
     reports = [found for _, tag, value in change.history if tag == OUT for found in _reports(value)]
     # A fork of a running task begins with a later attempt: the first one is its source's.
-    is_later = any(tag == DROP for _, tag, *_ in change.history)
+    is_later = DROP in [tag for _, tag, *_ in change.history]
     starts = state == WORKING and (is_later or not is_working)
     ends = state in RUN_ENDED or state == ANSWERED or (change.is_input and change.generation > 1)
     if not (reports or starts or ends):

@@ -67,7 +67,7 @@ def delivery(reply: str) -> Delivery:
         ValueError: the reply subject is not of that form.
     """
     tokens = reply.split(".")
-    at = _sequence_at(tokens)
+    at = 5 if len(tokens) == _SHORT_REPLY else _sequence_at(tokens)  # For each message stored.
     try:
         return Delivery(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]))
     except IndexError:

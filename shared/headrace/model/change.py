@@ -113,8 +113,7 @@ def read_artifact(update: Json, generation: int) -> Item | None:
     try:
         artifact = update["artifact"]
         _check_artifact(artifact)
-        _name(update, "taskId")
-        _name(update, "contextId")
+        _task_and_context(update)
         # A retraction is for clients only: the fold has already dropped the attempt's artifact.
         if (update.get("metadata") or {}).get(RETRACTED):
             return None
@@ -125,12 +124,9 @@ def read_artifact(update: Json, generation: int) -> Item | None:
 
 def _artifact_update(update: Json, generation: int) -> Change:
     item = read_artifact(update, generation)
-    return Change(
-        generation,
-        artifacts=[] if item is None else [item],
-        task=_name(update, "taskId"),
-        context=_name(update, "contextId"),
-    )
+    task, context = _task_and_context(update)
+    artifacts = [] if item is None else [item]
+    return Change(generation, artifacts=artifacts, task=task, context=context)
 
 
 def _ill_formed(generation: int, error: Exception) -> IllFormedEvent:
@@ -140,12 +136,13 @@ def _ill_formed(generation: int, error: Exception) -> IllFormedEvent:
 def _status_update(update: Json, generation: int) -> Change:
     status, metadata = update["status"], update.get("metadata") or {}
     message = _check_status(status)
+    task, context = _task_and_context(update)
     is_input = status["state"] == SUBMITTED and QUEUED not in metadata
     change = Change(
         generation,
         status=status,
-        task=_name(update, "taskId"),
-        context=_name(update, "contextId"),
+        task=task,
+        context=context,
         is_input=is_input,
         lineage=Lineage.of(metadata) if is_input else None,
         own=_own(metadata) if is_input else {},
@@ -173,13 +170,14 @@ def _task(task: Json, generation: int) -> Change:
     for artifact in artifacts:
         _check_artifact(artifact)
     metadata = _without_generation(task)
+    name, context = _task_and_context(task, "id")
     return Change(
         generation,
-        history=[*([0, IN, m] for m in messages), *([[0, META, metadata]] if metadata else [])],
+        history=[[0, IN, m] for m in messages] + ([[0, META, metadata]] if metadata else []),
         artifacts=[[0, NEW, artifact] for artifact in artifacts],
         status=task["status"],
-        task=_name(task, "id"),
-        context=_name(task, "contextId"),
+        task=name,
+        context=context,
         is_input=True,
         lineage=Lineage.of(metadata),
         own=_own(metadata),
@@ -231,6 +229,13 @@ def _check_parts(holder: Json) -> None:
             raise TypeError("a part must be an object")
         if type(part.get("text", "")) is not str:
             raise TypeError("text must be a string")
+
+
+def _task_and_context(body: Json, key: str = "taskId") -> tuple[str, str]:
+    task, context = body.get(key, ""), body.get("contextId", "")
+    if type(task) is not str or type(context) is not str:
+        raise TypeError(f"{key} and contextId must be strings")
+    return task, context
 
 
 def _name(body: Json, key: str) -> str:

@@ -46,6 +46,7 @@ from headrace_task_state.store import (
     Store,
     StoredPage,
     TaskChange,
+    TaskRemoval,
     Writer,
     all_ranges,
 )
@@ -261,6 +262,52 @@ async def test_a_page_takes_as_many_commands_however_many_tasks_and_owners_there
         await store.close()
     assert taken[1] == taken[2]
     assert max(taken[1]) < 40
+
+
+def changes_of(logs: Sequence[LegalLog]) -> list[TaskChange | TaskRemoval]:
+    """Return the changes by whole logs, in their order."""
+    stored = [one for log in logs for one in arrivals([log], random.Random(0))]
+    return Batches(SUBJECTS, 5, 30).build(stored, Progress()).changes
+
+
+async def test_tasks_that_begin_and_end_in_a_batch_take_few_commands(
+    valkey: ValkeyProcess,
+) -> None:
+    """A view is rebuilt from last entries, each of which is such a task."""
+    stored_range, tasks = StoredRange(making_redis(valkey.url)()), 200
+    store = stored_range.store
+    try:
+        writer = await stored_range.writer()
+        logs = [completed_of(number) for number in range(tasks)]
+        entries = [(log, arrivals([log], random.Random(0))[-1]) for log in logs]
+        last = [summary_of(entry.stamp(), entry, log.key) for log, entry in entries]
+        changes = [change for change in last if change is not None]
+        assert len(changes) == tasks
+        await writer.apply(Progress(), Progress(), [])  # Redis gets the script
+        start = await commands(store)
+        await writer.apply(Progress(), Progress(), changes)
+        assert await commands(store) - start < tasks
+        [ended] = [await writer.due(DueList.ENDED, 2**60, 2 * tasks)]
+        assert len(ended) == tasks
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_of_tasks_added_together_only_the_one_of_another_agent_is_ignored(
+    stored_range: StoredRange, *, is_ended: bool
+) -> None:
+    first, second, known = (completed_of(number) for number in range(3))
+    other = LegalLog(known.key._replace(agent="other"))
+    other.submit("hello")
+    if is_ended:
+        other.append([other.status(REJECTED)], state=REJECTED)
+    writer = await stored_range.writer()
+    await writer.apply(Progress(), Progress(), changes_of([known]))
+    ignored = await writer.apply(Progress(), Progress(), changes_of([first, other, second]))
+    assert ignored == Ignored([1], [])
+    fields = await writer.fields(*(f"default:{log.key.task}" for log in (first, known, second)))
+    assert [one["agent"] for one in fields] == ["shop"] * 3
 
 
 async def keys_of(store: Store, log: LegalLog) -> list[str]:

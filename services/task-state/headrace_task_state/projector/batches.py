@@ -72,7 +72,7 @@ class Batches:
         )
         for arrival in arrivals:
             try:
-                if arrival.is_tombstone:
+                if not arrival.msg.data and arrival.is_tombstone:
                     batch.changes += self._remove(arrival, touched)
                     batch.has_tombstones = True
                 else:
@@ -107,7 +107,7 @@ class Batches:
         if delta.is_over:
             batch.continued[delta.key] = arrival.sequence
             return
-        if not delta.follows(stamp):
+        if stamp.generation != 1 and not delta.follows(stamp):
             letters.append(letter(arrival, "it belongs to another log than the previous entries"))
             batch.continued[delta.key] = arrival.sequence
             return
@@ -117,7 +117,8 @@ class Batches:
         delta.begin_entry(stamp, last, arrival.sequence, arrival.time)
         if wrong := _take_events(delta, stamp.generation, lines, events):
             letters.append(letter(arrival, "; ".join(wrong)))
-        delta.learn(lines[-1], last, len(lines))
+        if isinstance(events[-1], str) or "artifactUpdate" in events[-1]:
+            delta.learn(lines[-1], last, len(lines))
 
     def _remove(self, arrival: Arrival, touched: list[Delta]) -> Iterator[TaskChange | TaskRemoval]:
         """Take a tombstone; the task's earlier changes in this batch matter only for its usage."""

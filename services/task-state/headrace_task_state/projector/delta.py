@@ -91,14 +91,18 @@ class Compaction:
     discarded if what it returned was not written.
     """
 
-    __slots__ = ("_items", "_name", "_next", "_open", "_texts")
+    __slots__ = ("_items", "_name", "_next", "_texts", "open")
 
     def __init__(self) -> None:
         """Start with an unknown end of the list."""
         self._items: list[Item] = []
         self._name: str | None = None
-        self._open: Json | None = None
-        """The text part at the end of the list."""
+        self.open: Json | None = None
+        """The text part at the end of the list.
+
+        While this is the same object, any item that differs only in its text from one that
+        continued the part continues it too.
+        """
         self._texts: list[str] = []
         """The texts that continue the part, of consecutive generations. They are stored joined."""
         self._next = 0
@@ -109,65 +113,57 @@ class Compaction:
         if tag in _EXTENDING and (text := self._continuing_text(tag, value)) is not None:
             self.continue_text(generation, text)
             return
-        self._join()
+        if self._texts:
+            self._join()
         self._items.append(item)
         if tag != META:
             self._remember(tag, value)
 
     def continue_text(self, generation: int, text: str) -> None:
         """Take an item that continues the text part at the end of the list."""
-        if generation != self._next:
+        if generation != self._next and self._texts:
             self._join()
         self._texts.append(text)
         self._next = generation + 1
 
     def _join(self) -> None:
-        if texts := self._texts:
-            lengths = map(len, texts) if len(texts) > 1 else ()
-            self._items.append([self._next - len(texts), TEXTS, "".join(texts), *lengths])
-            self._texts = []
+        texts, self._texts = self._texts, []
+        lengths = map(len, texts) if len(texts) > 1 else ()
+        self._items.append([self._next - len(texts), TEXTS, "".join(texts), *lengths])
 
     @property
     def continued_at(self) -> int:
         """Generation of the last item if it continued that part, else 0."""
         return self._next - 1 if self._texts else 0
 
-    @property
-    def open(self) -> Json | None:
-        """The text part at the end of the list.
-
-        While this is the same object, any item that differs only in its text from one that
-        continued the part continues it too.
-        """
-        return self._open
-
     def flush(self) -> list[Item]:
         """Return what was added since the last call."""
-        self._join()
+        if self._texts:
+            self._join()
         items, self._items = self._items, []
         return items
 
     def _continuing_text(self, tag: str, value: Json) -> str | None:
         """Return the text if `value` adds nothing else to the end of the list."""
-        if self._open is None:
+        if self.open is None:
             return None
         name = value.get("artifactId" if tag == ADD else "messageId")
         parts: list[Json] = value.get("parts") or []
         if name != self._name or len(parts) != 1 or (tag == ADD and len(value) > _BARE_ARTIFACT):
             return None
         part = parts[0]
-        if "text" not in part or not same_but_text(self._open, part):
+        if "text" not in part or not same_but_text(self.open, part):
             return None
         text: str = part["text"]
         return text
 
     def _remember(self, tag: str, value: Json) -> None:
-        self._name = self._open = None
+        self._name = self.open = None
         if tag in _BEARING:
             parts = value.get("parts")
             name = value.get("messageId" if tag in {OUT, OF_CHILD} else "artifactId")
             if name and parts and "text" in parts[-1]:
-                self._name, self._open = name, parts[-1]
+                self._name, self.open = name, parts[-1]
 
 
 LEARNT_FROM = 8
@@ -226,8 +222,8 @@ class Delta:
         self._stored = self._start_by = 0
 
     def follows(self, stamp: Stamp) -> bool:
-        """Return whether an entry belongs to this task's log; a log's first entry always does."""
-        return stamp.generation == 1 or self._log in ("", stamp.log)
+        """Return whether an entry that is not a log's first belongs to this task's log."""
+        return self._log in ("", stamp.log)
 
     def begin_entry(self, stamp: Stamp, last: int, sequence: int, stored: int) -> None:
         """Take an entry's headers; `last` is the generation of its last event.
@@ -281,7 +277,9 @@ class Delta:
         fields = self._change.fields
         if change.opens:
             fields["context"] = self._change.context = change.context
-            self._change.root, self._change.copied = root_of(change), copied_up_to(change)
+            self._change.copied = copied_up_to(change)
+            if change.lineage is not None:
+                self._change.root = root_of(change.lineage)
         self._change.usage += records_of(change, self._stored, is_working=self._is_working)
         if change.status is not None:
             self._status = change.status

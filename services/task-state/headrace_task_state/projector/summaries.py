@@ -8,6 +8,7 @@ of an older version), the whole log is read.
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import batched
@@ -18,6 +19,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.entry import ANSWERED, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
+from headrace.model.events import Json
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
 from headrace_task_state.projector.batches import StoreBatch, continuation
 from headrace_task_state.projector.consumer import Arrival
@@ -28,6 +30,12 @@ from headrace_task_state.store import SUMMARY, Progress, TaskChange, TaskRemoval
 
 _STILL = RUN_ENDED | {ANSWERED}
 """States in which a task is idle until its user acts."""
+
+_PLAIN_END = re.compile(
+    rb'\{"statusUpdate":\{"taskId":"[\w-]+","contextId":"([^"\\\x00-\x1f]+)",'
+    rb'"status":\{"state":"(TASK_STATE_[A-Z_]+)","timestamp":"([0-9TZ:.+-]+)"\},'
+    rb'"metadata":\{"headrace.generation":([1-9][0-9]{0,15})\}\}\}'
+)
 
 _READS = 32
 """Logs read concurrently."""
@@ -45,24 +53,29 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     Raises:
         UndecodableMessage: it is not an entry.
     """
-    lines, events = parse_lines(arrival.msg.subject, stamp, arrival.msg.data)
-    last, owner, state = stamp.generation + len(lines) - 1, stamp.owner, stamp.state
-    event = events[-1]
-    if not owner or state not in _STILL or type(event) is not dict:
+    owner, state = stamp.owner, stamp.state
+    if (plain := _plain_end(stamp, arrival.msg.data)) is not None:
+        last, context, status = plain
+    else:
+        lines, events = parse_lines(arrival.msg.subject, stamp, arrival.msg.data)
+        last, event = stamp.generation + len(lines) - 1, events[-1]
+        if type(event) is not dict:
+            return None
+        try:
+            change = read_change(event, last)
+        except IllFormedEvent:
+            return None
+        context, status = change.context, change.status or {}
+        if status.get("state") != state and change.answer is None:
+            return None
+    if not owner or state not in _STILL or not context:
         return None
-    try:
-        change = read_change(event, last)
-    except IllFormedEvent:
-        return None
-    status = change.status or {}
-    if not change.context or (status.get("state") != state and change.answer is None):
-        return None
-    task = TaskChange(key, stamp.log, begins=True, owner=owner, context=change.context, state=state)
+    task = TaskChange(key, stamp.log, begins=True, owner=owner, context=context, state=state)
     task.fields = {
         "log": stamp.log,
         "agent": key.agent,
         "owner": owner,
-        "context": change.context,
+        "context": context,
         "generation": str(last),
         "sequence": str(arrival.sequence),
         "state": state,
@@ -77,6 +90,26 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     # The newest first: lists show them first.
     task.urgency = -stored - (_FIRST_OF_ALL if state == INPUT_REQUIRED else 0)
     return task
+
+
+def _plain_end(stamp: Stamp, data: bytes) -> tuple[int, str, Json] | None:
+    """Return generation, context and status of a body that is one status without a message.
+
+    Most tasks end with such an event. To match it takes a third of the time of parsing and checking
+    any event.
+
+    Returns:
+        None: it is another one, or differs from its `stamp`, or is encoded differently.
+    """
+    if (match := _PLAIN_END.fullmatch(data)) is None:
+        return None
+    try:
+        context, state, timestamp, generation = (word.decode() for word in match.groups())
+    except UnicodeDecodeError:
+        return None
+    if state != stamp.state or int(generation) != stamp.generation:
+        return None
+    return stamp.generation, context, {"state": state, "timestamp": timestamp}
 
 
 class TooLittle(HeadraceError):

@@ -57,18 +57,21 @@ def encoded(change: TaskChange | TaskRemoval) -> tuple[bytes, bytes, bytes]:
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
         gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0]
         return b"", b"", orjson.dumps(gone)
+    if change.begins and change.ended is not None and (text := text_of(change)):
+        return member_of(change), text, orjson.dumps(_array(change, {}, (), ()))
+    history = list(map(orjson.dumps, change.history))
+    artifacts = list(map(orjson.dumps, change.artifacts))
+    array = _array(change, _stored_fields(change), history, artifacts)
+    return member_of(change), b"", orjson.dumps(array)
+
+
+def _stored_fields(change: TaskChange) -> Fields:
     fields = change.fields
     if change.state:
         fields = {**fields, "time": str(change.time)}
         if plain := _PLAIN_STATUS.fullmatch(fields.get("status", "")):
             fields["status"] = f"{plain[1]} {plain[2]}"
-    history = list(map(orjson.dumps, change.history))
-    artifacts = list(map(orjson.dumps, change.artifacts))
-    if change.begins and change.ended is not None:
-        text = _text_of(fields, history, artifacts)
-        if len(text) <= MOST_BYTES and max(len(history), len(artifacts)) <= MOST_ITEMS:
-            return _member(change), text, orjson.dumps(_array(change, {}, (), ()))
-    return _member(change), b"", orjson.dumps(_array(change, fields, history, artifacts))
+    return fields
 
 
 def _array(
@@ -99,7 +102,7 @@ def _array(
     ]
 
 
-def _member(change: TaskChange) -> bytes:
+def member_of(change: TaskChange) -> bytes:
     """Return the task's member in lists of owners (``lua/members.lua``); empty: on no list."""
     if (letter := LETTERS.get(change.state)) is None:
         return b""
@@ -107,15 +110,19 @@ def _member(change: TaskChange) -> bytes:
     return letter + change.time.to_bytes(7) + f"{shard}-".encode() + bytes.fromhex(digits)
 
 
-def _text_of(fields: Fields, history: Sequence[bytes], artifacts: Sequence[bytes]) -> bytes:
-    """Return the text of a task with encoded items."""
+def text_of(change: TaskChange) -> bytes:
+    """Return the text of a task of which `change` is all; empty: it is too long for one."""
+    if max(len(change.history), len(change.artifacts)) > MOST_ITEMS:
+        return b""
+    fields = _stored_fields(change)
     first = list(map(fields.get, USUAL))
     for name in fields.keys() - _IS_USUAL:
         first += name, fields[name]
     lines = [orjson.dumps(first)]
-    lines += [b"h" + item for item in history]
-    lines += [b"a" + item for item in artifacts]
-    return b"\n".join(lines)
+    lines += [b"h" + orjson.dumps(item) for item in change.history]
+    lines += [b"a" + orjson.dumps(item) for item in change.artifacts]
+    text = b"\n".join(lines)
+    return text if len(text) <= MOST_BYTES else b""
 
 
 def fields_of(found: bytes | list[bytes]) -> Fields:

@@ -6,6 +6,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import orjson
 
@@ -33,9 +34,10 @@ from headrace_task_state.store import (
     TaskChange,
     TaskRemoval,
 )
-from headrace_task_state.store_redis.connection import ANSWER_TIMEOUT, Connection
+from headrace_task_state.store_redis.connection import ANSWER_TIMEOUT, Argument, Connection
 from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.store_redis.together import TasksTogether
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
@@ -331,13 +333,31 @@ class RedisWriter:
         fields = [word for pair in asdict(then).items() for word in pair]
         at = [expected.position, expected.summaries]
         head = [self._view, place.name, LOOK_AFTER_MS, *self._usage, *at, len(fields), *fields]
-        answer = await self._redis.run(
-            "apply",
-            [self._keys.lease(place), self._keys.progress(place)],
-            [self.lease.token, LIFE_MS, *head, *(word for one in changes for word in encoded(one))],
-        )
+        together = TasksTogether.of(changes, self._view, place.name)
+        answer, others = await self._apply(head, together, changes)
+        if answer == b"occupied":
+            none = TasksTogether(self._view, place.name)
+            answer, others = await self._apply(head, none, changes)
         self._check(answer)
-        return Ignored(*answer)
+        foreign, behind = answer
+        return Ignored([others[at] for at in foreign], [others[at] for at in behind])
+
+    async def _apply(
+        self,
+        head: Sequence[Argument],
+        together: TasksTogether,
+        changes: Sequence[TaskChange | TaskRemoval],
+    ) -> tuple[Any, list[int]]:
+        """Send a batch.
+
+        Returns:
+            The answer, and the positions of the changes that were not added together.
+        """
+        keys = [self._keys.lease(self.lease.range), self._keys.progress(self.lease.range)]
+        others = [at for at in range(len(changes)) if at not in together.places]
+        words = [word for at in others for word in encoded(changes[at])]
+        arguments = [self.lease.token, LIFE_MS, *head, *together.words(), *words]
+        return await self._redis.run("apply", keys, arguments), others
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
         """Replace the summary of the entry at `sequence` by the content of the whole log."""

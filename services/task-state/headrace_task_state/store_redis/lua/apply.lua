@@ -20,6 +20,8 @@
 --         the array of usage records, the agent at the root ('': none), and the last generation that
 --         is a copy of another log's (0: none).
 --       Of a task that is gone, only the time (ms) and the agent are set.
+--       Between the progress fields and these come new tasks that are added together, as `add_together`
+--       expects them. If one of them is there already, 'occupied' is returned and nothing is written.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 'fenced'
@@ -30,8 +32,12 @@ if (at[1] or '0') ~= ARGV[8] or (at[2] or '0') ~= ARGV[9] then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local foreign, behind = {}, {}
-local first = 11 + tonumber(ARGV[10])
-redis.call('HSET', KEYS[2], unpack(ARGV, 11, first - 1))
+local fields = tonumber(ARGV[10])
+local first = add_together(ARGV[3], ARGV[6], 11 + fields)
+if not first then
+  return 'occupied'
+end
+redis.call('HSET', KEYS[2], unpack(ARGV, 11, 10 + fields))
 for at = first, #ARGV, 3 do
   local member, text, change = ARGV[at], ARGV[at + 1], cjson.decode(ARGV[at + 2])
   local ignored = apply_change(ARGV[3], ARGV[4], ARGV[5], ARGV[6], change, member, text)
