@@ -244,6 +244,8 @@ class Directory:
         self._bus, self._timing, self._stores_routes = bus, timing, stores_routes
         self._bucket = Bucket(bus, bus.streams.agents)
         self._listing = DirectoryContent()
+        self.routes: Mapping[str, AgentRoute] = {}
+        """Where new tasks go, by agent; agents without pinned versions have no item."""
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
@@ -383,7 +385,7 @@ class Directory:
             serving = listing.serving.setdefault(agent, {})
             serving.setdefault(_version_in(copy[key].data), set()).add(instance)
         listing.route()
-        self._listing = listing
+        self._listing, self.routes = listing, listing.routes
         if self._stores_routes:
             for agent in listing.unrouted:
                 await self._store(agent, listing.routes[agent])

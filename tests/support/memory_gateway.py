@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nats.aio.msg import Msg
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus
@@ -36,7 +36,7 @@ async def memory_gateway(
     *,
     server: MemoryServer | None = None,
     timing: GatewayTiming = TIMING,
-) -> AsyncIterator[Starlette]:
+) -> AsyncIterator[ASGIApp]:
     """Yield the application, which counts its requests in `requests`.
 
     `serve_run` is called for each run. Without it no worker serves the agent. `server` is NATS, if

@@ -11,11 +11,11 @@ from prometheus_client import (
 )
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.model.cursor import RECOVERED_HEADER
@@ -29,7 +29,7 @@ from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.development import is_development
-from headrace_gateway.server.endpoints import DirectRoutes
+from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp
@@ -96,22 +96,21 @@ _EXPOSED = [
 ]
 
 
-def build_app(services: Services, protocols: Sequence[Protocol]) -> Starlette:
+def build_app(services: Services, protocols: Sequence[Protocol]) -> ASGIApp:
     """Return the application that serves `protocols` over `services`."""
-    routes = [
+    routes = routes_of(services, protocols)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: ERRORS.no_such_route})
+    return _guarded(DirectRoutes(app, routes, AGENT), services.settings)
+
+
+def routes_of(services: Services, protocols: Sequence[Protocol]) -> list[BaseRoute]:
+    """Return the routes of `protocols` and the gateway's own, in the order in which they count."""
+    return [
         *(_console(services.settings).routes() if services.settings.console else ()),
         *(route for one in protocols for route in _named(one.name, one.routes(services))),
         *_routes(services),
         *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
     ]
-    return Starlette(
-        routes=routes,
-        middleware=[
-            *_middleware(services.settings),
-            Middleware(DirectRoutes, routes=routes, agents=AGENT),
-        ],
-        exception_handlers={HTTPException: ERRORS.no_such_route},
-    )
 
 
 def build_starting_app() -> Starlette:
@@ -125,7 +124,9 @@ def build_starting_app() -> Starlette:
 def _named(protocol: str, routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
     """Yield the routes, which record the protocol's name for its metrics."""
     for route in routes:
-        if isinstance(route, Route | WebSocketRoute):
+        if isinstance(route, Route) and isinstance(route.app, EndpointApp):
+            route.app.protocol = protocol
+        elif isinstance(route, Route | WebSocketRoute):
             route.app = ProtocolApp(protocol, route.app)
         yield route
 
@@ -149,17 +150,17 @@ def _routes(services: Services) -> list[BaseRoute]:
     ]
 
 
-def _middleware(settings: GatewaySettings) -> list[Middleware]:
-    guard = Middleware(OriginGuard, settings=settings, forbidden=ERRORS.forbidden)
-    if not settings.cors_origins:
-        return [guard]
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=[origin for origin in settings.cors_origins if origin != LOOPBACK],
-        allow_origin_regex=LOOPBACK_ORIGIN.pattern if LOOPBACK in settings.cors_origins else None,
-        allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],
-        expose_headers=_EXPOSED,
-        max_age=600,
-    )
-    return [guard, cors]
+def _guarded(app: ASGIApp, settings: GatewaySettings) -> ASGIApp:
+    """Return `app` behind what checks where requests come from."""
+    if settings.cors_origins:
+        any_loopback = LOOPBACK in settings.cors_origins
+        app = CORSMiddleware(
+            app,
+            allow_origins=[origin for origin in settings.cors_origins if origin != LOOPBACK],
+            allow_origin_regex=LOOPBACK_ORIGIN.pattern if any_loopback else None,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+            max_age=600,
+        )
+    return OriginGuard(app, settings, ERRORS.forbidden)

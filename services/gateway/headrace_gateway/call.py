@@ -14,14 +14,15 @@ from headrace.directory import AgentCard
 from headrace.log_context import LogContext
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.subjects import encode_token
-from headrace_gateway.extensions import activated, requested_extensions
+from headrace_gateway.extensions import HEADERS, activated, requested_extensions
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
 from headrace_gateway.request_span import begin_span
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
+from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.open_requests import name_operation
-from headrace_gateway.server.public_url import public_grpc, public_url
+from headrace_gateway.server.public_url import public_addresses
 from headrace_gateway.services import Services
 
 AGENT = "/v1/agents/{agent}"
@@ -29,6 +30,8 @@ AGENT = "/v1/agents/{agent}"
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is accepted once."""
+
+_IDEMPOTENCY_KEY, _LAST_EVENT_ID = IDEMPOTENCY_KEY.lower(), "last-event-id"
 
 _LISTS = "ListTasks"
 
@@ -227,7 +230,9 @@ async def _admitted(
     """Let a call pass access control, begin its span, and return its traceparent."""
     named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
     await services.access.check(caller, agent, operation, named, **names)
-    traceparent = tracing.stated_traceparent(connection.headers) or ""
+    traceparent = ""
+    if tracing.TRACEPARENT in headers_of(connection.scope).first:
+        traceparent = tracing.stated_traceparent(connection.headers) or ""
     if tracing.is_enabled():
         traceparent = begin_span(connection, operation, agent, traceparent, named)
     log_context.begin(LogContext(named, agent=agent, traceparent=traceparent))
@@ -237,15 +242,21 @@ async def _admitted(
 def _called(
     services: Services, request: HTTPConnection, caller: Caller, tenant: object = ""
 ) -> _Called:
-    stated = request.path_params.get("agent")
+    scope = request.scope
+    stated = scope.get("path_params", {}).get("agent")
     name = stated or _routed(services, tenant)
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
-    chosen = services.directory.chosen_card(name, caller.tenant, request.headers)
-    if chosen is not None:
-        caller, card = replace(caller, chosen_version=chosen.pinned_version), chosen
-    caller = _asking(services, request.headers, card, caller)
+    if name in services.directory.routes:
+        chosen = services.directory.chosen_card(name, caller.tenant, request.headers)
+        if chosen is not None:
+            caller, card = replace(caller, chosen_version=chosen.pinned_version), chosen
+    if caller.has_agents_key or card.security.schemes or card.security.require:
+        caller = _asking(services, request.headers, card, caller)
+    may_activate = scope.get("query_string") or not HEADERS.isdisjoint(headers_of(scope).first)
+    if not may_activate and not card.extensions:
+        return caller, card, (), ()
     extensions = requested_extensions(request)
     active = activated(card, list(chain.from_iterable(extensions.values())))
     return caller, card, active, tuple(extensions)
@@ -261,18 +272,21 @@ def _call(
     version: str = PROTOCOL_VERSION_1_0,
 ) -> Call:
     caller, card, active, names = called
+    scope = request.scope
+    headers, has_query = headers_of(scope).first, bool(scope.get("query_string"))
+    base, grpc = public_addresses(request, services.settings)
     return Call(
         operation=operation,
         caller=caller,
         card=card,
-        cursor=cursor_of(request),
-        idempotency_key=request.headers.get(IDEMPOTENCY_KEY),
+        cursor=cursor_of(request) if has_query or _LAST_EVENT_ID in headers else "",
+        idempotency_key=headers.get(_IDEMPOTENCY_KEY),
         extensions=active,
         extension_headers=names,
         disconnects=_disconnects_of(request),
         traceparent=traceparent,
-        base=public_url(request, services.settings),
-        grpc=public_grpc(request, services.settings),
+        base=base,
+        grpc=grpc,
         version=version,
         owner=request.query_params.get("owner", "") if operation == _LISTS else "",
     )
@@ -295,7 +309,7 @@ def listed_owner(call: Call) -> str | None:
 
 
 def _asking(services: Services, headers: Headers, card: AgentCard, caller: Caller) -> Caller:
-    """Return the agent's caller: `caller`, unless the agent has authentication schemes."""
+    """Return the agent's caller: `caller`, unless the agent has schemes, or the key is one's."""
     if not (card.security.schemes or card.security.require):
         return services.callers.of(headers) if caller.has_agents_key else caller
     return services.callers.of_agent(card, headers)
@@ -309,7 +323,7 @@ def _routed(services: Services, tenant: object) -> str:
 def cursor_of(request: HTTPConnection) -> str:
     """Return the client's cursor, or an empty string."""
     # The header takes precedence: EventSource sets it when it reconnects, so it is newer.
-    stated = request.headers.get("last-event-id") or request.query_params.get("after")
+    stated = request.headers.get(_LAST_EVENT_ID) or request.query_params.get("after")
     return (stated or "").strip()
 
 

@@ -97,6 +97,9 @@ _URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
 NAMES = (HTTP_EXTENSION_HEADER, "X-A2A-Extensions")
 """Headers that activate extensions; clients of A2A 0.3 send the second one, some send both."""
 
+HEADERS = frozenset(name.lower() for name in NAMES)
+"""The same in lower case."""
+
 
 def requested_extensions(request: HTTPConnection) -> dict[str, list[str]]:
     """Return the values of each of `NAMES` in the request's headers or query."""

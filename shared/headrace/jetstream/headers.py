@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+STREAM = "Nats-Stream"
+"""Of a message that was republished or got directly: the stream that stores it."""
 SUBJECT = "Nats-Subject"
 """Of a message that was republished or got directly: the subject it is stored on."""
 SEQUENCE = "Nats-Sequence"

@@ -269,6 +269,11 @@ class LogWriter:
             FencedBy, LogLost, LogFull, OutcomeUnknown, BusUnavailable: As `append`.
         """
         try:
+            with suppress(BusUnavailable, *NO_ANSWER):
+                await sent.answer
+            # Nearly every answer is a clean ack, which needs none of what follows.
+            if (appended := self.acked(sent)) is not None:
+                return appended
             return self._advance(sent, await counted(self._store(sent, timeout)))
         finally:
             self._is_appending = False

@@ -1,5 +1,6 @@
 """The agent card that workers announce."""
 
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field
@@ -79,6 +80,17 @@ class AgentCard(BusMessage):
     def pinned_version(self) -> str:
         """The version that its tasks are pinned to; empty: its tasks are not pinned."""
         return self.version if self.pinned else ""
+
+    @cached_property
+    def accepted_types(self) -> frozenset[str]:
+        """The media types and patterns of its modes and of all its skills'; empty: all types.
+
+        ``image``, a form that example cards use, is here ``image/*``.
+        """
+        skills = (skill.get("inputModes", []) for skill in self.skills)
+        stated = (mode for modes in (self.input_modes, *skills) for mode in modes)
+        types = (mode.partition(";")[0].strip().lower() for mode in stated)
+        return frozenset(mode if "/" in mode else f"{mode}/*" for mode in types)
 
     @property
     def title(self) -> str:

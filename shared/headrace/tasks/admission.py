@@ -195,6 +195,34 @@ class Admission:
             TooManyWaiting: a bound is reached.
         """
         bounds = self._bounds(key)
+        if not self._is_far_from(bounds):
+            await self._check(bounds)
+        scopes = [scope for scope, _ in bounds]
+        for scope in scopes:
+            self._under_way[scope] += 1
+        return AdmittedRun(self, scopes)
+
+    def _is_far_from(self, bounds: list[tuple[Scope, int]]) -> bool:
+        """Return whether the last read shows that none of `bounds` is near, as for nearly all runs.
+
+        Then `_check` would find nothing to read, to refuse or to warn of.
+        """
+        look = self._look
+        if not math.isfinite(look.at):
+            return False
+        for scope, bound in bounds:
+            known = look.figures.waiting[scope]
+            used = look.since[scope] + self._under_way[scope]
+            if SHARE * (used + 1) > bound - known or known + used >= bound * SOFT:
+                return False
+        return True
+
+    async def _check(self, bounds: list[tuple[Scope, int]]) -> None:
+        """Read the queue until it is clear whether one more run may wait; warn of a near bound.
+
+        Raises:
+            TooManyWaiting: as `admit`.
+        """
         for pause in _PAUSES:
             if not any(self._is_doubtful(scope, bound) for scope, bound in bounds):
                 break
@@ -207,14 +235,9 @@ class Admission:
         if (full := self._full(bounds)) is not None:
             raise self._refusal(*full)
         for scope, bound in bounds:
-            # Nearly all runs are far from a bound, and each call counts for every one of them.
             if (waiting := self._waiting(scope)) >= bound * SOFT:
                 name = _OF_TENANT if scope.tenant else _OF_AGENT
                 self._warnings.look(name, scope, waiting, bound)
-        scopes = [scope for scope, _ in bounds]
-        for scope in scopes:
-            self._under_way[scope] += 1
-        return AdmittedRun(self, scopes)
 
     def settle(self, scopes: list[Scope]) -> None:
         """See `AdmittedRun.settle`."""

@@ -48,7 +48,7 @@ class Input:
             LogLost, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `LogWriter.append`.
         """
         drafts = [self.draft] if self.question is None else [self.draft, self.question]
-        return await self.log.append(drafts, self.stamp, timeout)
+        return await self.log.finish(self.log.send(drafts, self.stamp), timeout)
 
     def line(self) -> bytes:
         """Return the event's line in the log."""

@@ -16,11 +16,11 @@ import nats
 import pytest
 import yaml
 from nats.aio.client import Client
-from starlette.datastructures import Headers
 
 from headrace.model.queues import DEFAULT_TENANT
 from headrace_cli.nats_permissions import DEMO, configuration
 from headrace_gateway.server import open_requests
+from headrace_gateway.server.endpoints import IndexedHeaders
 from headrace_gateway.server.origin import Origins
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming import open_streams
@@ -266,9 +266,9 @@ def test_a_gateway_goes_by_no_name_but_its_own(
     for name, value in services["gateway"].environment.items():
         monkeypatch.setenv(name, value)
     origins = Origins(GatewaySettings())
-    assert origins.refusal(Headers({"host": "localhost:8080"})) == ""
-    assert origins.refusal(Headers({"host": "127.0.0.1:8080"})) == ""
-    assert origins.refusal(Headers({"host": "evil.example:8080"})) != ""
+    assert origins.refusal(IndexedHeaders([(b"host", b"localhost:8080")])) == ""
+    assert origins.refusal(IndexedHeaders([(b"host", b"127.0.0.1:8080")])) == ""
+    assert origins.refusal(IndexedHeaders([(b"host", b"evil.example:8080")])) != ""
 
 
 @pytest.mark.parametrize("role", ["gateway", "worker", "task-state", "triggers"])

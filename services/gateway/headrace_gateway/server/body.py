@@ -11,13 +11,14 @@ from weakref import WeakValueDictionary
 
 import orjson
 from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, TooManyBytes, TooManyBytesOfOwner, Violation
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.open_requests import open_request
 from headrace_gateway.server.turns import Turns
 
@@ -75,7 +76,8 @@ class HeldBodies:
             TooManyBytes, TooManyBytesOfOwner: as `HeldBody.resize`.
         """
         body = HeldBody(self, caller.names)
-        body.resize(size)
+        if size:
+            body.resize(size)
         return body
 
     def turns(self, caller: Caller) -> Turns:
@@ -192,17 +194,22 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
     if CALLER not in request.scope:
         raise LookupError("call_of or caller_of must run before read_body")
     limit = limits.whole if most is None else min(most, limits.whole)
-    declared = request.headers.get("content-length", "0")
+    declared = headers_of(request.scope).first.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit)
     held = hold(limits.held.hold(request.scope[CALLER]))
-    pieces, size = list[bytes](), 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            raise BodyTooLarge(limit)
-        held.resize(size)
-        pieces.append(piece)
+    pieces, size, receive, is_more = list[bytes](), 0, request.receive, True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        is_more = message.get("more_body", False)
+        if piece := message.get("body", b""):
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge(limit)
+            held.resize(size)
+            pieces.append(piece)
     return limits.check(b"".join(pieces))
 
 
@@ -245,10 +252,11 @@ def check_content_type(request: Request, *, form: bool = False) -> None:
     Raises:
         ContentTypeNotSupportedError: another type is declared.
     """
-    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    headers = headers_of(request.scope).first
+    stated = headers.get("content-type", "").partition(";")[0].strip().lower()
     kind, _, subtype = stated.partition("/")
     is_json = kind == "application" and (subtype.startswith("json") or subtype.endswith("+json"))
-    is_curls = form and stated == FORM and "origin" not in request.headers
+    is_curls = form and stated == FORM and "origin" not in headers
     if stated and not is_json and not is_curls:
         raise ContentTypeNotSupportedError(
             f"the body must be application/json or application/a2a+json, not {stated[:100]}"

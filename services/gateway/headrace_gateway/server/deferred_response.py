@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace_gateway.server.open_requests import OpenRequests, count_in
+from headrace_gateway.server.open_requests import EXTENSION, OpenRequests
 
 _EXTENSION = "headrace.deferred"
 
@@ -18,33 +18,22 @@ type Rest = Callable[[Receive, Send], Awaitable[None]]
 class DeferredResponse:
     """The deferred part of one request."""
 
-    __slots__ = ("_rest", "_steps")
+    __slots__ = ("rest", "steps")
 
     def __init__(self) -> None:
         """Defer nothing yet."""
-        self._rest: Rest | None = None
-        self._steps: list[Callable[[], None]] = []
+        self.rest: Rest | None = None
+        """Served after the application has returned."""
+        self.steps: list[Callable[[], None]] = []
+        """Called when the whole request has been served, or has failed."""
 
     def defer(self, rest: Rest) -> None:
         """Serve `rest` after the application has returned."""
-        self._rest = rest
+        self.rest = rest
 
     def at_end(self, step: Callable[[], None]) -> None:
         """Call `step` when the whole request has been served, or has failed."""
-        self._steps.append(step)
-
-    async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request with `app`, then serve what it deferred."""
-        try:
-            # A copy, so that additions by routes and middleware are freed before the deferred part.
-            extensions = {**scope.get("extensions", {}), _EXTENSION: self}
-            await app({**scope, "extensions": extensions}, receive, send)
-            del extensions
-            if (rest := self._rest) is not None:
-                await rest(receive, send)
-        finally:
-            for step in self._steps:
-                step()
+        self.steps.append(step)
 
 
 def deferred_of(scope: Scope) -> DeferredResponse | None:
@@ -65,6 +54,19 @@ class DeferringApp:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request to the current application."""
-        count_in(self._requests, scope)
-        await DeferredResponse().serve(self._app, scope, receive, send)
+        """Serve the request with the current application, then serve what it deferred."""
+        deferred = DeferredResponse()
+        try:
+            # A copy, so that additions by routes and middleware are freed before the deferred part.
+            extensions = {
+                **scope.get("extensions", {}),
+                EXTENSION: self._requests,
+                _EXTENSION: deferred,
+            }
+            await self._app({**scope, "extensions": extensions}, receive, send)
+            del extensions
+            if (rest := deferred.rest) is not None:
+                await rest(receive, send)
+        finally:
+            for step in deferred.steps:
+                step()

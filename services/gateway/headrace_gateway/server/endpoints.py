@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.open_requests import OTHER_PROTOCOL, PROTOCOL, Endpoint
 
 
 class IndexedHeaders(Headers):
@@ -24,7 +24,12 @@ class IndexedHeaders(Headers):
         """Index `raw`, an ASGI scope's headers, whose names are in lower case."""
         super().__init__(raw=raw)
         # Reversed, because the first of several headers with one name counts.
-        self._first = {name.decode("latin-1"): value for name, value in reversed(raw)}
+        self.first = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)
+        }
+        """The first value of each header by its name in lower case, which takes no call to read."""
+        self.are_single = len(self.first) == len(raw)
+        """Whether no header is repeated."""
 
     @overload
     def get(self, key: str, /) -> str | None: ...
@@ -32,16 +37,15 @@ class IndexedHeaders(Headers):
     def get[Default](self, key: str, default: Default, /) -> str | Default: ...
     @override
     def get(self, key: str, default: object = None, /) -> object:
-        found = self._first.get(key.lower())
-        return default if found is None else found.decode("latin-1")
+        return self.first.get(key.lower(), default)
 
     @override
     def __getitem__(self, key: str) -> str:
-        return self._first[key.lower()].decode("latin-1")
+        return self.first[key.lower()]
 
     @override
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key.lower() in self._first
+        return isinstance(key, str) and key.lower() in self.first
 
     @override
     def getlist(self, key: str) -> list[str]:
@@ -107,9 +111,12 @@ class EndpointApp:
     def __init__(self, endpoint: Endpoint) -> None:
         """Pass requests to `endpoint`."""
         self._endpoint = endpoint
+        self.protocol = OTHER_PROTOCOL
+        """The name of the protocol that its route belongs to."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        scope[PROTOCOL] = self.protocol
         response = await self._endpoint(IndexedRequest(scope, receive, send))
         await response(scope, receive, send)
 
@@ -118,11 +125,12 @@ _AGENT_PARAMETER = "{agent}"
 
 
 class DirectRoutes:
-    """Middleware that serves routes of endpoints whose paths vary in the agent's name at most."""
+    """Serves routes of endpoints whose paths vary in the agent's name at most."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], agents: str) -> None:
         """Serve those of `routes`, and pass everything else to `app`.
 
+        They are outside of `app` and its middleware, because their endpoints answer all errors.
         `agents` is the path of an agent, which ends with its parameter ``{agent}``.
         """
         self._app, self._agent = app, agents

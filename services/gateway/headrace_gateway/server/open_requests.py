@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -218,17 +218,15 @@ def _restarting() -> GatewayRestarting:
 
 def requests_of(scope: Scope) -> OpenRequests:
     """Return the `OpenRequests` in which the request is counted."""
-    found: OpenRequests | None = _extensions(scope).get(EXTENSION)
+    found: OpenRequests | None = scope.get("extensions", {}).get(EXTENSION)
     return OpenRequests() if found is None else found
 
 
-def count_in(requests: OpenRequests, scope: Scope) -> None:
-    """Record in `scope` that its request is counted in `requests`."""
-    scope.setdefault("extensions", {})[EXTENSION] = requests
-
-
-_PROTOCOL = "headrace.protocol"
+PROTOCOL = "headrace.protocol"
 """Key in a request's scope: the name of the protocol whose route serves it."""
+
+OTHER_PROTOCOL = "other"
+"""Its value where no protocol's route does."""
 
 
 class ProtocolApp:
@@ -242,19 +240,14 @@ class ProtocolApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or WebSocket."""
-        scope[_PROTOCOL] = self._protocol
+        scope[PROTOCOL] = self._protocol
         await self._app(scope, receive, send)
 
 
 def protocol_of(scope: Scope) -> str:
     """Return the name of the protocol whose route serves the request; ``other`` if none does."""
-    found: str = scope.get(_PROTOCOL, "other")
+    found: str = scope.get(PROTOCOL, OTHER_PROTOCOL)
     return found
-
-
-def _extensions(scope: Scope) -> dict[str, Any]:
-    extensions: dict[str, Any] = scope.get("extensions", {})
-    return extensions
 
 
 type Endpoint = Callable[[Request], Awaitable[ASGIApp]]

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model.errors import HeadraceError
-from headrace_gateway.server.endpoints import headers_of
+from headrace_gateway.server.endpoints import IndexedHeaders, headers_of
 from headrace_gateway.settings import GatewaySettings
 
 LOOPBACK = "loopback"
@@ -85,14 +85,14 @@ class Origins:
             self._origins.add(f"{public.scheme}://{public.netloc}")
         self._refusal_of_host = lru_cache(maxsize=256)(self._check_host)
 
-    def refusal(self, headers: Headers) -> str:
+    def refusal(self, headers: IndexedHeaders) -> str:
         """Return why a request with these headers is refused; empty if it is not."""
-        host = headers.get("host", "")
+        host = headers.first.get("host", "")
         if refusal := self._refusal_of_host(host):
             return refusal
-        origin = headers.get("origin")
+        origin = headers.first.get("origin")
         if origin is None:
-            return _refusal_by_site(headers)
+            return _refusal_by_site(headers) if "sec-fetch-site" in headers.first else ""
         if self._may_call(origin, host) or self._is_local_fetch(origin, headers):
             return ""
         return f"origin {origin!r} is not allowed; add it to HEADRACE_CORS_ORIGINS"

@@ -154,8 +154,12 @@ class InputOffload:
 
 
 def _may_have_files(message: Json, metadata: Json | None) -> bool:
-    has_conversation = metadata is not None and events.AGUI in metadata
-    return has_conversation or any("raw" in part or "url" in part for part in message["parts"])
+    if metadata is not None and events.AGUI in metadata:
+        return True
+    for part in message["parts"]:  # noqa: SIM110 - each message has one, and a generator is a call
+        if "raw" in part or "url" in part:
+            return True
+    return False
 
 
 def _may_be_in_a_log(error: BaseException) -> bool:

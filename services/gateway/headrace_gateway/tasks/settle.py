@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult
@@ -113,11 +114,11 @@ class InputAppends:
                 raise BusUnavailable("NATS does not answer")
             await asyncio.sleep(_LOOK_EVERY)
 
-    async def append(
+    def append(
         self,
         task_input: Input,
         then: Callable[[AppendResult], None],
-    ) -> AppendResult:
+    ) -> Awaitable[AppendResult]:
         """Append an input; call `then` when it is stored.
 
         Raises:
@@ -125,11 +126,8 @@ class InputAppends:
             Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; the
                 input is not stored and never will be.
         """
-
-        async def attempt() -> AppendResult:
-            return await task_input.append(self._timeout)
-
-        return await self.carry_out(task_input.key, task_input.request.context, attempt, then)
+        attempt = partial(task_input.append, self._timeout)
+        return self.carry_out(task_input.log.key, task_input.request.context, attempt, then)
 
     async def carry_out[Result](
         self,

@@ -90,13 +90,21 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
         """
         key, context = await self.place(caller, agent, context)
+        work = (caller, key, context, message, metadata)
+        begun = self.begin(*work) if prepare is None else self._begin_prepared(prepare, *work)
+        return await self._background.run(begun, self.give_back)
 
-        async def begin() -> AcceptedInput:
-            if prepare is not None:
-                await prepare(key)
-            return await self.begin(caller, key, context, message, metadata)
-
-        return await self._background.run(begin(), self.give_back)
+    async def _begin_prepared(  # noqa: PLR0917 - as `begin`
+        self,
+        prepare: Prepare,
+        caller: Caller,
+        key: TaskKey,
+        context: str,
+        message: Json,
+        metadata: Json | None,
+    ) -> AcceptedInput:
+        await prepare(key)
+        return await self.begin(caller, key, context, message, metadata)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key, and its context: `context`, or a new one if that is None.
@@ -120,8 +128,9 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
         note_task(key.task, context)
-        route = self._directory.route(key.agent)
-        version = caller.chosen_version or route.version_for(key.agent, key.tenant, context)
+        version = caller.chosen_version
+        if not version and (route := self._directory.routes.get(key.agent)) is not None:
+            version = route.version_for(key.agent, key.tenant, context)
         if version:
             metadata = {**(metadata or {}), events.VERSION: version}
 

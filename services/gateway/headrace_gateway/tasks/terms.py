@@ -1,6 +1,6 @@
 """What an agent accepts: media types of message parts, and the run terms a caller may set."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import cast
@@ -111,10 +111,12 @@ def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | No
     ``image``, a form that example cards use. A card without modes accepts everything. Answers to
     the agent's own questions are always accepted: tool results, and data that names its interrupt.
     """
-    modes = _modes(card)
+    modes = card.accepted_types
     if not modes:
         return None
     for index, part in enumerate(found):
+        if "text" in part and "mediaType" not in part and _UNSTATED["text"] in modes:
+            continue
         kind = next(kind for kind in _UNSTATED if kind in part)
         if kind == "data" and _is_answer(part):
             continue
@@ -127,17 +129,11 @@ def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | No
 
 def accepted_types(card: AgentCard) -> str:
     """Return the media types that the agent accepts, for messages to people."""
-    return ", ".join(sorted(_modes(card)))
+    return ", ".join(sorted(card.accepted_types))
 
 
 def _is_answer(part: Json) -> bool:
     return parts.event_type(part) == parts.TOOL_CALL or bool(parts.interrupt_id(part))
-
-
-def _modes(card: AgentCard) -> set[str]:
-    skills: Iterable[list[str]] = (skill.get("inputModes", []) for skill in card.skills)
-    modes = {_without_parameters(mode) for modes in (card.input_modes, *skills) for mode in modes}
-    return {mode if "/" in mode else f"{mode}/*" for mode in modes}
 
 
 def _without_parameters(media_type: str) -> str:

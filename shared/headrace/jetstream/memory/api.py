@@ -11,6 +11,7 @@ from headrace.jetstream.headers import (
     PENDING_MATCHES,
     PREVIOUS,
     SEQUENCE,
+    STREAM,
     SUBJECT,
     TIME,
     UP_TO,
@@ -153,7 +154,7 @@ class MemoryJetStream:
             return
         source, target = declared["src"].rstrip(">"), declared["dest"].rstrip(">")
         to = target + stored.subject.removeprefix(source)
-        block = _placed(stored, stored.previous)
+        block = _placed(stream, stored, stored.previous)
         self._sink.send(to, to, "", block, stored.data)
 
     def _get_directly(self, stream: MemoryStream, query: Json, reply: str) -> None:
@@ -168,7 +169,7 @@ class MemoryJetStream:
             return
         before = 0
         for one in some:
-            self._sink.send(reply, reply, "", _placed(one, before), one.data)
+            self._sink.send(reply, reply, "", _placed(stream, one, before), one.data)
             before = one.sequence
         headers = {
             PENDING_MATCHES: str(len(found) - len(some)),
@@ -178,9 +179,10 @@ class MemoryJetStream:
         self._sink.send(reply, reply, "", status(204, "EOB", headers), b"")
 
 
-def _placed(one: StoredMessage, previous: int) -> bytes:
-    """Return the message's header block with its subject, sequences and time added."""
+def _placed(stream: MemoryStream, one: StoredMessage, previous: int) -> bytes:
+    """Return the message's header block with its place and time, in nats-server's order."""
     headers = {
+        STREAM: stream.config["name"],
         SUBJECT: one.subject,
         SEQUENCE: str(one.sequence),
         TIME: stamp(one.time),

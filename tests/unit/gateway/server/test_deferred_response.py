@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace_gateway.server.deferred_response import DeferredResponse, deferred_of
+from headrace_gateway.server.deferred_response import DeferringApp, deferred_of
+from headrace_gateway.server.open_requests import OpenRequests
 
 
 async def nothing() -> Message:
@@ -40,7 +41,7 @@ def leaving(output: list[str], rest: Callable[[], None]) -> ASGIApp:
 
 async def serve(app: ASGIApp) -> Scope:
     scope: Scope = {"type": "http"}
-    await DeferredResponse().serve(app, scope, nothing, nowhere)
+    await DeferringApp(OpenRequests(), app)(scope, nothing, nowhere)
     return scope
 
 

@@ -5,10 +5,13 @@ from typing import Any
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
+from headrace_gateway.app import routes_of
 from headrace_gateway.call import AGENT
+from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
 from headrace_gateway.server.open_requests import OpenRequests
-from tests.support.memory_gateway import memory_gateway
+from headrace_gateway.settings import GatewaySettings
+from tests.support.memory_gateway import memory_services
 
 
 def scope_of(method: str, path: str, **more: str) -> Scope:
@@ -16,9 +19,9 @@ def scope_of(method: str, path: str, **more: str) -> Scope:
 
 
 async def test_every_direct_route_is_the_one_that_starlette_finds() -> None:
-    async with memory_gateway(OpenRequests()) as app:
-        routes = app.routes
-        direct = DirectRoutes(app, routes, AGENT).apps
+    async with memory_services(OpenRequests(), GatewaySettings()) as services:
+        routes = routes_of(services, PROTOCOLS)
+        direct = DirectRoutes(nothing, routes, AGENT).apps
     found = {}
     for method, path in direct:
         scope = scope_of(method, path.replace("{agent}", "echo"))

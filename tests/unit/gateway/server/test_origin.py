@@ -4,10 +4,10 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from headrace_gateway.protocol_table import ERRORS
+from headrace_gateway.server.endpoints import IndexedHeaders
 from headrace_gateway.server.origin import OriginGuard, Origins, is_loopback
 from headrace_gateway.settings import GatewaySettings
 
@@ -20,6 +20,10 @@ async def nothing() -> Json:
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's signature
     await send({"type": "websocket.accept"})
+
+
+def sent(headers: dict[str, str]) -> IndexedHeaders:
+    return IndexedHeaders([(name.encode(), value.encode()) for name, value in headers.items()])
 
 
 async def answered(guard: OriginGuard, headers: dict[str, str]) -> list[str]:
@@ -43,8 +47,8 @@ async def test_a_foreign_pages_websocket_is_closed_before_it_opens() -> None:
 
 def test_a_gateway_for_others_goes_by_any_host_but_not_for_any_page() -> None:
     origins = Origins(GatewaySettings(http_host="0.0.0.0"))  # noqa: S104 - not listened on
-    assert origins.refusal(Headers({"host": "agents.example"})) == ""
-    foreign = Headers({"host": "agents.example", "origin": "https://evil.example"})
+    assert origins.refusal(sent({"host": "agents.example"})) == ""
+    foreign = sent({"host": "agents.example", "origin": "https://evil.example"})
     assert "HEADRACE_CORS_ORIGINS" in origins.refusal(foreign)
 
 
@@ -57,28 +61,28 @@ def test_a_gateway_for_others_goes_by_its_own_hosts_once_they_are_named() -> Non
         ),
     )
     for host in ("gateway:8080", "agents.example", "127.0.0.1:8080"):
-        assert origins.refusal(Headers({"host": host})) == ""
-    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(Headers({"host": "evil.example:8080"}))
+        assert origins.refusal(sent({"host": host})) == ""
+    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(sent({"host": "evil.example:8080"}))
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8080", "192.0.2.7", "[2001:db8::7]:8080"])
 def test_a_request_by_address_needs_no_name_but_a_page_of_its_own(host: str) -> None:
     origins = Origins(GatewaySettings(allowed_hosts=["gateway"]))
-    assert origins.refusal(Headers({"host": host})) == ""
-    assert origins.refusal(Headers({"host": host, "origin": f"http://{host}"})) == ""
+    assert origins.refusal(sent({"host": host})) == ""
+    assert origins.refusal(sent({"host": host, "origin": f"http://{host}"})) == ""
     for foreign in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
-        assert "HEADRACE_CORS_ORIGINS" in origins.refusal(Headers({"host": host, **foreign}))
+        assert "HEADRACE_CORS_ORIGINS" in origins.refusal(sent({"host": host, **foreign}))
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3.evil.example", "10.1.2.3.4", "10.1.2", "0x7f000001"])
 def test_what_only_looks_like_an_address_is_a_name(host: str) -> None:
     origins = Origins(GatewaySettings(allowed_hosts=["gateway"]))
-    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(Headers({"host": host}))
+    assert "HEADRACE_ALLOWED_HOSTS" in origins.refusal(sent({"host": host}))
 
 
 def test_a_star_lets_all_pages_call() -> None:
     origins = Origins(GatewaySettings(cors_origins=["*"]))
-    assert origins.refusal(Headers({"host": "localhost", "origin": "https://any.example"})) == ""
+    assert origins.refusal(sent({"host": "localhost", "origin": "https://any.example"})) == ""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ CHROME = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64)"}
 )
 def test_a_page_that_is_not_allowed_starts_nothing_by_a_get(headers: dict[str, str]) -> None:
     origins = Origins(GatewaySettings(cors_origins=["loopback", "https://app.example"]))
-    assert "POST" in origins.refusal_of_effect(Headers(HOST | headers))
+    assert "POST" in origins.refusal_of_effect(sent(HOST | headers))
 
 
 @pytest.mark.parametrize(
@@ -131,8 +135,8 @@ def test_a_page_that_is_not_allowed_starts_nothing_by_a_get(headers: dict[str, s
 )
 def test_programs_and_allowed_pages_start_work_by_a_get(headers: dict[str, str]) -> None:
     origins = Origins(GatewaySettings(cors_origins=["https://app.example"]))
-    assert origins.refusal(Headers(HOST | headers)) == ""
-    assert origins.refusal_of_effect(Headers(HOST | headers)) == ""
+    assert origins.refusal(sent(HOST | headers)) == ""
+    assert origins.refusal_of_effect(sent(HOST | headers)) == ""
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,8 @@ def test_loopback_names_the_pages_of_this_machine_that_ask_by_cors(
 ) -> None:
     origins = Origins(GatewaySettings(cors_origins=["loopback"]))
     headers = HOST | {"origin": origin} | ({"sec-fetch-mode": mode} if mode else {})
-    assert (origins.refusal(Headers(headers)) == "") is allowed
-    assert origins.refusal(Headers(HOST | {"origin": "http://127.0.0.1:8080"})) == ""
+    assert (origins.refusal(sent(headers)) == "") is allowed
+    assert origins.refusal(sent(HOST | {"origin": "http://127.0.0.1:8080"})) == ""
 
 
 MALFORMED = (
@@ -182,13 +186,13 @@ MALFORMED = (
 def test_a_host_that_is_none_is_refused(host: str, listens_on: str) -> None:
     origins = Origins(GatewaySettings(http_host=listens_on))
     assert "is not a host name or address" in origins.refusal(
-        Headers(raw=[(b"host", host.encode())])
+        IndexedHeaders([(b"host", host.encode())])
     )
 
 
 @pytest.mark.parametrize("page", ["http://[::1", "//[", "null", "http://[v1.x]/"])
 def test_a_page_that_is_nowhere_may_not_call(page: str) -> None:
     origins = Origins(GatewaySettings())
-    assert origins.refusal(Headers({"host": "localhost", "origin": page}))
+    assert origins.refusal(sent({"host": "localhost", "origin": page}))
     browser = {"host": "localhost", "user-agent": "Mozilla/5.0", "referer": page}
-    assert origins.refusal_of_effect(Headers(browser))
+    assert origins.refusal_of_effect(sent(browser))

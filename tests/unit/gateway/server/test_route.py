@@ -7,9 +7,12 @@ from starlette import routing
 from starlette.routing import Match
 from starlette.types import Scope
 
+from headrace_gateway.app import routes_of
+from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.route import Route
-from tests.support.memory_gateway import memory_gateway
+from headrace_gateway.settings import GatewaySettings
+from tests.support.memory_gateway import memory_services
 
 PATHS = (
     "/",
@@ -54,8 +57,9 @@ def test_it_builds_the_path_of_a_url() -> None:
 
 
 async def test_a_gateways_first_request_compiles_few_patterns() -> None:
-    async with memory_gateway(OpenRequests()) as app:
-        routes = [route for route in app.routes if isinstance(route, Route)]
+    async with memory_services(OpenRequests(), GatewaySettings()) as services:
+        served = routes_of(services, PROTOCOLS)
+        routes = [route for route in served if isinstance(route, Route)]
         assert len(routes) > 100
         scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": []}
         found_routes = [route.path for route in routes if route.matches(scope)[0] is Match.FULL]

@@ -13,7 +13,7 @@ from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path, shown
 from headrace_gateway.protocols.a2a.errors import RestErrors
-from headrace_gateway.protocols.a2a.variants import Variant
+from headrace_gateway.protocols.a2a.variants import Variant, choice_of
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.json_response import NO_STORE, cacheable, json_response, revalidated
@@ -96,7 +96,7 @@ class Discovery:
     async def _agent(self, request: Request) -> Response:
         card = self._card_of(request)
         signed = await self._signed(request, card)
-        if self._variant.wants_shapes(request):
+        if choice_of(self._variant, request).shapes:
             found = {"agent": signed.card, "declared": card.capabilities}
             return json_response(self._variant.shapes.answer(GET_CARD, found))
         content = {"agent": await self._readable(signed.card)}

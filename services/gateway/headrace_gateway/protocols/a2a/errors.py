@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
-from headrace_gateway.protocols.a2a.variants import Variant
+from headrace_gateway.protocols.a2a.variants import Variant, choice_of
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, answering
@@ -104,7 +104,7 @@ class RestErrors:
         return self._response(request, problem_of(refused))
 
     def _response(self, request: Request, problem: Problem, *, named: bool = False) -> Response:
-        if self._variant.wants_shapes(request):
+        if choice_of(self._variant, request).shapes:
             status, content = self._variant.shapes.error(problem)
             return json_response(content, status, headers(problem))
         body = rest_body(problem, named=named)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
@@ -25,6 +26,8 @@ from headrace_gateway.protocols.a2a.stream_responses import (
 )
 from headrace_gateway.protocols.a2a.variants import (
     Variant,
+    VariantChoice,
+    choice_of,
     folded_stream,
     reads_short,
     rpc_binding,
@@ -89,15 +92,12 @@ class JsonRpcBinding:
 
     def endpoint(self, adapt: Adapt | None = None) -> Endpoint:
         """Return the endpoint for calls, which `adapt` converts to A2A's."""
+        return partial(self._serve, adapt)
 
-        async def answer(request: Request) -> ASGIApp:
-            return await self._serve(request, adapt)
-
-        return answer
-
-    async def _serve(self, request: Request, adapt: Adapt | None) -> ASGIApp:
+    async def _serve(self, adapt: Adapt | None, request: Request) -> ASGIApp:
         request_id: _Id = None
-        binding, is_stream = self._binding(request, RPC), False
+        choice = choice_of(self._variant, request)
+        binding, is_stream = self._in_variant if choice.shapes else RPC, False
         try:
             one = requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc")
             async with one:
@@ -109,18 +109,19 @@ class JsonRpcBinding:
                 request_id = _id_of(parsed, body)
                 method, params = _check_envelope(parsed, request_id)
                 if adapt is not None:
-                    is_short = reads_short(self._variant, request, params)
+                    is_short = reads_short(choice, request, params)
                     request, method, params = adapt(request, method, params, is_short=is_short)
                 looks_like = shape_of_call(method)
                 shaped = await self._versions.rpc(looks_like)
                 is_stream = shaped.operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
-                binding = self._binding(request, await self._versions.rpc(version))
+                if not choice.shapes:
+                    binding = shaped if version == looks_like else await self._versions.rpc(version)
                 operation = binding.operations.get(method)
                 if adapt is not None and method == GET_CARD:
                     operation = GET_CARD
                 call = await self._call(request, method, operation, params, version)
-                rpc_call = _RpcCall(request, call, binding, request_id, params)
+                rpc_call = _RpcCall(choice, call, binding, request_id, params)
                 return one.with_headers(await self._dispatch(rpc_call))
         except ClientDisconnect:
             return Response(status_code=499)
@@ -152,25 +153,24 @@ class JsonRpcBinding:
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, operation, result)
 
     async def _stream(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
-        services, variant, call = self._services, self._variant, rpc_call.call
-        ending = variant.ending(rpc_call.request)
-
-        async def opening() -> ASGIApp:
-            try:
-                if variant.wants_events(rpc_call.request):
-                    manner = Manner(ending)
-                    return await folded_stream(services, variant, call, operation, params, manner)
+        services, call, ending = self._services, rpc_call.call, rpc_call.choice.ending
+        permit = services.stream_limits.acquire(call.caller)
+        response: ASGIApp
+        try:
+            if rpc_call.choice.events:
+                manner, variant = Manner(ending), self._variant
+                response = await folded_stream(services, variant, call, operation, params, manner)
+            else:
                 streaming = await STREAMING[operation](services, call, params)
-            except NothingFollows:
-                return empty_stream(call)
-            return rpc_stream(
-                services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
-            )
-
-        return await services.stream_limits.with_permit(call.caller, opening)
-
-    def _binding(self, request: Request, usual: VersionBinding) -> VersionBinding:
-        return self._in_variant if self._variant.wants_shapes(request) else usual
+                response = rpc_stream(
+                    services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
+                )
+        except NothingFollows:
+            response = empty_stream(call)
+        except BaseException:
+            permit.release()
+            raise
+        return permit.until_served(response)
 
     def _error(self, request_id: _Id, error: Exception, binding: VersionBinding) -> Response:
         problem = problem_of(error)
@@ -188,7 +188,7 @@ class JsonRpcBinding:
 class _RpcCall:
     """One JSON-RPC call."""
 
-    request: Request
+    choice: VariantChoice
     call: Call
     binding: VersionBinding
     id: _Id

@@ -55,8 +55,12 @@ async def accept(services: Services, call: Call, parameters: SendMessageParams) 
         HeadraceError: as `Submissions` and, with a key, `Idempotency`.
     """
     check_parts(parameters.message, call.card)
-    keyed = keyed_request(call, parameters.fingerprint)
-    webhook = _webhook(services, call, parameters, keyed)
+    keyed = None
+    if call.idempotency_key is not None:
+        keyed = keyed_request(call, parameters.fingerprint)
+    webhook = None
+    if parameters.push_config is not None:
+        webhook = _webhook(services, call, parameters.push_config, keyed)
     metadata = input_metadata(call, parameters)
     submission = _Submission(parameters, metadata, keyed, webhook)
     if parameters.task is None:
@@ -103,18 +107,13 @@ async def _start(services: Services, call: Call, submission: _Submission) -> Acc
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
     parameters, metadata, keyed, webhook = submission
     if keyed is None:
-
-        async def prepare(key: TaskKey) -> None:
-            if webhook is not None:
-                await services.webhooks.put(key, webhook)
-
         return await services.submissions.start(
             call.caller,
-            call.agent,
+            call.card.name,
             parameters.message,
             context=parameters.context,
             metadata=metadata,
-            prepare=prepare,
+            prepare=None if webhook is None else partial(_attach, services, webhook),
         )
     accepted = await services.idempotency.start(
         keyed, parameters.message, parameters.context, metadata
@@ -126,12 +125,11 @@ async def _start(services: Services, call: Call, submission: _Submission) -> Acc
     return accepted
 
 
-def _webhook(
-    services: Services, call: Call, parameters: SendMessageParams, keyed: KeyedRequest | None
-) -> Webhook | None:
-    config = parameters.push_config
-    if config is None:
-        return None
+async def _attach(services: Services, webhook: Webhook, key: TaskKey) -> None:
+    await services.webhooks.put(key, webhook)
+
+
+def _webhook(services: Services, call: Call, config: Json, keyed: KeyedRequest | None) -> Webhook:
     if keyed is not None:
         # Repeated requests must result in one webhook.
         config = {"id": f"key-{keyed.name[:32]}"} | config
@@ -158,17 +156,21 @@ def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
     Raises:
         Malformed: it requests terms that are not allowed.
     """
-    given = parameters.metadata or {}
-    metadata = {key: value for key, value in given.items() if not key.startswith(OWN)}
-    if extensions := own(call.card) & set(call.extensions):
+    metadata, requested = dict[str, object](), dict[str, object]()
+    for key, value in (parameters.metadata or {}).items():
+        if key.startswith(OWN):
+            requested[key.removeprefix(OWN)] = value
+        else:
+            metadata[key] = value
+    if call.extensions and (extensions := own(call.card) & set(call.extensions)):
         metadata[EXTENSIONS] = sorted(extensions)
     if parameters.accepted_output_modes:
         metadata[ACCEPTED_MODES] = parameters.accepted_output_modes
-    requested = {key.removeprefix(OWN): given[key] for key in given.keys() - metadata.keys()}
-    metadata |= terms(call.caller, call.card, requested, f"metadata.{OWN}")
+    if requested or call.caller.priority is not None or call.card.start_within is not None:
+        metadata |= terms(call.caller, call.card, requested, f"metadata.{OWN}")
     if call.card.bare_message and _returns_at_once(parameters, metadata):
         metadata[SHOWN] = True
-    return metadata | call.marks
+    return metadata | call.marks if call.traceparent else metadata
 
 
 def _returns_at_once(parameters: SendMessageParams, metadata: Json) -> bool:
@@ -303,6 +305,11 @@ async def send_streaming(services: Services, call: Call, params: object) -> Open
     """
     parameters = SendMessageParams.read(params)
     accepted = await accept(services, call, parameters)
+    is_known = accepted.again or accepted.snapshot is not None
+    is_shown = accepted.feed.head and parameters.history_length != 0
+    if is_shown and not is_known and not call.card.bare_message:
+        # A new task's log from its first event, which is here: nothing has to be read.
+        return OpenedStream(accepted.feed, 0, accepted.log, task_shown=True)
     async with services.feeds.handed_on(accepted.feed):
         with answering(call, accepted):
             return await _streamed(services, call, parameters, accepted)

@@ -237,31 +237,33 @@ _STREAMING: Mapping[str, ServerStreaming] = {
 }
 
 
-def _checked[Result](
-    name: str, operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]]
-) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
+def _checked(name: str, operation: Unary) -> Unary:
     """Return `operation` with a check that the call is one of it."""
 
-    async def checked(services: Services, call: Call, params: object) -> Result:
+    def checked(services: Services, call: Call, params: object) -> Coroutine[Any, Any, Json]:
         if call.operation != name:
             raise LookupError(f"a call of {call.operation} can't run {name}")
-        return await operation(services, call, params)
+        return operation(services, call, params)
 
     return checked
 
 
-def _offered(operation: ServerStreaming) -> ServerStreaming:
-    """Return `operation` with a check that the agent's card offers streams."""
+def _offered(name: str, operation: ServerStreaming) -> ServerStreaming:
+    """Return `operation` with a check that the call is one of it, and the card offers streams."""
 
-    async def streaming(services: Services, call: Call, params: object) -> OpenedStream:
+    def offered(
+        services: Services, call: Call, params: object
+    ) -> Coroutine[Any, Any, OpenedStream]:
+        if call.operation != name:
+            raise LookupError(f"a call of {call.operation} can't run {name}")
         if not call.card.streaming:
             raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
-        return await operation(services, call, params)
+        return operation(services, call, params)
 
-    return streaming
+    return offered
 
 
 UNARY: Mapping[str, Unary] = {name: _checked(name, one) for name, one in _UNARY.items()}
 STREAMING: Mapping[str, ServerStreaming] = {
-    name: _checked(name, _offered(one)) for name, one in _STREAMING.items()
+    name: _offered(name, one) for name, one in _STREAMING.items()
 }

@@ -24,6 +24,8 @@ from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream
 from headrace_gateway.protocols.a2a.variants import (
     SENDS,
     Variant,
+    VariantChoice,
+    choice_of,
     folded_stream,
     http_binding,
     reads_short,
@@ -175,17 +177,19 @@ class RestBinding:
                 self._services, request, operation, task=task, tenant=_tenant(request)
             )
             params = await self._params(request, operation)
+            choice = choice_of(self._variant, request)
             if operation in SENDS and served is BOTH:
-                params = self._completed(request, params)
+                params = self._completed(request, choice, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
             call = replace(call, version=version)
-            usual = await self._versions.rest(version, operation, params)
-            binding = self._binding(request, usual)
+            binding = self._in_variant
+            if not choice.shapes:
+                binding = await self._versions.rest(version, operation, params)
             if operation not in binding.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
             params = binding.params(operation, params)
-            return await answer(request, _RestRequest(call, binding, operation, params))
+            return await answer(request, _RestRequest(call, choice, binding, operation, params))
 
         return endpoint
 
@@ -201,18 +205,15 @@ class RestBinding:
         call = await call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
         call, params = request_of_query(self._variant, call, request.query_params)
-        binding = self._binding(request, HTTP)
+        choice = choice_of(self._variant, request)
+        binding = self._in_variant if choice.shapes else HTTP
         return await self._stream(
-            request, _RestRequest(call, binding, operation, params, of_task=True)
+            request, _RestRequest(call, choice, binding, operation, params, of_task=True)
         )
 
-    def _completed(self, request: Request, params: Json) -> Json:
+    def _completed(self, request: Request, choice: VariantChoice, params: Json) -> Json:
         """Return a message's parameters, with the omissions of a short form filled in."""
-        is_short = reads_short(self._variant, request, params)
-        return self._variant.complete(params) if is_short else params
-
-    def _binding(self, request: Request, usual: VersionBinding) -> VersionBinding:
-        return self._in_variant if self._variant.wants_shapes(request) else usual
+        return self._variant.complete(params) if reads_short(choice, request, params) else params
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters; those in the path override body and query."""
@@ -233,24 +234,28 @@ class RestBinding:
 
     async def _stream(self, request: Request, rest_request: "_RestRequest") -> ASGIApp:
         call, operation = rest_request.call, rest_request.operation
-        services, variant = self._services, self._variant
-        manner = Manner(variant.ending(request), rest_request.of_task, request.method == "GET")
-
-        async def opening() -> ASGIApp:
-            try:
-                if variant.wants_events(request):
-                    return await folded_stream(
-                        services, variant, call, operation, rest_request.params, manner
-                    )
+        services, variant, is_get = self._services, self._variant, request.method == "GET"
+        choice = rest_request.choice
+        manner = Manner(choice.ending, rest_request.of_task, is_get)
+        permit = services.stream_limits.acquire(call.caller)
+        response: ASGIApp
+        try:
+            if choice.events:
+                response = await folded_stream(
+                    services, variant, call, operation, rest_request.params, manner
+                )
+            else:
                 streaming = await STREAMING[operation](services, call, rest_request.params)
-            except NothingFollows:
-                # EventSource reconnects after any other response.
-                return Response(status_code=204) if request.method == "GET" else empty_stream(call)
-            return rest_stream(
-                services.subscriptions, call, streaming, rest_request.binding, manner
-            )
-
-        return await services.stream_limits.with_permit(call.caller, opening)
+                response = rest_stream(
+                    services.subscriptions, call, streaming, rest_request.binding, manner
+                )
+        except NothingFollows:
+            # EventSource reconnects after any other response.
+            response = Response(status_code=204) if is_get else empty_stream(call)
+        except BaseException:
+            permit.release()
+            raise
+        return permit.until_served(response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +263,7 @@ class _RestRequest:
     """One request."""
 
     call: Call
+    choice: VariantChoice
     binding: VersionBinding
     operation: str
     params: Json

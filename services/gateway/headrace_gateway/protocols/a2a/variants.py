@@ -3,11 +3,13 @@
 A variant belongs to another protocol; the table of protocols defines which one A2A's routes serve.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
+from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 
 from headrace.dataclass import dataclass
@@ -27,6 +29,7 @@ from headrace_gateway.protocols.a2a.versions import (
     requested_version,
     shape_of_message,
 )
+from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
@@ -92,7 +95,18 @@ class FoldedEvents(Protocol):
         """Return a renderer that passes each event's cursor and content to `message`."""
 
 
-class Variant(Protocol):
+class VariantChoice(NamedTuple):
+    """The forms of a variant that a client requests."""
+
+    shapes: bool
+    """Whether it requests answers in the variant's shapes."""
+    events: bool
+    """Whether it requests streams of the variant's events."""
+    ending: bytes
+    """The end of a stream of server-sent events; empty unless the client requests one."""
+
+
+class Variant(Hashable, Protocol):
     """Another protocol's forms on A2A's routes, selected per request."""
 
     @property
@@ -103,17 +117,31 @@ class Variant(Protocol):
     def events(self) -> FoldedEvents:
         """Events of its streams."""
 
-    def wants_shapes(self, request: HTTPConnection) -> bool:
-        """Return whether the client requests answers in the variant's shapes."""
+    def choice(self, query: QueryParams, accept: str) -> tuple[bool, bool, bytes]:
+        """Return what a request with this query and this header Accept asks for.
 
-    def wants_events(self, request: HTTPConnection) -> bool:
-        """Return whether the client requests streams of the variant's events."""
-
-    def ending(self, request: HTTPConnection) -> bytes:
-        """Return the end of a stream of server-sent events; empty unless the client requests it."""
+        These are the fields of `VariantChoice`.
+        """
 
     def complete(self, params: Json) -> Json:
         """Return SendMessage's parameters with the omissions of the variant's clients filled in."""
+
+
+def choice_of(variant: Variant, request: HTTPConnection) -> VariantChoice:
+    """Return which of the variant's forms the request asks for."""
+    headers = headers_of(request.scope)
+    accept = headers.first.get("accept", "")
+    if not headers.are_single:
+        accept = ",".join(headers.getlist("accept"))
+    if request.scope.get("query_string"):
+        return VariantChoice(*variant.choice(request.query_params, accept))
+    return _choice_by_accept(variant, accept)
+
+
+@lru_cache(maxsize=256)
+def _choice_by_accept(variant: Variant, accept: str) -> VariantChoice:
+    """Return the choice of a request without a query; most requests accept the same as others."""
+    return VariantChoice(*variant.choice(QueryParams(), accept))
 
 
 def http_binding(variant: Variant) -> VersionBinding:
@@ -150,7 +178,7 @@ def _completing(variant: Variant) -> Callable[[str, Json], Json]:
     return params
 
 
-def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool:
+def reads_short(choice: VariantChoice, request: HTTPConnection, params: Json) -> bool:
     """Return whether to read a message in the short form of the variant's clients.
 
     This applies if the client requests the variant, or if it states no version and sends no message
@@ -159,7 +187,7 @@ def reads_short(variant: Variant, request: HTTPConnection, params: Json) -> bool
     Raises:
         VersionNotSupportedError: the stated version is invalid.
     """
-    if variant.wants_events(request) or variant.wants_shapes(request):
+    if choice.events or choice.shapes:
         return True
     is_new = shape_of_message(params) == PROTOCOL_VERSION_1_0
     return is_new and requested_version(request) is None

@@ -16,10 +16,12 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.streaming.renderer import Renderer
 from headrace_gateway.streaming.sse import LOG_LINES
 
 _ID = b"id: "
+_RPC_HEAD = b'id: %b:%d\ndata: {"jsonrpc":"2.0","id":'
 _RPC_TAIL = b',"result":%b}\n\n'
 
 
@@ -29,9 +31,9 @@ class JsonRpcFrames:
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the frames, split where the client's id is inserted."""
         log, first, lines = entry.stamp.log.encode(), entry.generation, entry.lines
-        pieces = [_rpc_head(log, first + skip)]
+        pieces = [_RPC_HEAD % (log, first + skip)]
         pieces += [
-            _RPC_TAIL % lines[offset] + _rpc_head(log, first + offset + 1)
+            _RPC_TAIL % lines[offset] + _RPC_HEAD % (log, first + offset + 1)
             for offset in range(skip, len(lines) - 1)
         ]
         pieces.append(_RPC_TAIL % lines[-1])
@@ -54,10 +56,6 @@ class OfTask:
         return (_ID, *(one + b"\n\n" + _ID for one in ended), last)
 
 
-def _rpc_head(log: bytes, generation: int) -> bytes:
-    return b'id: %b:%d\ndata: {"jsonrpc":"2.0","id":' % (log, generation)
-
-
 JSON_RPC = JsonRpcFrames()
 
 
@@ -69,6 +67,8 @@ BOTH = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
 
 OLD = (PROTOCOL_VERSION_0_3,)
 """Versions of routes and services that exist only in 0.3."""
+
+_HEADER = VERSION_HEADER.lower()
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
 
@@ -100,6 +100,9 @@ def check_version(
     Raises:
         VersionNotSupportedError: it is not in `served`; names the versions that are.
     """
+    stated = headers_of(request.scope).first.get(_HEADER)
+    if stated is not None and stated in served:
+        return stated  # As most clients state it.
     version = requested_version(request) or looks_like
     if version not in served:
         raise VersionNotSupportedError(

@@ -8,7 +8,8 @@ contains something that only 0.3 has.
 from collections.abc import Callable
 
 import orjson
-from starlette.requests import HTTPConnection, Request
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -210,22 +211,17 @@ class Hector:
         """Create the shapes and the events."""
         self.shapes, self.events = HectorShapes(), HectorEvents()
 
-    def wants_shapes(self, request: HTTPConnection) -> bool:
-        """Return whether the client requests answers in the shapes of Hector's A2A."""
-        return request.query_params.get("format") == "hector"
+    def choice(self, query: QueryParams, accept: str) -> tuple[bool, bool, bytes]:
+        """Return what a request with this query and Accept asks for.
 
-    def wants_events(self, request: HTTPConnection) -> bool:
-        """Return whether the client requests Hector's AG-UI events instead of A2A's own."""
-        if request.query_params.get("format") == "agui":
-            return True
-        accept = ",".join(request.headers.getlist("accept")).lower()
-        return any(media_type in accept for media_type in AGUI_MEDIA_TYPES)
-
-    def ending(self, request: HTTPConnection) -> bytes:
-        """Return the end of a stream; empty unless the client requests one."""
-        if request.query_params.get("done") == "1":
-            return _DONE_MARK
-        return _DONE if self.wants_shapes(request) else b""
+        These are whether answers in the shapes of Hector's A2A, whether Hector's AG-UI events in
+        place of A2A's own, and the end of a stream, which is empty unless one is requested.
+        """
+        form, accepted = query.get("format"), accept.lower()
+        is_shaped = form == "hector"
+        ending = _DONE if is_shaped else b""
+        wants_events = form == "agui" or any(one in accepted for one in AGUI_MEDIA_TYPES)
+        return is_shaped, wants_events, _DONE_MARK if query.get("done") == "1" else ending
 
     def complete(self, params: Json) -> Json:
         """Return SendMessage's parameters with omitted fields filled in."""

@@ -23,7 +23,7 @@ from headrace.model.messages import RequestsTaken
 from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
-from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, FLEET, Caller
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.settings import GatewaySettings
 
@@ -82,7 +82,8 @@ class RateLimits:
         self._per_owner = settings.owner_requests_per_minute
         self._per_tenant = settings.tenant_requests_per_minute
         self._per_agent = settings.agent_requests_per_minute
-        self._are_set = max(self._per_owner, self._per_tenant, self._per_agent) >= 0
+        self.are_set = max(self._per_owner, self._per_tenant, self._per_agent) >= 0
+        """Whether any rate is limited."""
         self._buckets: dict[str, RateBucket] = {}
         self._taken = Counter[str]()
         self._publishing: asyncio.Task[None] | None = None
@@ -93,7 +94,7 @@ class RateLimits:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        if not self._are_set:
+        if not self.are_set:
             return
         await self._bus.subscribe(self._bus.subjects.rates(), self._on_others)
         self._publishing = keep_running(self._publish, "rate limits")
@@ -111,7 +112,7 @@ class RateLimits:
             RateLimited: the owner, the tenant or the agent has reached its limit; the request is
                 not counted.
         """
-        if not self._are_set:
+        if not self.are_set:
             return
         keys = [f"{caller.tenant}.{caller.owner}", caller.tenant]
         if agent:
@@ -214,12 +215,16 @@ class Access:
         """
         if operation in _PUBLIC:
             return
-        if not caller.may(agent, operation):
+        # Most callers have no roles: they may do everything with their own tasks.
+        is_own = caller.grants is None and operation not in FLEET
+        if not is_own and not caller.may(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
-        self._rates.take(caller, agent)
-        operates = caller.operates(agent, operation)
-        await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
+        if self._rates.are_set:
+            self._rates.take(caller, agent)
+        operates = not is_own and caller.operates(agent, operation)
+        if operates or operation in self._audit.owners_operations:
+            await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
     async def check_operator(
         self,

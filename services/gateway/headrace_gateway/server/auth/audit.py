@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from enum import StrEnum
 
 from headrace.log_lines import UNLIMITED, audit_fields
@@ -48,6 +48,21 @@ class Audited(StrEnum):
     ALL = "all"
 
 
+class _Everything:
+    """Contains all operations."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+_OF_OWNERS: Mapping[Audited, Container[str]] = {
+    Audited.OPERATORS: frozenset(),
+    Audited.CHANGES: _CHANGES,
+    Audited.ALL: _Everything(),
+}
+"""Which operations of owners the log contains."""
+
+
 class AuditLog:
     """Writes the audit log's lines, before what they describe is done."""
 
@@ -56,7 +71,9 @@ class AuditLog:
 
         `owner_of` finds the owners of tasks that operators reach.
         """
-        self._audited, self._owner_of = audited, owner_of
+        self._owner_of = owner_of
+        self.owners_operations = _OF_OWNERS[audited]
+        """The operations of owners that it contains."""
 
     async def permitted(
         self,
@@ -74,12 +91,7 @@ class AuditLog:
         `target_owner`: whose the thing is, where the request knows; tasks' owners are looked up.
         `named`: further fields that name what the operation concerns, such as a schedule.
         """
-        is_audited = (
-            operates
-            or self._audited is Audited.ALL
-            or (self._audited is Audited.CHANGES and operation in _CHANGES)
-        )
-        if is_audited:
+        if operates or operation in self.owners_operations:
             fields = _fields(caller, agent, operation, task, named)
             fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
             if not target_owner and (task or named):

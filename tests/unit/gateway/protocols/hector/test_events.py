@@ -8,6 +8,7 @@ from starlette.requests import Request
 from headrace.model import parts
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace_gateway.protocols.a2a.variants import choice_of
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorCursor
@@ -311,7 +312,7 @@ def test_an_event_of_another_shape_becomes_an_error() -> None:
 def test_it_is_requested(accept: str, query: str, *, requested: bool) -> None:
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "headers": headers, "query_string": query.encode()}
-    assert HECTOR.wants_events(Request(scope)) is requested
+    assert choice_of(HECTOR, Request(scope)).events is requested
 
 
 def test_a_cursor_names_its_event() -> None:

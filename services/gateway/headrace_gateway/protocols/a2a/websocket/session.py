@@ -17,7 +17,13 @@ from headrace_gateway.problems import Problem, problem_of, problem_of_interrupti
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
-from headrace_gateway.protocols.a2a.variants import SENDS, Variant, VariantShapes, open_folding
+from headrace_gateway.protocols.a2a.variants import (
+    SENDS,
+    Variant,
+    VariantShapes,
+    choice_of,
+    open_folding,
+)
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.frames import (
     OperationRequest,
@@ -109,8 +115,9 @@ class A2ASession:
     ) -> None:
         """Answer `calls` over `connection`; the handshake `socket` selects the format."""
         self._services, self._socket, self._connection = services, socket, connection
-        self._variant, self._folds = variant, variant.wants_events(socket)
-        self._shapes = variant.shapes if variant.wants_shapes(socket) else None
+        choice = choice_of(variant, socket)
+        self._variant, self._folds = variant, choice.events
+        self._shapes = variant.shapes if choice.shapes else None
         self._calls = calls
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
