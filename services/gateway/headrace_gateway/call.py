@@ -22,7 +22,6 @@ from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.open_requests import name_operation
-from headrace_gateway.server.public_url import public_addresses
 from headrace_gateway.services import Services
 
 AGENT = "/v1/agents/{agent}"
@@ -65,13 +64,11 @@ class Call:
     """Names of the headers that activate them, in the request and in the answer."""
     disconnects: Disconnects
     """Reports when the client disconnects."""
+    connection: HTTPConnection
+    """The request, until its response has begun: for the addresses that its client can reach."""
     traceparent: str = ""
     """W3C trace context of the call: its span's if traces are exported, else the client's; empty if
     that is missing or invalid."""
-    base: str = ""
-    """Scheme and host that the client used; empty if unknown."""
-    grpc: str | None = None
-    """Host and port for gRPC at the address that the client used; None if unknown."""
     version: str = PROTOCOL_VERSION_1_0
     """The client's A2A version, major and minor number."""
     owner: str = ""
@@ -103,7 +100,9 @@ def caller_of(services: Services, request: Request) -> Caller:
     """
     found: Caller | None = request.scope.get(CALLER)
     if found is None:
-        found = request.scope[CALLER] = services.callers.of(request.headers, of_any_agent=True)
+        callers = services.callers
+        found = callers.everyone or callers.of(request.headers, of_any_agent=True)
+        request.scope[CALLER] = found
     return found
 
 
@@ -162,7 +161,7 @@ async def call_of(
     traceparent = await _admitted(
         services, request, caller, card.name, operation, task=task, **named
     )
-    return _call(services, request, called, operation, traceparent=traceparent, version=version)
+    return _call(request, called, operation, traceparent=traceparent, version=version)
 
 
 class SocketCalls:
@@ -177,7 +176,7 @@ class SocketCalls:
         """
         self._services, self._socket = services, socket
         caller = services.callers.of(socket.headers, of_any_agent=True)
-        self._first = _call(services, socket, _called(services, socket, caller), "")
+        self._first = _call(socket, _called(services, socket, caller), "")
 
     @property
     def caller(self) -> Caller:
@@ -263,7 +262,6 @@ def _called(
 
 
 def _call(
-    services: Services,
     request: Request | WebSocket,
     called: _Called,
     operation: str,
@@ -274,7 +272,6 @@ def _call(
     caller, card, active, names = called
     scope = request.scope
     headers, has_query = headers_of(scope).first, bool(scope.get("query_string"))
-    base, grpc = public_addresses(request, services.settings)
     return Call(
         operation=operation,
         caller=caller,
@@ -284,9 +281,8 @@ def _call(
         extensions=active,
         extension_headers=names,
         disconnects=_disconnects_of(request),
+        connection=request,
         traceparent=traceparent,
-        base=base,
-        grpc=grpc,
         version=version,
         owner=request.query_params.get("owner", "") if operation == _LISTS else "",
     )

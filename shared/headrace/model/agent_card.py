@@ -92,6 +92,11 @@ class AgentCard(BusMessage):
         types = (mode.partition(";")[0].strip().lower() for mode in stated)
         return frozenset(mode if "/" in mode else f"{mode}/*" for mode in types)
 
+    @cached_property
+    def accepts_text(self) -> bool:
+        """Whether the agent accepts texts of no stated type, as nearly all do."""
+        return not self.accepted_types or "text/plain" in self.accepted_types
+
     @property
     def title(self) -> str:
         """The display name, or the id."""

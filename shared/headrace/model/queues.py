@@ -1,9 +1,8 @@
 """Queues: the waiting runs of one agent, tenant, priority and version."""
 
 import hashlib
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
-from headrace.dataclass import dataclass
 from headrace.model.subjects import NORMAL, encode_token
 from headrace.model.task import TaskKey
 
@@ -23,8 +22,7 @@ _LONGEST_TENANT = 120
 """Maximum length of a tenant in a consumer's name, which may have 255 characters in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunQueue:
+class RunQueue(NamedTuple):
     """A queue of waiting runs. Every field is a subject token."""
 
     agent: str

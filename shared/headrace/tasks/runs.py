@@ -146,6 +146,7 @@ class RunRequests:
     def __init__(self, bus: Bus) -> None:
         """Publish on `bus`."""
         self._bus, self._queues = bus, RunQueues(bus)
+        self._headers = stating(bus.settings.log_version)
 
     async def publish(
         self, key: TaskKey, generation: int, request: RunRequest, priority: str = NORMAL
@@ -194,7 +195,7 @@ class RunRequests:
         # One callback for the span and the caller: the loop schedules each, and each would read
         # the answer.
         def end(answer: asyncio.Future[Msg]) -> None:
-            failure = self._failure_in(answer)
+            failure = self._failure_in(subject, answer)
             if span is not None:
                 if failure:
                     tracing.note_error(span, failure)
@@ -202,16 +203,16 @@ class RunRequests:
             if not answer.cancelled():
                 answered(not failure)
 
-        headers = stating(self._bus.settings.log_version)
-        store_soon(self._bus, subject, request.encode(), headers).add_done_callback(end)
+        sent = store_soon(self._bus, subject, request.encode(), self._headers)
+        sent.add_done_callback(end)
         return True
 
-    def _failure_in(self, answer: asyncio.Future[Msg]) -> str:
+    def _failure_in(self, subject: str, answer: asyncio.Future[Msg]) -> str:
         """Return the class of the error in an answer; empty: the request is stored."""
         if answer.cancelled():
             return asyncio.CancelledError.__name__
         try:
-            sequence_of(self._bus, self._bus.streams.runs, answer)
+            sequence_of(self._bus, subject, answer)
         except BusUnavailable as error:
             return type(error).__name__
         return ""
@@ -233,8 +234,7 @@ class RunRequests:
             return await delay(self._bus, subject, request)
         is_new = True
         try:
-            headers = stating(self._bus.settings.log_version)
-            await store_with_retries(self._bus, subject, request.encode(), headers)
+            await store_with_retries(self._bus, subject, request.encode(), self._headers)
         except Refused as refused:
             if not refused.is_duplicate:
                 raise

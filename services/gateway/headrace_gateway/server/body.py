@@ -75,7 +75,7 @@ class HeldBodies:
         Raises:
             TooManyBytes, TooManyBytesOfOwner: as `HeldBody.resize`.
         """
-        body = HeldBody(self, caller.names)
+        body = HeldBody(self, (caller.tenant, caller.owner))
         if size:
             body.resize(size)
         return body
@@ -86,9 +86,10 @@ class HeldBodies:
         Such a body arrives while it holds one, and is counted after that. There are as many as
         bodies of the maximum size fit into the limits.
         """
-        turns = self._turns.get(caller.names)
+        owner = caller.tenant, caller.owner
+        turns = self._turns.get(owner)
         if turns is None:
-            turns = self._turns[caller.names] = Turns(self._most_turns)
+            turns = self._turns[owner] = Turns(self._most_turns)
         return turns
 
     def add(self, owner: tuple[str, str], size: int) -> None:

@@ -320,6 +320,8 @@ class HttpProtocol(HttpToolsProtocol):
         # Two would let them disagree about the request's origin. Before HTTP/1.1 there was none.
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             return _HOSTS
+        if len(set(names)) == len(names):
+            return None
         repeated = repeated_credentials(names)
         return None if repeated is None else str(repeated)
 

@@ -5,7 +5,6 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.settings import GatewaySettings
 
 _HTTP = {"ws": "http", "wss": "https"}
@@ -22,30 +21,8 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     host = request.headers.get("host")
     if not host:
         return own_url(settings)
-    return url_at(request.scope["scheme"], host, mounted_at(request))
-
-
-@lru_cache(maxsize=256)
-def url_at(scheme: str, host: str, mounted: str) -> str:
-    """Return the URL of the gateway for a request to `host`, `mounted` at that path."""
-    return f"{_HTTP.get(scheme, scheme)}://{host}{mounted}"
-
-
-def public_addresses(request: HTTPConnection, settings: GatewaySettings) -> tuple[str, str | None]:
-    """Return the results of `public_url` and `public_grpc`, which every call has."""
-    scope = request.scope
-    host = headers_of(scope).first.get("host")
-    name = _name(host) if host else None
-    if settings.public_url or settings.public_grpc or not host or not name:
-        return public_url(request, settings), public_grpc(request, settings)
-    base = url_at(scope["scheme"], host, scope.get("root_path", "").rstrip("/"))
-    return base, grpc_at(name, settings.grpc_port) if settings.grpc_port else None
-
-
-@lru_cache(maxsize=256)
-def grpc_at(host: str, port: int) -> str:
-    """Return `host`, a name or an address, with the `port` for gRPC."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    scheme = request.scope["scheme"]
+    return f"{_HTTP.get(scheme, scheme)}://{host}{mounted_at(request)}"
 
 
 def mounted_at(request: HTTPConnection) -> str:
@@ -80,7 +57,7 @@ def public_grpc(request: HTTPConnection, settings: GatewaySettings) -> str | Non
         return None
     stated = request.headers.get("host")
     host = _name(stated or "") or request.url.hostname or settings.http_host
-    return grpc_at(host, settings.grpc_port)
+    return f"[{host}]:{settings.grpc_port}" if ":" in host else f"{host}:{settings.grpc_port}"
 
 
 @lru_cache(maxsize=256)

@@ -71,7 +71,7 @@ class StreamLimits:
             raise TooManyStreams(
                 f"this gateway has {self._most} open {self._what}, its limit; try another gateway"
             )
-        owner = caller.names
+        owner = caller.tenant, caller.owner
         if 0 <= self._most_per_owner <= self._taken[owner]:
             raise TooManyStreamsOfOwner(
                 f"you have {self._most_per_owner} open {self._what} on this gateway, the limit"

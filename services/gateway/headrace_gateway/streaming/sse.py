@@ -16,9 +16,13 @@ from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.disconnects import NEVER, disconnects_of
 from headrace_gateway.server.http_protocol import free_request, write_body
 from headrace_gateway.server.slow_client import SlowClient, backlog_of
-from headrace_gateway.streaming.direct import DirectSubscription
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
-from headrace_gateway.streaming.subscription import Source, Subscription, Subscriptions
+from headrace_gateway.streaming.subscription import (
+    DirectSubscription,
+    Source,
+    Subscription,
+    Subscriptions,
+)
 
 EVENT_STREAM = "text/event-stream"
 

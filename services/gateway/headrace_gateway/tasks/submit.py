@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NoReturn
 
+from headrace import log_context, tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
@@ -127,7 +128,10 @@ class Submissions:
             Fenced: the log has already begun.
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
         """
-        note_task(key.task, context)
+        if tracing.is_enabled():
+            note_task(key.task, context)
+        else:
+            log_context.note_task(key.task)
         version = caller.chosen_version
         if not version and (route := self._directory.routes.get(key.agent)) is not None:
             version = route.version_for(key.agent, key.tenant, context)

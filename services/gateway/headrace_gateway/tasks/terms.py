@@ -115,8 +115,6 @@ def refused_part(found: Sequence[Json], card: AgentCard) -> tuple[int, str] | No
     if not modes:
         return None
     for index, part in enumerate(found):
-        if "text" in part and "mediaType" not in part and _UNSTATED["text"] in modes:
-            continue
         kind = next(kind for kind in _UNSTATED if kind in part)
         if kind == "data" and _is_answer(part):
             continue

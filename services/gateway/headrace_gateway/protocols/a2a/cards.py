@@ -10,6 +10,7 @@ from headrace_gateway.extensions import AGUI_MEDIA_TYPES, OFFERED
 from headrace_gateway.refusals import CredentialsMissing
 from headrace_gateway.server.auth.credentials_file import KnownCredentials
 from headrace_gateway.server.auth.schemes import security_of
+from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 
 GET_CARD = "GetAgentCard"
@@ -116,8 +117,9 @@ async def extended_card(services: Services, call: Call, params: object) -> Json:
         raise ExtendedAgentCardNotConfiguredError("no extended card is configured here")
     if not call.caller.identified:
         raise CredentialsMissing("the extended card is for callers with credentials")
-    base = call.base or services.settings.public_url or ""
-    card = _extended(agent_card(call.card, base, call.grpc, services.callers.known), extended)
+    base = public_url(call.connection, services.settings)
+    grpc = public_grpc(call.connection, services.settings)
+    card = _extended(agent_card(call.card, base, grpc, services.callers.known), extended)
     return services.cards.sign(f"{call.agent} extended", base, card).card
 
 

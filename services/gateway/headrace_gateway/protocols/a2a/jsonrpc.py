@@ -46,6 +46,7 @@ from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, protocol_of, requests_of
+from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
@@ -53,8 +54,9 @@ from headrace_gateway.tasks.subscribe import NothingFollows
 
 async def get_card(services: Services, call: Call, versions: Versions) -> Json:
     """Return the agent's signed card as on its page, for clients of all `versions`."""
-    base = call.base or services.settings.public_url or ""
-    card = agent_card(call.card, base, call.grpc, services.callers.known)
+    base = public_url(call.connection, services.settings)
+    grpc = public_grpc(call.connection, services.settings)
+    card = agent_card(call.card, base, grpc, services.callers.known)
     await services.cards.ready()
     signed = services.cards.sign(call.agent, base, card).card
     return {"agent": await versions.card(signed, services.default_agent)}

@@ -17,6 +17,7 @@ from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.public_url import public_url
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
@@ -143,7 +144,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
         sequence=found.sequence - back,
         traceparent=found.traceparent,
     )
-    webhook = _webhook(call, config, address, progress)
+    webhook = _webhook(services, call, config, address, progress)
     await services.background.run(services.webhooks.put(key, webhook))
     return shown(key.task, webhook, secrets=True)
 
@@ -210,17 +211,19 @@ def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
     """
     check_push(services, call)
     address = read_address(config, "configuration.taskPushNotificationConfig.")
-    return _webhook(call, config, address, WebhookProgress(generation=0))
+    return _webhook(services, call, config, address, WebhookProgress(generation=0))
 
 
-def _webhook(call: Call, config: Json, address: Address, progress: WebhookProgress) -> Webhook:
+def _webhook(
+    services: Services, call: Call, config: Json, address: Address, progress: WebhookProgress
+) -> Webhook:
     return Webhook(
         id=config.get("id") or id_of(address, call.version),
         owner=call.caller.owner,
         address=address,
         progress=progress,
         version=call.version,
-        base=call.base,
+        base=public_url(call.connection, services.settings),
     )
 
 

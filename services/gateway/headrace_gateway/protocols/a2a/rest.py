@@ -18,7 +18,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
-from headrace_gateway.protocols.a2a.parameters import task_in
+from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
 from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
 from headrace_gateway.protocols.a2a.variants import (
@@ -178,7 +178,7 @@ class RestBinding:
             )
             params = await self._params(request, operation)
             choice = choice_of(self._variant, request)
-            if operation in SENDS and served is BOTH:
+            if operation in SENDS and served is BOTH and plain_message(params) is None:
                 params = self._completed(request, choice, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)

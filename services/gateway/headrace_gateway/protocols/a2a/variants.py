@@ -35,6 +35,9 @@ from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
+_LONGEST_KEPT = 1024
+"""Maximum characters of a header Accept whose choice is kept."""
+
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters contain a message."""
 
@@ -133,7 +136,7 @@ def choice_of(variant: Variant, request: HTTPConnection) -> VariantChoice:
     accept = headers.first.get("accept", "")
     if not headers.are_single:
         accept = ",".join(headers.getlist("accept"))
-    if request.scope.get("query_string"):
+    if request.scope.get("query_string") or len(accept) > _LONGEST_KEPT:
         return VariantChoice(*variant.choice(request.query_params, accept))
     return _choice_by_accept(variant, accept)
 

@@ -89,6 +89,8 @@ class Callers:
         self._by_digest: Mapping[bytes, Caller] = {}
         self._tokens: WebTokens | None = None
         self._schemes: dict[str, Schemes] = {}
+        self.everyone: Caller | None = _UNGUARDED if path is None else None
+        """The caller of all requests of a gateway without a file; None if it has one."""
         self._watching: asyncio.Task[None] | None = None
         self._seen = self._stamp()
         if path is not None:

@@ -93,11 +93,6 @@ class Caller:
     """Whether the gateway has no credentials file, so that every caller is an operator."""
 
     @property
-    def names(self) -> tuple[str, str]:
-        """Tenant and owner: a cheaper key than the caller itself."""
-        return self.tenant, self.owner
-
-    @property
     def is_operator(self) -> bool:
         """Whether it reaches what other owners of its tenant have, of some agent."""
         return any(one.operator for one in self.grants or ())

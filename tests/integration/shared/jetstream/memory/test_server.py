@@ -7,6 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import get_message, stream_info, stream_state
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     ACK,
@@ -16,7 +17,7 @@ from headrace.jetstream.consumers import (
     pull_request,
     pull_subject,
 )
-from headrace.jetstream.headers import STATUS
+from headrace.jetstream.headers import STATUS, StreamPosition
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import erase
@@ -70,6 +71,17 @@ async def _follow(bus: Bus) -> object:
         found = await reading.until(20)
     await rule.stop()
     return found
+
+
+async def _republish(bus: Bus) -> object:
+    """Look at the headers of a live message, whose order readers rely on."""
+    log, live = TaskLog(bus), asyncio.Queue[Msg]()
+    await bus.listen(bus.subjects.live(log.key), live.put_nowait)
+    await log.begin()
+    async with asyncio.timeout(60):
+        msg = await live.get()
+    assert isinstance(msg, ReceivedMessage)
+    return list(msg.headers or {}), StreamPosition.read(msg.block) is not None
 
 
 async def _find_nothing(bus: Bus) -> object:
@@ -184,7 +196,7 @@ async def _ask(bus: Bus) -> object:
     return answer.data
 
 
-SCENARIOS = [_append, _follow, _find_nothing, _bucket, _files, _queue, _ask]
+SCENARIOS = [_append, _follow, _republish, _find_nothing, _bucket, _files, _queue, _ask]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__.strip("_"))

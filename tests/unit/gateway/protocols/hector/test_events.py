@@ -315,6 +315,12 @@ def test_it_is_requested(accept: str, query: str, *, requested: bool) -> None:
     assert choice_of(HECTOR, Request(scope)).events is requested
 
 
+def test_it_is_requested_by_any_of_several_headers() -> None:
+    accepts = (b"text/event-stream", b"application/x-agui-events")
+    scope = {"type": "http", "headers": [(b"accept", one) for one in accepts], "query_string": b""}
+    assert choice_of(HECTOR, Request(scope)).events
+
+
 def test_a_cursor_names_its_event() -> None:
     place = HectorCursor.parse("log00000:7.2")
     assert place is not None
