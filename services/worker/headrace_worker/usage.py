@@ -1,19 +1,18 @@
 """Token usage: its JSON form, what it costs, and the totals of a run with its earlier attempts."""
 
 import time
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.model.errors import SettingInvalid
 from headrace.model.events import Json
-from headrace.model.field_rule import problems
 from headrace.sdk.signals import Usage
+from headrace.toml_file import read_toml
 
 _LABELS = {"provider": "provider", "model": "model"}
 
@@ -163,12 +162,7 @@ class Prices:
         """
         if path is None:
             return cls()
-        try:
-            return cls(_PriceFile.model_validate(tomllib.loads(path.read_text())).price)
-        except ValidationError as invalid:
-            raise PricesUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
-        except (OSError, ValueError) as error:
-            raise PricesUnreadable(f"{path}: {error}") from None
+        return cls(read_toml(path, _PriceFile, PricesUnreadable).price)
 
     def priced(self, usage: Usage) -> Usage:
         """Return `usage` with its cost, unless that was reported or the model has no price."""

@@ -6,7 +6,6 @@ them at most every `FRESH` seconds, and only while requests come that a quota co
 
 import asyncio
 import logging
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -14,16 +13,16 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace import clock
 from headrace.dataclass import dataclass
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, SettingInvalid, StateUnavailable
-from headrace.model.field_rule import problems
 from headrace.model.messages import GetUsage, UsageFound
 from headrace.model.subjects import encode_token
 from headrace.tasks.open_task_counts import OpenScope, OpenTaskCounts, TaskLists
+from headrace.toml_file import read_toml
 
 _log = logging.getLogger(__name__)
 
@@ -201,12 +200,7 @@ def read_quotas(path: Path) -> list[Quota]:
         QuotasUnreadable: it is missing or not TOML, or keys break rules; the message names each key
             with its rule.
     """
-    try:
-        return _QuotasFile.model_validate(tomllib.loads(path.read_text())).quota
-    except ValidationError as invalid:
-        raise QuotasUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
-    except (OSError, ValueError) as error:
-        raise QuotasUnreadable(f"{path}: {error}") from None
+    return read_toml(path, _QuotasFile, QuotasUnreadable).quota
 
 
 class UsageSource(TaskLists, Protocol):

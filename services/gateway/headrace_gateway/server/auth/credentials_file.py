@@ -1,16 +1,15 @@
 """The credentials file: roles, and callers with their tokens, which are stored only as hashes."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from headrace.model.errors import InvalidName, SettingInvalid
-from headrace.model.field_rule import problems
 from headrace.model.queues import Priority
 from headrace.model.subjects import encode_token
+from headrace.toml_file import read_toml
 from headrace_gateway.server.auth.caller import FLEET, ROUTING, Grant
 
 
@@ -173,12 +172,7 @@ def read_file(path: Path) -> KnownCredentials:
         CredentialsUnreadable: the file is missing or not TOML, or keys break rules; the message
             names each key with its rule.
     """
-    try:
-        return KnownCredentials.model_validate(tomllib.loads(path.read_text()))
-    except ValidationError as invalid:
-        raise CredentialsUnreadable(f"{path}: {'; '.join(problems(invalid, 'file'))}") from None
-    except (OSError, ValueError) as error:
-        raise CredentialsUnreadable(f"{path}: {error}") from None
+    return read_toml(path, KnownCredentials, CredentialsUnreadable)
 
 
 def _encodable(name: str) -> str:
