@@ -4,7 +4,6 @@ Processor time varies on a shared machine; the numbers of messages, bytes and ca
 """
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 
 import nats
@@ -72,12 +71,8 @@ async def _tick(runs: list[Run], generation: int) -> None:
 
 async def _calls_of_tick(runs: list[Run], generation: int) -> int:
     """Return how many functions are called while each run's next token is stored."""
-    counter = CallCounter((headrace, headrace_worker, nats, prometheus_client))
-    sys.setprofile(counter)
-    try:
+    with CallCounter((headrace, headrace_worker, nats, prometheus_client)) as counter:
         await _tick(runs, generation)
-    finally:
-        sys.setprofile(None)
     return counter.calls
 
 

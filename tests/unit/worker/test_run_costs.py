@@ -29,12 +29,8 @@ async def test_a_short_run_takes_few_calls() -> None:
     async with TestFleet([counter]) as fleet:
         await fleet.send("counter", "1")
         while fewest > CALLS and len(results) < MOST_RUNS:
-            counted = CallCounter((headrace_worker, prometheus_client))
-            sys.setprofile(counted)
-            try:
+            with CallCounter((headrace_worker, prometheus_client)) as counted:
                 results.append(await fleet.send("counter", "1"))
-            finally:
-                sys.setprofile(None)
             fewest = min(fewest, counted.calls)
     assert {result.text for result in results} == {"1 "}
     assert fewest <= CALLS

@@ -3,7 +3,6 @@
 See `tests/unit/worker/test_run_costs.py` for what it costs its worker.
 """
 
-import sys
 from typing import cast
 
 from nats.aio.client import Client
@@ -50,15 +49,11 @@ def test_a_short_run_takes_few_calls() -> None:
         log.append([log.chunk("answer", "one", {"agui_block_type": "text"})])
         log.append([log.status(COMPLETED)], state=COMPLETED)
         messages += received(log, len(messages))
-    counter = CallCounter((headrace, headrace_task_state))
-    sys.setprofile(counter)
-    try:
+    with CallCounter((headrace, headrace_task_state)) as counter:
         arrivals = [read_arrival(message) for message in messages]
         changes = Batches(Subjects(), 5, 30).build(arrivals, Progress()).changes
         together = TasksTogether.of(changes, "view:", "0")
         words = together.words()
-    finally:
-        sys.setprofile(None)
     assert len(together.places) == RUNS
     assert len(words) > RUNS
     assert counter.calls / RUNS <= CALLS
