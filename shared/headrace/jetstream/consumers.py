@@ -37,7 +37,9 @@ _SHORT_HEARTBEAT = 0.25
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
 _SHORT_REPLY = 9
-_DOMAIN_AND_ACCOUNT = 2
+"""Tokens of a reply subject without domain and account."""
+_SEQUENCE, _SEQUENCE_BEHIND_ACCOUNT = 5, 7
+"""Where a reply subject has the sequence."""
 
 
 class Delivery(NamedTuple):
@@ -67,15 +69,11 @@ def delivery(reply: str) -> Delivery:
         ValueError: the reply subject is not of that form.
     """
     tokens = reply.split(".")
-    at = 5 if len(tokens) == _SHORT_REPLY else _sequence_at(tokens)  # For each message stored.
+    at = _SEQUENCE if len(tokens) == _SHORT_REPLY else _SEQUENCE_BEHIND_ACCOUNT
     try:
         return Delivery(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 2]))
     except IndexError:
         raise ValueError(f"{reply} is not a consumer's reply subject") from None
-
-
-def _sequence_at(tokens: list[str]) -> int:
-    return 5 if len(tokens) == _SHORT_REPLY else 5 + _DOMAIN_AND_ACCOUNT
 
 
 def queue_of(reply: str) -> tuple[str, str]:
@@ -88,7 +86,7 @@ def queue_of(reply: str) -> tuple[str, str]:
     if not reply.startswith("$JS.ACK."):
         raise ValueError(f"{reply} is not a consumer's reply subject")
     tokens = reply.split(".")
-    at = _sequence_at(tokens)
+    at = _SEQUENCE if len(tokens) == _SHORT_REPLY else _SEQUENCE_BEHIND_ACCOUNT
     return tokens[at - 3], tokens[at - 2]
 
 
