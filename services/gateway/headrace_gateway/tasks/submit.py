@@ -8,6 +8,7 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from headrace import log_context, tracing
@@ -91,21 +92,9 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
         """
         key, context = await self.place(caller, agent, context)
-        work = (caller, key, context, message, metadata)
-        begun = self.begin(*work) if prepare is None else self._begin_prepared(prepare, *work)
+        begin = partial(self.begin, caller, key, context, message, metadata)
+        begun = begin() if prepare is None else _after(prepare(key), begin)
         return await self._background.run(begun, self.give_back)
-
-    async def _begin_prepared(  # noqa: PLR0917 - as `begin`
-        self,
-        prepare: Prepare,
-        caller: Caller,
-        key: TaskKey,
-        context: str,
-        message: Json,
-        metadata: Json | None,
-    ) -> AcceptedInput:
-        await prepare(key)
-        return await self.begin(caller, key, context, message, metadata)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key, and its context: `context`, or a new one if that is None.
@@ -252,3 +241,8 @@ class Submissions:
         accepted = await self._inputs.begin_run(key, sender, content, build, self._feeds.acquire)
         accepted.snapshot = found
         return accepted
+
+
+async def _after[Result](first: Awaitable[None], then: Callable[[], Awaitable[Result]]) -> Result:
+    await first
+    return await then()
