@@ -28,6 +28,8 @@ from headrace_gateway.server.open_requests import OpenRequests
 from tests.support.call_counter import CallCounter
 from tests.support.memory_gateway import memory_gateway
 
+PACKAGES = (headrace, headrace_gateway, nats, prometheus_client, starlette)
+
 MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
 A submission that takes more calls takes them in each."""
@@ -35,7 +37,7 @@ A submission that takes more calls takes them in each."""
 CALLS = 373
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 596
+CALLS_OF_BLOCKING_RUN = 590
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
 
@@ -107,12 +109,8 @@ async def fewest_calls(gateway: ASGIApp, method: str, enough: int) -> tuple[int,
     """Return the fewest calls of a submission by `method`, once `enough` do; all answers."""
     answers, fewest = [await submit(gateway, method)], sys.maxsize
     while fewest > enough and len(answers) < MOST_SUBMISSIONS:
-        counter = CallCounter((headrace, headrace_gateway, nats, prometheus_client, starlette))
-        sys.setprofile(counter)
-        try:
+        with CallCounter(PACKAGES) as counter:
             answers.append(await submit(gateway, method))
-        finally:
-            sys.setprofile(None)
         fewest = min(fewest, counter.calls)
     return fewest, answers
 

@@ -26,22 +26,6 @@ class StreamPermit:
             self._held = False
             self._limits.release(self._owner)
 
-    def until_served(self, response: ASGIApp) -> ASGIApp:
-        """Return `response`, which releases the permit when it has been served."""
-
-        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            deferred = deferred_of(scope)
-            if deferred is not None:
-                deferred.at_end(self.release)
-                await response(scope, receive, send)
-                return
-            try:
-                await response(scope, receive, send)
-            finally:
-                self.release()
-
-        return serve
-
 
 class StreamLimits:
     """Counts open streams."""
@@ -97,7 +81,20 @@ class StreamLimits:
         """
         permit = self.acquire(caller)
         try:
-            return permit.until_served(await opening())
+            response = await opening()
         except BaseException:
             permit.release()
             raise
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            deferred = deferred_of(scope)
+            if deferred is not None:
+                deferred.at_end(permit.release)
+                await response(scope, receive, send)
+                return
+            try:
+                await response(scope, receive, send)
+            finally:
+                permit.release()
+
+        return serve

@@ -1,6 +1,7 @@
 """A2A's JSON-RPC binding: one endpoint per agent, and the default agent's at the root."""
 
 import json
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -141,38 +142,38 @@ class JsonRpcBinding:
             self._services, request, operation, task=task, tenant=tenant, version=version
         )
 
-    async def _dispatch(self, rpc_call: "_RpcCall") -> ASGIApp:
+    def _dispatch(self, rpc_call: "_RpcCall") -> Awaitable[ASGIApp]:
         operation = rpc_call.call.operation
         if operation == GET_CARD:
-            found = await get_card(self._services, rpc_call.call, self._versions)
-            if rpc_call.binding is self._in_variant:
-                found["declared"] = rpc_call.call.card.capabilities
-            return _result(rpc_call.id, rpc_call.call, rpc_call.binding, GET_CARD, found)
+            return self._card(rpc_call)
         params = rpc_call.binding.params(operation, rpc_call.params)
         if operation in STREAMING:
-            return await self._stream(rpc_call, operation, params)
+            opening = partial(self._stream, rpc_call, operation, params)
+            return self._services.stream_limits.with_permit(rpc_call.call.caller, opening)
+        return self._answer(rpc_call, operation, params)
+
+    async def _card(self, rpc_call: "_RpcCall") -> ASGIApp:
+        found = await get_card(self._services, rpc_call.call, self._versions)
+        if rpc_call.binding is self._in_variant:
+            found["declared"] = rpc_call.call.card.capabilities
+        return _result(rpc_call.id, rpc_call.call, rpc_call.binding, GET_CARD, found)
+
+    async def _answer(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
         result = await UNARY[operation](self._services, rpc_call.call, params)
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, operation, result)
 
     async def _stream(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
         services, call, ending = self._services, rpc_call.call, rpc_call.choice.ending
-        permit = services.stream_limits.acquire(call.caller)
-        response: ASGIApp
         try:
             if rpc_call.choice.events:
                 manner, variant = Manner(ending), self._variant
-                response = await folded_stream(services, variant, call, operation, params, manner)
-            else:
-                streaming = await STREAMING[operation](services, call, params)
-                response = rpc_stream(
-                    services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
-                )
+                return await folded_stream(services, variant, call, operation, params, manner)
+            streaming = await STREAMING[operation](services, call, params)
         except NothingFollows:
-            response = empty_stream(call)
-        except BaseException:
-            permit.release()
-            raise
-        return permit.until_served(response)
+            return empty_stream(call)
+        return rpc_stream(
+            services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
+        )
 
     def _error(self, request_id: _Id, error: Exception, binding: VersionBinding) -> Response:
         problem = problem_of(error)

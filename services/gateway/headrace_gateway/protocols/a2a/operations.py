@@ -237,33 +237,25 @@ _STREAMING: Mapping[str, ServerStreaming] = {
 }
 
 
-def _checked(name: str, operation: Unary) -> Unary:
-    """Return `operation` with a check that the call is one of it."""
+def _checked[Result](
+    name: str,
+    operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]],
+    *,
+    streams: bool = False,
+) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
+    """Return `operation` with a check that the call is one of it, and that the card offers it."""
 
-    def checked(services: Services, call: Call, params: object) -> Coroutine[Any, Any, Json]:
+    def checked(services: Services, call: Call, params: object) -> Coroutine[Any, Any, Result]:
         if call.operation != name:
             raise LookupError(f"a call of {call.operation} can't run {name}")
+        if streams and not call.card.streaming:
+            raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
         return operation(services, call, params)
 
     return checked
 
 
-def _offered(name: str, operation: ServerStreaming) -> ServerStreaming:
-    """Return `operation` with a check that the call is one of it, and the card offers streams."""
-
-    def offered(
-        services: Services, call: Call, params: object
-    ) -> Coroutine[Any, Any, OpenedStream]:
-        if call.operation != name:
-            raise LookupError(f"a call of {call.operation} can't run {name}")
-        if not call.card.streaming:
-            raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
-        return operation(services, call, params)
-
-    return offered
-
-
 UNARY: Mapping[str, Unary] = {name: _checked(name, one) for name, one in _UNARY.items()}
 STREAMING: Mapping[str, ServerStreaming] = {
-    name: _offered(name, one) for name, one in _STREAMING.items()
+    name: _checked(name, one, streams=True) for name, one in _STREAMING.items()
 }

@@ -1,7 +1,8 @@
 """A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import orjson
 from a2a.types import a2a_pb2
@@ -232,30 +233,24 @@ class RestBinding:
         content = orjson.dumps(rest_request.binding.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
-    async def _stream(self, request: Request, rest_request: "_RestRequest") -> ASGIApp:
+    def _stream(self, request: Request, rest_request: "_RestRequest") -> Awaitable[ASGIApp]:
+        opening = partial(self._open, rest_request, is_get=request.method == "GET")
+        return self._services.stream_limits.with_permit(rest_request.call.caller, opening)
+
+    async def _open(self, rest_request: "_RestRequest", *, is_get: bool) -> ASGIApp:
         call, operation = rest_request.call, rest_request.operation
-        services, variant, is_get = self._services, self._variant, request.method == "GET"
-        choice = rest_request.choice
+        services, variant, choice = self._services, self._variant, rest_request.choice
         manner = Manner(choice.ending, rest_request.of_task, is_get)
-        permit = services.stream_limits.acquire(call.caller)
-        response: ASGIApp
         try:
             if choice.events:
-                response = await folded_stream(
+                return await folded_stream(
                     services, variant, call, operation, rest_request.params, manner
                 )
-            else:
-                streaming = await STREAMING[operation](services, call, rest_request.params)
-                response = rest_stream(
-                    services.subscriptions, call, streaming, rest_request.binding, manner
-                )
+            streaming = await STREAMING[operation](services, call, rest_request.params)
         except NothingFollows:
             # EventSource reconnects after any other response.
-            response = Response(status_code=204) if is_get else empty_stream(call)
-        except BaseException:
-            permit.release()
-            raise
-        return permit.until_served(response)
+            return Response(status_code=204) if is_get else empty_stream(call)
+        return rest_stream(services.subscriptions, call, streaming, rest_request.binding, manner)
 
 
 @dataclass(frozen=True, slots=True)
