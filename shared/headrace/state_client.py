@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 from nats.aio.msg import Msg
 
+from headrace import log_context, tracing
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log.logged_task import task_in_log
@@ -229,6 +230,8 @@ class StateClient:
         silence = _SILENCE_IN_DOUBT if loop.time() < self._doubt_until else _SILENCE
         one, everybody = subjects.state(operation), subjects.state(operation, of_all=True)
         headers = stating(self._bus.settings.log_version)
+        if traceparent := tracing.current_traceparent() or log_context.current().traceparent:
+            headers[tracing.TRACEPARENT] = traceparent
         first = asyncio.ensure_future(self._bus.request(one, question, TIMEOUT, headers))
         asking = {first}
         try:

@@ -19,7 +19,7 @@ from headrace_cli.asyncapi_page import serve
 from headrace_cli.bus_channels import (
     ANSWERS,
     CHANNELS,
-    MESSAGE_HEADERS,
+    REQUEST_HEADERS,
     WITHOUT_VERSION,
     Channel,
     ChannelMessage,
@@ -83,7 +83,7 @@ def document() -> Json:
     whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
     for name, message in whole["components"]["messages"].items():
         if name.partition(":")[0] not in WITHOUT_VERSION:
-            message["headers"] = MESSAGE_HEADERS
+            message["headers"] = REQUEST_HEADERS
     for channel in CHANNELS:
         name = _name(channel.name)
         whole["channels"][name] = _channel(channel)

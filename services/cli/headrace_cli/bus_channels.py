@@ -113,7 +113,13 @@ MESSAGE_HEADERS: Json = {
     "description": "A message without the header is of version 1.",
     "properties": {entry.VERSION: {"enum": list(entry.READABLE)}},
 }
-"""Headers of run requests, and of task state's requests and answers."""
+"""Headers of run requests, and of task state's answers."""
+
+REQUEST_HEADERS: Json = {
+    **MESSAGE_HEADERS,
+    "properties": {**MESSAGE_HEADERS["properties"], TRACEPARENT: _TEXT},
+}
+"""Headers of requests to task state: also the W3C trace context of the call that needs it."""
 
 WITHOUT_VERSION = ("stateMore", "stateReady")
 """Channels of task state's requests that have no headers: their messages are empty."""

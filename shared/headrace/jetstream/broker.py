@@ -169,22 +169,20 @@ def telemetry(
 ) -> tuple[Any, ...]:
     """Return FastStream's middlewares that measure and trace what `service` handles.
 
-    Metrics have the label `named(subject)`, which must be one of few.
+    Metrics have the label `named(subject)`, and spans that name, which must be one of few.
     """
     provider = _NamedSubjects(named)
     measuring = PrometheusMiddleware[Any, Any](
         settings_provider_factory=lambda _: provider, registry=registry, app_name=service
     )
-    return measuring, *_spans()
+    return measuring, *_spans(named)
 
 
-def _spans() -> tuple[Any, ...]:
+def _spans(named: Callable[[str], str]) -> tuple[Any, ...]:
     """Return the middleware that creates spans, if traces are exported."""
     if not tracing.is_enabled():
         return ()
     # Imported here, because it needs OpenTelemetry's SDK.
-    from faststream.nats.opentelemetry import NatsTelemetryMiddleware  # noqa: PLC0415
-    from opentelemetry.metrics import NoOpMeterProvider  # noqa: PLC0415
+    from headrace.jetstream.broker_spans import spans_of_messages  # noqa: PLC0415
 
-    # Its metrics are labelled with inboxes, whose number is unbounded; Prometheus has the metrics.
-    return (NatsTelemetryMiddleware(meter_provider=NoOpMeterProvider()),)
+    return (spans_of_messages(named),)

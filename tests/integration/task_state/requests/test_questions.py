@@ -13,13 +13,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
+from headrace import log_context
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.client import NatsClient
+from headrace.jetstream.connection import Bus
+from headrace.log_context import LogContext
 from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION
 from headrace.model.errors import TaskUnknown
 from headrace.model.messages import ChildInput, DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
-from headrace.state_client import MORE
+from headrace.state_client import MORE, StateClient
 from headrace_task_state.requests.answers import AnswerPieces, Answers
 from headrace_task_state.requests.questions import Questions
 from tests.support.servers import NatsProcess
@@ -49,7 +52,8 @@ class Asking:
     """A client, and what its questions are answered with."""
 
     def __init__(self, client: Client, settings: BusSettings, answers: ScriptedAnswers) -> None:
-        self.client, self.subjects, self.answers = client, settings.subjects, answers
+        self.client, self.settings, self.answers = client, settings, answers
+        self.subjects = settings.subjects
 
     async def get(self, task: str, **headers: str) -> bytes:
         question = GetTask(tenant="default", owner="me", task=task).encode()
@@ -153,9 +157,23 @@ async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     asker = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with asking(nats_server) as request:
-        await request.get("a", traceparent=asker)
-    contexts = [span.get_span_context() for span in spans.get_finished_spans()]
-    assert {f"{context.trace_id:032x}" for context in contexts if context} == {asker.split("-")[1]}
+        bus = Bus(request.settings)
+        await bus.connect("asker")
+        client, unknown = StateClient(bus), GetTask(tenant="t", owner="me", task="unknown")
+        with log_context.about(LogContext(traceparent=asker)), pytest.raises(TaskUnknown):
+            await client.get(unknown)
+        await bus.close()
+        # All replicas are asked, too, if the answer takes long.
+        subjects = [request.subjects.state("get", of_all=of_all) for of_all in (False, True)]
+    ended = spans.get_finished_spans()
+    parents = {span.name: span.parent for span in ended if span.name.endswith(" process")}
+    # The answer goes to an inbox of the question's own, which would be a name of its own, too.
+    assert {span.name for span in ended} - {"(temporary) publish"} == set(parents)
+    assert parents
+    assert set(parents) <= {f"{subject} process" for subject in subjects}
+    for parent in parents.values():
+        assert parent is not None
+        assert f"00-{parent.trace_id:032x}-{parent.span_id:016x}-01" == asker
 
 
 def test_traces_that_are_not_configured_cost_nothing() -> None:
