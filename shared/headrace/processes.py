@@ -14,12 +14,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace import log_lines
+from headrace.dataclass import dataclass
 from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.entry import READABLE
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import ProcessFound, ProcessQuery
+from headrace.model.subjects import PROCESS_REPLIES
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +37,13 @@ ANSWER_TIME = 1.0
 class ProcessAnswers:
     """Answers questions to one process."""
 
-    def __init__(self, bus: Bus, service: str, process: str) -> None:
-        """Answer on `bus` for the `process` of a service."""
+    def __init__(self, bus: Bus, service: str, process: str, *, changes_level: bool = True) -> None:
+        """Answer on `bus` for the `process` of a service.
+
+        With `changes_level` false its level of logs is another application's, and stays.
+        """
         self._bus, self._service, self._process = bus, service, process
+        self._changes_level = changes_level
 
     async def start(self, *worker: str) -> Subscription:
         """Answer from now on, until the subscription ends; of a worker: `*` and its id.
@@ -52,7 +58,7 @@ class ProcessAnswers:
         query = decode_or_ignore(ProcessQuery, msg, "question to this process")
         if query is None or query.process not in {None, self._process}:
             return
-        if query.log_level is not None:
+        if query.log_level is not None and self._changes_level:
             usual = self._bus.settings.log_level
             log_lines.set_level(usual if query.log_level == "configured" else query.log_level)
         try:
@@ -81,39 +87,65 @@ async def ask_processes(
     """Ask the processes of `services`, and return what answered within `seconds`.
 
     `workers` are the live ones, as the directory knows them. A query for one process ends with its
-    answer.
+    answer. An answer counts once, and only if who was asked on its subject may give it.
 
     Raises:
         BusUnavailable: the connection is closed.
     """
-    found, is_complete = list[ProcessFound](), asyncio.Event()
+    found, is_complete = dict[tuple[str, str], ProcessFound](), asyncio.Event()
+    questions = _subjects(bus, services, workers)
 
     async def take(msg: Msg) -> None:
         if not msg.data:  # Nobody listens on one of the subjects.
             return
-        if answer := decode_or_ignore(ProcessFound, msg, "answer of a process"):
-            found.append(answer)
+        answer = decode_or_ignore(ProcessFound, msg, "answer of a process")
+        if answer is None:
+            return
+        one = questions.get(msg.subject.rpartition(".")[2])
+        if one is None or not one.may_give(answer) or query.process not in {None, answer.process}:
+            _log.warning("ignored the answer of a process that was not asked: %s", answer)
+            return
+        found.setdefault((answer.service, answer.process), answer)
         if query.process is not None:
             is_complete.set()
 
-    inbox = bus.connection.new_inbox()
-    subscription = await bus.subscribe(inbox, take)
+    # Of its own below the prefix, because that is all that processes may publish to operators.
+    prefix, _, token = bus.connection.new_inbox().rpartition(".")
+    inbox = f"{prefix}.{PROCESS_REPLIES}.{token}"
+    subscription = await bus.subscribe(f"{inbox}.*", take)
     try:
-        for subject in _subjects(bus, services, workers):
-            await bus.publish(subject, query.encode(), inbox)
+        for number, one in questions.items():
+            await bus.publish(one.subject, query.encode(), f"{inbox}.{number}")
         async with asyncio.timeout(seconds):
             await is_complete.wait()
     except TimeoutError:
         pass
     finally:
         await bus.unsubscribe(subscription)
-    return sorted(found, key=lambda one: (one.service, one.process))
+    return [answer for _, answer in sorted(found.items())]
 
 
-def _subjects(bus: Bus, services: Sequence[str], workers: Mapping[str, Instance]) -> list[str]:
-    subjects = [bus.subjects.process(one) for one in services if one != WORKER]
+@dataclass(frozen=True, slots=True)
+class _ProcessSubject:
+    """A subject to ask on, and who may answer there."""
+
+    subject: str
+    service: str
+    worker: str | None = None
+
+    def may_give(self, answer: ProcessFound) -> bool:
+        """Return whether it is an answer to it."""
+        return answer.service == self.service and self.worker in {None, answer.process}
+
+
+def _subjects(
+    bus: Bus, services: Sequence[str], workers: Mapping[str, Instance]
+) -> dict[str, _ProcessSubject]:
+    """Return what to ask, by the last token of the subject of their answers."""
+    every = [_ProcessSubject(bus.subjects.process(one), one) for one in services if one != WORKER]
     if WORKER in services:
-        subjects += [
-            bus.subjects.process(WORKER, one.agents[0], worker) for worker, one in workers.items()
+        every += [
+            _ProcessSubject(bus.subjects.process(WORKER, one.agents[0], worker), WORKER, worker)
+            for worker, one in workers.items()
         ]
-    return subjects
+    return {str(number): one for number, one in enumerate(every)}

@@ -500,6 +500,13 @@ async def reads_inboxes(w: World) -> bool:
         await asker.client.close()
 
 
+@attempt("answer operators, other than with what a process is")
+async def answers_operators(w: World) -> bool:
+    async with w.admin.listening("_INBOX.operator.forged.>") as received:
+        await w.user.send("_INBOX.operator.forged.1", b"{}")
+    return bool(received)
+
+
 @attempt("see others' questions, and where their answers go")
 async def reads_questions(w: World) -> bool:
     async with w.user.listening("$JS.API.>") as received:

@@ -1,10 +1,12 @@
 """A gateway inside another ASGI application, on that application's server."""
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.processes import ProcessAnswers
 from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS
@@ -54,6 +56,10 @@ class EmbeddedGateway:
         """
         requests = OpenRequests(RequestMetrics().ended)
         async with composed(self._settings, requests) as services:
+            answers = ProcessAnswers(
+                services.bus, "gateway", secrets.token_hex(4), changes_level=False
+            )
+            await answers.start()
             self._running = DeferringApp(requests, build_app(services, PROTOCOLS))
             try:
                 yield

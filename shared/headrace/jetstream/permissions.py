@@ -17,7 +17,13 @@ from headrace.jetstream.client import in_domain
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
-from headrace.model.subjects import FORMER_NAMES, check_agent_name, encode_token, is_token
+from headrace.model.subjects import (
+    FORMER_NAMES,
+    PROCESS_REPLIES,
+    check_agent_name,
+    encode_token,
+    is_token,
+)
 from headrace.settings import BusSettings
 
 ANY_TENANT = "*"
@@ -199,8 +205,7 @@ class Permissions:
             ),
             *self._queues(),
             f"{INBOX}.{GATEWAY}.>",
-            # It answers operators.
-            f"{INBOX}.{OPERATOR}.>",
+            *_answers_to(OPERATOR),
         ]
         return Rights(
             publish,
@@ -284,8 +289,8 @@ class Permissions:
             f"$KV.{streams.triggers}.fired.>",
             # Its consumers, which it deletes with their triggers.
             f"$KV.{streams.triggers}.consumer.>",
-            # It answers operators, and gateways for them.
-            *(f"{INBOX}.{role}.>" for role in (TRIGGERS, GATEWAY, OPERATOR)),
+            f"{INBOX}.{TRIGGERS}.>",
+            *_answers_to(GATEWAY, OPERATOR),
         ]
         for stream in self._event_streams():
             publish += [
@@ -456,6 +461,11 @@ def _check(groups: Sequence[WorkerGroup]) -> None:
             check_agent_name(agent)
             if (other := served.setdefault(agent, group.name)) != group.name:
                 raise InvalidName("agent", agent, f"is already served by group {other!r}")
+
+
+def _answers_to(*roles: str) -> list[str]:
+    """Return where a process tells operators, and gateways for them, what it is."""
+    return [f"{INBOX}.{role}.{PROCESS_REPLIES}.>" for role in roles]
 
 
 def _streams_of(subjects: Iterable[SubjectAccess]) -> list[str]:

@@ -50,6 +50,10 @@ NORMAL = "normal"
 UNUSUAL = ("high", "low")
 """The priorities that a run subject contains as its last token."""
 
+PROCESS_REPLIES = "processes"
+"""Token behind an asker's inbox prefix under which processes answer what they are, and so all that
+they may publish to an operator."""
+
 
 def encode_token(name: str) -> str:
     """Return `name` as one subject token, which `decode_token` reverses.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -91,6 +92,20 @@ async def other(settings: GatewaySettings, shop: str) -> AsyncIterator[Other]:
     yield f"http://127.0.0.1:{port}", server, task
     server.should_exit = True
     await asyncio.wait_for(task, 60)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_it_answers_what_it_is_and_leaves_the_level_of_logs_to_its_application(
+    http: httpx.AsyncClient,
+) -> None:
+    before = logging.getLogger().level
+    found = (await http.get("/agents/v1/processes")).json()["processes"]
+    gateways = [one for one in found if one["service"] == "gateway"]
+    assert gateways
+    body = {"level": "error", "process": gateways[0]["process"]}
+    answer = await http.post("/agents/v1/processes:logLevel", json=body)
+    assert [one["process"] for one in answer.json()["processes"]] == [gateways[0]["process"]]
+    assert logging.getLogger().level == before
 
 
 def message(text: str) -> dict[str, Any]:

@@ -37,8 +37,7 @@ def check_versions(found: Sequence[ProcessFound], workers: int) -> Iterator[Diag
         yield warning(
             VERSIONS,
             "no gateway states its release",
-            "start one, unless all are embedded, or let NATS permit the question "
-            "(headrace nats-permissions)",
+            "start one, or let NATS permit the question (headrace nats-permissions)",
         )
 
 

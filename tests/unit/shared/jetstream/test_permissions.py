@@ -34,6 +34,13 @@ def test_processes_of_the_release_before_may_use_its_names() -> None:
         assert {"headrace.recheck.*", "headrace.poke.*"} <= set(rights.subscribe)
 
 
+@pytest.mark.parametrize("role", ["gateway", "triggers"])
+def test_services_tell_operators_only_what_they_are(role: str) -> None:
+    publish = Permissions(BusSettings(), [GROUP]).rights(role).publish
+    told = [one for one in publish if one.startswith("_INBOX.operator")]
+    assert told == ["_INBOX.operator.processes.>"]
+
+
 def test_only_services_write_routes() -> None:
     permissions = Permissions(BusSettings(), [GROUP])
     routed = "$KV.AGENTS.route.*"

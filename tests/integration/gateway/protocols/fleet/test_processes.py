@@ -1,13 +1,17 @@
 """Operators list processes, and change their log levels, over HTTP."""
 
+import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
 import pytest_asyncio
+from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.model.messages import ProcessFound
 from headrace.processes import ProcessAnswers
 from tests.integration.gateway.protocols.fleet.conftest import (
     DEPLOYER,
@@ -80,6 +84,57 @@ async def test_only_the_processes_that_are_named_log_at_another_level(
     usual = await http.post(LEVEL, json={"level": "configured", **stated})
     assert {one[2] for one in named_in(usual)} == {"info"}
     assert logging.getLogger().level == logging.INFO
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"service": "triggers", "process": "forged"},
+        {"service": "worker", "process": "forged"},
+        {"service": "worker", "process": "scripted", "release": "forged"},
+        {"service": "task-state", "process": "one", "release": "late"},
+    ],
+)
+async def test_answers_that_another_service_should_give_are_ignored(
+    bus: Bus, http: httpx.AsyncClient, forged: dict[str, str]
+) -> None:
+    """The first answer of a process counts, and only of a service that was asked there."""
+    found = {"release": "0", "reads": ["2"], "writes": "2", "log_level": "info", **forged}
+
+    async def forge(msg: Msg) -> None:
+        await asyncio.sleep(0.1)
+        await bus.publish(msg.reply, json.dumps(found).encode())
+
+    subscription = await bus.subscribe(bus.subjects.process("task-state"), forge)
+    try:
+        await bus.connection.flush()
+        answer = await http.get("/v1/processes")
+    finally:
+        await bus.unsubscribe(subscription)
+    named = [one[:2] for one in named_in(answer)]
+    assert named == [("task-state", "one"), ("triggers", "two"), ("worker", "scripted")]
+    assert {"forged", "late"}.isdisjoint(one["release"] for one in answer.json()["processes"])
+
+
+@pytest.mark.usefixtures("answering")
+async def test_another_process_can_not_answer_a_request_to_one(
+    bus: Bus, http: httpx.AsyncClient
+) -> None:
+    other = ProcessFound(
+        service="triggers", process="other", release="0", reads=["2"], writes="2", log_level="info"
+    )
+
+    async def forge(msg: Msg) -> None:
+        await bus.publish(msg.reply, other.encode())
+
+    subscription = await bus.subscribe(bus.subjects.process("triggers"), forge)
+    try:
+        await bus.connection.flush()
+        answer = await http.post(LEVEL, json={"level": "debug", "process": "two"})
+    finally:
+        await bus.unsubscribe(subscription)
+    assert [one[1] for one in named_in(answer)] == ["two"]
 
 
 @pytest.mark.usefixtures("answering")
