@@ -89,5 +89,22 @@ async def test_a_clock_that_is_right_again_is_reported_once(
     ]
 
 
+async def test_a_clock_that_is_set_does_not_change_the_time_until_the_next_comparison(
+    given: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, right = Bus(BusSettings.model_validate(given)), time.time
+    await bus.connect("clocks")
+    clock = ServerClock(bus)
+    try:
+        await clock.compare()
+        monkeypatch.setattr(time, "time", lambda: right() + DAY)
+        assert clock.now() == pytest.approx(right(), abs=3600)
+        await clock.compare()
+    finally:
+        await bus.close()
+    assert clock.now() == pytest.approx(right(), abs=3600)
+    assert "NATS is -86" in clock.deviation
+
+
 async def _is_logged(caplog: pytest.LogCaptureFixture, words: str) -> bool:
     return words in caplog.text

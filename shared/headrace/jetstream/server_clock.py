@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 EVERY = 30.0
 """Seconds between comparisons."""
 
+_SOON = 1.0
+"""The same until NATS has answered once."""
+
 _NATS = "NATS"
 
 
@@ -32,13 +35,20 @@ class ServerClock:
         """Compare with the server of `bus` and `others`; until then they count as in step.
 
         Those return the time of a server in seconds since 1970, or raise StateUnavailable.
+        Between two comparisons time passes as by this machine's monotonic clock: its time of day
+        may be set meanwhile.
         """
         self._ask = {_NATS: lambda: server_time(bus, bus.streams.events(0)), **(others or {})}
         self._offsets: dict[str, float] = {}
+        self._known: tuple[float, float] | None = None
+        """NATS' time when it was last compared, and the monotonic time of that moment."""
 
     def now(self) -> float:
         """Return NATS' time, seconds since 1970."""
-        return time.time() + self._offsets.get(_NATS, 0.0)
+        if self._known is None:
+            return time.time()
+        there, then = self._known
+        return there + time.monotonic() - then
 
     @property
     def deviation(self) -> str:
@@ -52,7 +62,7 @@ class ServerClock:
         """Compare periodically until cancelled."""
         while True:
             await self.compare()
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(EVERY if self._known else _SOON)
 
     async def compare(self) -> None:
         """Compare once; the offset of a server that does not answer stays unchanged."""
@@ -77,4 +87,6 @@ class ServerClock:
         offset = there - own_time - doubt
         # Within the uncertainty the offset may be zero.
         self._offsets[server] = offset if abs(offset) > doubt else 0.0
+        if server == _NATS:
+            self._known = own_time + self._offsets[server], started
         metrics.CLOCK_OFFSET.labels(server.lower()).set(self._offsets[server])
