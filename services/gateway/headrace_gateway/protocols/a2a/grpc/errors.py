@@ -23,6 +23,10 @@ _LONGEST = 1024
 _LONGEST_VALUE = 300
 """Maximum characters of a client's value in the details."""
 
+_PUSHBACK = "grpc-retry-pushback-ms"
+"""Metadata key of the milliseconds after which a client may retry, in gRPC's own terms; -1: it must
+not. Without it, one that is configured to retry UNAVAILABLE would send its message again."""
+
 
 async def refuse(context: Context, problem: Problem, *, named: bool = False) -> NoReturn:
     """Abort the RPC with the problem; `named` puts the error's name in the message, for 0.3."""
@@ -33,7 +37,11 @@ async def refuse(context: Context, problem: Problem, *, named: bool = False) -> 
     status = Status(code=code.value[0], message=message, details=_details(problem))
     details = status.SerializeToString()
     context.set_trailing_metadata(
-        (*outgoing(headers(problem)), (GRPC_STATUS_DETAILS_BIN_KEY, details))
+        (
+            *outgoing(headers(problem)),
+            (GRPC_STATUS_DETAILS_BIN_KEY, details),
+            (_PUSHBACK, str(-1 if problem.retry_after is None else problem.retry_after * 1000)),
+        )
     )
     try:
         await abort(context, code, message)
