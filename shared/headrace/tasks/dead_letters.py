@@ -12,6 +12,7 @@ A letter's number is its sequence in the stream. Numbers are never reused.
 """
 
 import hashlib
+import logging
 import secrets
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
@@ -50,6 +51,8 @@ from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
 from headrace.tasks.runs import RunRequests, without_input
 from headrace.wait_for import ELECTION
+
+_log = logging.getLogger(__name__)
 
 type Kind = Literal["run", "run-request", "entry", "push", "event", "other"]
 """``run``: a run that was given up. ``run-request``: an unreadable request, or one whose log is
@@ -324,6 +327,9 @@ async def write_letter(
 
     It is for the tenant and agent `to`, as tokens; None: for those in the letter's subject.
 
+    A letter for which there is no room is counted and logged, but not stored: a task that can't
+    end, or a view that can't go on, would be worse. The stream is full of letters to look at.
+
     Raises:
         BusUnavailable: It is not stored, or not for certain.
     """
@@ -334,7 +340,12 @@ async def write_letter(
         place = _place_of(letter.trigger)
         letter = letter.model_copy(update={"agent": agent})
     headers = None if message_id is None else {MESSAGE_ID: message_id}
-    await store_with_retries(bus, bus.subjects.dead(tenant, place), letter.encode(), headers)
+    try:
+        await store_with_retries(bus, bus.subjects.dead(tenant, place), letter.encode(), headers)
+    except Refused as refused:
+        if not refused.is_full:
+            raise
+        _log.error("there is no room for a dead letter of %s: %s", letter.subject, letter.reason)
     metrics.DEAD_LETTERS.labels(_kind(letter, prefix)).inc()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -129,6 +130,43 @@ async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_repo
         assert letter["task"] == task.key.task
         assert letter["subject"] == submitter.bus.subjects.run(task.key, 1)
         assert DeadLetter.model_validate(letter).body
+        assert await eventually(task.is_off_the_queue)
+
+
+async def test_deliveries_on_which_no_work_began_do_not_count(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """Each look at a run that waits for another one is a delivery."""
+
+    @agent(max_attempts=1)
+    async def patient(_: RunContext) -> str:
+        return "done"
+
+    async with working(patient):
+        pass  # the consumer is there
+    task = await submitter.start("patient")
+    pulling = await submitter.bus.js.pull_subscribe_bind("patient", submitter.bus.streams.runs)
+    for _ in range(1_001):
+        [msg] = await pulling.fetch(1, timeout=60)
+        await msg.nak()
+    assert msg.metadata.num_delivered == 1_001
+    async with working(patient):
+        entries = await task.ended()
+    assert (attempts(entries), end_of(entries)) == ([1], (COMPLETED, ""))
+
+
+async def test_a_full_stream_of_letters_keeps_no_task_from_its_end(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(max_attempts=1)
+    async def hopeless(_: RunContext) -> None:
+        raise Retryable("the model is overloaded")
+
+    async with working(hopeless):
+        config = (await submitter.bus.js.stream_info(submitter.bus.streams.dead)).config
+        await submitter.bus.js.update_stream(replace(config, max_bytes=1))
+        task = await submitter.start("hopeless")
+        assert end_of(await task.ended())[0] == FAILED
         assert await eventually(task.is_off_the_queue)
 
 

@@ -1,4 +1,6 @@
-"""Letters about old messages, for which JetStream has forgotten that they were sent."""
+"""Letters about old messages, which JetStream has forgotten; and letters without room."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,7 +8,8 @@ import headrace.tasks.dead_letters
 from headrace.model.messages import DeadLetter
 from headrace_task_state.projector import dead_letters
 from headrace_task_state.projector.dead_letters import DeadLetters
-from tests.support.task_states import TaskStates
+from tests.support.legal_logs import LegalLog
+from tests.support.task_states import TaskStates, new_key
 
 
 def letter(sequence: int) -> DeadLetter:
@@ -32,3 +35,18 @@ async def test_letters_that_were_sent_are_not_sent_again_when_a_range_is_applied
     other = DeadLetters(bus, bus.streams.events(1))
     await other.send(letter(1))
     assert (await bus.js.stream_info(bus.streams.dead)).state.messages == 6
+
+
+async def test_a_full_stream_of_letters_does_not_stop_the_view(
+    fleet: TaskStates, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus, log = fleet.bus, LegalLog(new_key())
+    config = (await bus.js.stream_info(bus.streams.dead)).config
+    await bus.js.update_stream(replace(config, max_bytes=1))
+    await bus.js.publish(bus.subjects.event(new_key()), b"no entry")
+    log.submit("hello")
+    await fleet.store(log)
+    await fleet.start()
+    assert log.key.task in await fleet.listed()
+    assert "there is no room for a dead letter" in caplog.text
+    assert (await bus.js.stream_info(bus.streams.dead)).state.messages == 0
