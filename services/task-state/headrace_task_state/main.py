@@ -23,6 +23,7 @@ from headrace.signing import SigningKeys
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
+from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
@@ -246,9 +247,10 @@ class TaskState:
             self._bus, writer, self._directory, sweep, clock=self._clock, timing=timing
         )
         watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
+        files = FileUpkeep(self._bus, writer, self._clock, timing)
         return [
-            # Workers belong to no range, but one replica should ask them.
-            *([watch.run()] if lease.range == self._ranges[0] else ()),
+            # Workers and files belong to no range, but one replica should look after them.
+            *([watch.run(), files.run()] if lease.range == self._ranges[0] else ()),
             notifier.run(),
             follower.run(),
             completion.run(),

@@ -26,7 +26,7 @@ from headrace.jetstream.api import get_message, store_after, stream_info, until_
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import SEQUENCE
+from headrace.jetstream.headers import SEQUENCE, nanoseconds
 from headrace.jetstream.purge import erase, purge
 from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.model.events import Json, now
@@ -86,6 +86,7 @@ class FileStore:
         """Store files on `bus`."""
         self._bus, self._bucket = bus, bus.streams.files
         self._stream = f"OBJ_{self._bucket}"
+        self._all_chunks = f"$O.{self._bucket}.C."
 
     async def put(
         self,
@@ -252,13 +253,46 @@ class FileStore:
         """
         await self._remove(key, "*", erase)
 
+    async def tasks(self) -> set[TaskKey]:
+        """Return the tasks of which the store has files, complete or not.
+
+        Raises:
+            BusUnavailable: The store does not answer.
+        """
+        found, passed = set[TaskKey](), 0
+        while True:
+            query = {"subjects_filter": f"{self._all_chunks}>", "offset": passed}
+            info = await self._info(query)
+            subjects = info["state"].get("subjects") or {}
+            tokens = (subject.removeprefix(self._all_chunks).split(".") for subject in subjects)
+            found.update(TaskKey(*three) for *three, _ in tokens)
+            passed += len(subjects)
+            if not subjects or passed >= info.get("total", 0):
+                return found
+
+    async def newest(self, key: TaskKey) -> float | None:
+        """Return when the newest part of a file of the task was stored, seconds since 1970.
+
+        None: the task has no files.
+
+        Raises:
+            BusUnavailable: The store does not answer.
+        """
+        query = {"last_by_subj": self._chunks(key, "*")}
+        message = await until_answered(
+            self._bus, lambda: get_message(self._bus, self._stream, query)
+        )
+        return None if message is None else nanoseconds(message["time"]) / 1e9
+
     async def _remove(self, key: TaskKey, name: str, remove: Remove) -> None:
-        query = {"subjects_filter": self._chunks(key, name)}
-        found = await until_answered(self._bus, lambda: stream_info(self._bus, self._stream, query))
+        found = await self._info({"subjects_filter": self._chunks(key, name)})
         for chunks in found["state"].get("subjects") or {}:
             # Chunks are removed last, because an interrupted removal finds the file by them.
             for subject in (self._meta(key, chunks.rpartition(".")[2]), chunks):
                 await remove(self._bus, self._stream, subject)
+
+    async def _info(self, query: Json) -> Json:
+        return await until_answered(self._bus, lambda: stream_info(self._bus, self._stream, query))
 
     async def _next_chunks(self, key: TaskKey, name: str, start: int, most: int) -> list[Msg]:
         query = {"batch": most, "seq": start, "next_by_subj": self._chunks(key, name)}
@@ -271,7 +305,7 @@ class FileStore:
             raise (LogFull(str(refused)) if refused.is_full else refused) from None
 
     def _chunks(self, key: TaskKey, name: str) -> str:
-        return f"$O.{self._bucket}.C.{key.tenant}.{key.agent}.{key.task}.{name}"
+        return f"{self._all_chunks}{key.tenant}.{key.agent}.{key.task}.{name}"
 
     def _meta(self, key: TaskKey, name: str) -> str:
         return f"$O.{self._bucket}.M.{key.tenant}.{key.agent}.{key.task}.{name}"

@@ -231,7 +231,8 @@ class RunRequests:
         version = request.version or ""
         subject = self._bus.subjects.run(key, generation, priority, version)
         if is_delayed(request):
-            return await delay(self._bus, subject, request)
+            # It may be kept for months, and its worker reads the log anyway.
+            return await delay(self._bus, subject, without_input(request))
         is_new = True
         try:
             await store_with_retries(self._bus, subject, request.encode(), self._headers)

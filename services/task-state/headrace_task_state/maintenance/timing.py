@@ -54,6 +54,10 @@ class MaintenanceTiming:
     """Between checks for unused queues."""
     unused_queue: float = UNUSED
     """Without a run, after which a queue is deleted."""
+    file_interval: float = 600.0
+    """Between searches for files without a task."""
+    file_without_task: float = 3600.0
+    """After which files whose task was never stored are deleted: its gateway died."""
     version_interval: float = 30.0
     """Between searches for views of other versions that no replica keeps any more."""
     output_linger: float = OUTPUT_LINGER

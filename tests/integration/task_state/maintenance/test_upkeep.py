@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -32,6 +33,7 @@ from headrace.model.task import (
     TaskKey,
 )
 from headrace.tasks.continue_ import QueuedInput, queue_input
+from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Writer
@@ -233,6 +235,41 @@ async def test_the_large_files_of_an_ended_task_go_with_it_and_no_others(
     await eventually(is_gone, "the file is gone")
     await eventually(is_erased, "what is left are three chunks and their description")
     assert await files.read(kept, open_task.key.tenant, ANNS) == b"y" * 300_000
+
+
+async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
+    hasty: TaskStates,
+) -> None:
+    files, bucket = FileStore(hasty.bus), hasty.bus.streams.files
+    erased, begun = new_key(), submitted()
+    begun.begin_attempt()
+    await hasty.store(begun)
+    kept = await files.put(begun.key, ANNS, b"y" * 300_000)
+    # A worker that was frozen stores a file of a task that is deleted meanwhile.
+    await put_tombstone(hasty.bus, erased, OWNER, "deleted", 600, 0)
+    await files.put(erased, ANNS, b"x" * 300_000)
+    # One gateway is killed before it begins the task, another one between two chunks.
+    await files.put(new_key(), ANNS, b"x" * 300_000)
+    unfinished = ".".join((*new_key(), "0123456789abcdef"))
+    await hasty.bus.js.publish(f"$O.{bucket}.C.{unfinished}", b"x")
+
+    async def left() -> int:
+        return (await hasty.bus.js.stream_info(f"OBJ_{bucket}")).state.messages
+
+    assert await left() == 4 + 4 + 4 + 1
+    writer = await applied(hasty)
+    young = MaintenanceTiming(file_without_task=3600.0)
+    await FileUpkeep(hasty.bus, writer, ServerClock(hasty.bus), young).look()
+    assert await left() == 4 + 4 + 1, "what a gateway has stored for a task to come stays"
+    await hasty.redis.ask(["DEL", hasty.keys.lease(hasty.ranges[0])])
+    hasty.timing = replace(HASTY, file_interval=0.1, file_without_task=0.0)
+    await hasty.start()
+
+    async def only_those_of_tasks_are_left() -> bool:
+        return await left() == 4
+
+    await eventually(only_those_of_tasks_are_left, "the files without a task are gone")
+    assert await files.read(kept, begun.key.tenant, ANNS) == b"y" * 300_000
 
 
 async def test_a_bare_message_goes_as_well(hasty: TaskStates) -> None:

@@ -54,6 +54,21 @@ async def test_what_a_full_store_took_of_a_file_is_dropped() -> None:
     assert not held
 
 
+async def test_the_tasks_of_all_files_are_read_page_by_page() -> None:
+    tasks = [TaskKey("default", "a", f"0-{number:032x}") for number in range(3)]
+    chunks = [f"$O.FILES.C.{'.'.join(key)}.{NAME}" for key in tasks]
+
+    def answer(_: str, payload: bytes) -> dict[str, Any]:
+        query = orjson.loads(payload)
+        assert query["subjects_filter"] == "$O.FILES.C.>"
+        page = chunks[query["offset"] :][:2]
+        return {"state": {"subjects": dict.fromkeys(page, 9)}, "total": len(chunks)}
+
+    bus = FakeBus(answer)
+    assert await FileStore(bus).tasks() == set(tasks)
+    assert len(bus.asked) == 2
+
+
 LINK = f"headrace-file:{KEY.agent}/tasks/{KEY.task}/files/{NAME}"
 
 

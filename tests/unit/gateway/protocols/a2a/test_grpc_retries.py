@@ -38,7 +38,9 @@ class RefusingService(grpc.GenericRpcHandler):
     def __init__(self, error: Exception) -> None:
         self.error, self.calls = error, 0
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         assert handler_call_details.method == "/service/Method"
         return grpc.unary_unary_rpc_method_handler(self.refuse)
 
@@ -66,8 +68,9 @@ async def calls_for(error: Exception) -> int:
     """Return how often a client that retries calls if it is refused with `error`."""
     service = RefusingService(error)
     async with retrying(service) as channel:
+        rpc: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/service/Method")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await channel.unary_unary("/service/Method")(b"", timeout=60)
+            await rpc(b"", timeout=60)
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     return service.calls
 

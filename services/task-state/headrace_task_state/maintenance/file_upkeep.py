@@ -1,0 +1,77 @@
+"""Delete large files that no task has: retention and deletion find files by their tasks.
+
+A file is stored before the event that links to it. So a gateway that is killed in between leaves
+files of a task that never begins, and a worker that does not notice the end of its task may store
+one when the task is erased already.
+"""
+
+import asyncio
+import logging
+from itertools import batched
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileStore
+from headrace.jetstream.server_clock import ServerClock
+from headrace.log.read import last_stored
+from headrace.model.errors import LogTooNew
+from headrace.model.task import TaskKey
+from headrace.tasks.forget import clear_away
+from headrace_task_state.maintenance.due import repeat
+from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.store import Writer
+
+_log = logging.getLogger(__name__)
+
+_PAGE = 200
+"""Tasks looked up in the view at a time."""
+
+_REST = 0.01
+"""Seconds of pause after each log that is read."""
+
+
+class FileUpkeep:
+    """Looks for the tasks of all files; one replica does so, under the lease of a range."""
+
+    def __init__(
+        self, bus: Bus, writer: Writer, clock: ServerClock, timing: MaintenanceTiming
+    ) -> None:
+        """Find tasks through `writer`, of whichever range they are."""
+        self._bus, self._writer = bus, writer
+        self._clock, self._timing = clock, timing
+        self._files = FileStore(bus)
+
+    async def run(self) -> None:
+        """Run until the lease is lost."""
+        await repeat(self.look, self._timing.file_interval, "the search for files without a task")
+
+    async def look(self) -> None:
+        """Delete the files of tasks that are erased, or have not begun in the time allowed.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+            StateUnavailable: The store does not answer.
+        """
+        for keys in batched(sorted(await self._files.tasks()), _PAGE):
+            await self._writer.confirm()
+            tasks = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
+            for key, task in zip(keys, tasks, strict=True):
+                # The view may lag, or be rebuilt: what it has not is decided by the log.
+                if task.get("agent") != key.agent:
+                    await self._look_after(key)
+                    await asyncio.sleep(_REST)
+
+    async def _look_after(self, key: TaskKey) -> None:
+        try:
+            last = await last_stored(self._bus, key)
+        except LogTooNew:
+            return
+        if last is None and not await self._is_abandoned(key):
+            return
+        if last is None or last.is_tombstone:
+            _log.info("deleting files of task %s, which does not exist", key.task)
+            await clear_away(self._bus, key)
+
+    async def _is_abandoned(self, key: TaskKey) -> bool:
+        stored = await self._files.newest(key)
+        allowed = self._timing.file_without_task
+        return stored is not None and stored < self._clock.now() - allowed
