@@ -157,10 +157,9 @@ async def call_of(
     """
     name_operation(operation)
     called = _called(services, request, caller_of(services, request), tenant)
-    caller, card, _, _ = called
-    traceparent = await _admitted(
-        services, request, caller, card.name, operation, task=task, **named
-    )
+    caller, agent, about = called[0], called[1].name, _logged(task)
+    traceparent = _begin(request, agent, operation, about)
+    await services.access.check(caller, agent, operation, about, **named)
     return _call(request, called, operation, traceparent=traceparent, version=version)
 
 
@@ -189,9 +188,22 @@ class SocketCalls:
         return self._first.headers
 
     async def call(
-        self, operation: str, *, task: object = "", cursor: str = "", key: str | None = None
+        self,
+        operation: str,
+        *,
+        task: object = "",
+        cursor: str = "",
+        key: str | None = None,
+        traceparent: str | None = None,
     ) -> Call:
-        """Return a call of A2A's `operation`, with the cursor and Idempotency-Key of its frame.
+        """Return a call of A2A's `operation`, with what its frame has in place of headers.
+
+        Args:
+            operation: A2A's name of the operation.
+            task: The task id for the audit log and traces.
+            cursor: The cursor after which to resume.
+            key: The Idempotency-Key.
+            traceparent: The W3C trace context; None: that of the opening request.
 
         Raises:
             CredentialsMissing, CredentialsRefused: the credentials no longer identify the caller.
@@ -204,7 +216,9 @@ class SocketCalls:
             first.caller, _asking(services, self._socket.headers, first.card, anyone)
         )
         agent = first.agent
-        traceparent = await _admitted(services, self._socket, caller, agent, operation, task=task)
+        about = _logged(task)
+        own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
+        await services.access.check(caller, agent, operation, about)
         return replace(
             first,
             operation=operation,
@@ -212,30 +226,32 @@ class SocketCalls:
             cursor=cursor,
             idempotency_key=key,
             disconnects=NEVER,
-            traceparent=traceparent,
+            traceparent=own_traceparent,
         )
 
 
-async def _admitted(
-    services: Services,
-    connection: HTTPConnection,
-    caller: Caller,
-    agent: str,
-    operation: str,
-    *,
-    task: object,
-    **names: str,
+def _begin(
+    connection: HTTPConnection, agent: str, operation: str, task: str, stated: str | None = None
 ) -> str:
-    """Let a call pass access control, begin its span, and return its traceparent."""
-    named = task[:_LONGEST_TASK] if isinstance(task, str) else ""
-    await services.access.check(caller, agent, operation, named, **names)
+    """Begin a call's span and its log lines, and return its traceparent.
+
+    This comes before access control, so that the audit log names the trace. `stated` is the call's
+    own traceparent, where it is one of several on the connection.
+    """
     traceparent = ""
-    if tracing.TRACEPARENT in headers_of(connection.scope).first:
+    if stated is not None:
+        traceparent = tracing.stated_traceparent({tracing.TRACEPARENT: stated}) or ""
+    elif tracing.TRACEPARENT in headers_of(connection.scope).first:
         traceparent = tracing.stated_traceparent(connection.headers) or ""
     if tracing.is_enabled():
-        traceparent = begin_span(connection, operation, agent, traceparent, named)
-    log_context.begin(LogContext(named, agent=agent, traceparent=traceparent))
+        traceparent = begin_span(connection, operation, agent, traceparent, task)
+    log_context.begin(LogContext(task, agent=agent, traceparent=traceparent))
     return traceparent
+
+
+def _logged(task: object) -> str:
+    """Return a task id that a client names, as logs and traces contain it."""
+    return task[:_LONGEST_TASK] if isinstance(task, str) else ""
 
 
 def _called(

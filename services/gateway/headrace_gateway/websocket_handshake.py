@@ -7,6 +7,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.http_protocol import HOLD_BY
+from headrace_gateway.server.open_requests import protocol_of
 from headrace_gateway.server.websocket_close import chosen, close_at_once, refused, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import Session, SocketConnection
@@ -28,11 +29,10 @@ async def open_socket(
         connection = SocketConnection(services.subscriptions, socket)
         session = begin(calls, connection)
         permit = services.stream_limits.acquire(calls.caller)
-    except (TooManyStreams, TooManyStreamsOfOwner) as full:
-        await close_at_once(socket, try_later(str(full)))
-        return
     except Exception as error:  # noqa: BLE001 - every error is sent to the client
-        await close_at_once(socket, refused(reason(error)))
+        services.subscriptions.requests.refused(protocol_of(socket.scope), "websocket", error)
+        is_full = isinstance(error, TooManyStreams | TooManyStreamsOfOwner)
+        await close_at_once(socket, try_later(str(error)) if is_full else refused(reason(error)))
         return
     try:
         # Only this gateway's own server has it; other servers bound messages themselves.

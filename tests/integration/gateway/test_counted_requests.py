@@ -134,6 +134,15 @@ ASKED: dict[tuple[str, str, str], Callable[..., Awaitable[bool]]] = {
 }
 
 
+REFUSED_FRAMES = {
+    "no JSON": "nonsense",
+    "no request": {"id": 1},
+    "no id": {"cancel": {"task": "x"}},
+    "a malformed member": {"id": 1, "cancel": {"task": 5}},
+    "an unknown method": {"jsonrpc": "2.0", "id": 1, "method": "NoMethod"},
+}
+
+
 LABELS = ("protocol", "binding", "operation", "outcome")
 
 
@@ -171,3 +180,28 @@ async def test_a_request_is_counted_and_timed_under_its_own_labels(
     assert await ASKED[labels](Client(http, settings.grpc_port), good=good) == good
     found = await counted_since(before)
     assert found == {(*labels, outcome): 1.0, (*labels, "timed"): 1.0}
+
+
+REFUSED_UNNAMED = {
+    ("a2a", "websocket", "none", "refused"): 1.0,
+    ("a2a", "websocket", "none", "timed"): 1.0,
+}
+
+
+@pytest.mark.parametrize("frame", REFUSED_FRAMES.values(), ids=REFUSED_FRAMES)
+async def test_a_frame_that_is_refused_before_its_operation_is_known_is_counted(
+    gateway: str, frame: object
+) -> None:
+    before = counted()
+    async with socket_to(gateway, f"{BASE}/stream") as socket:
+        await socket.send(frame)
+        named = frame.get("id") if isinstance(frame, dict) else None
+        assert "error" in await socket.next(named)
+    assert await counted_since(before) == REFUSED_UNNAMED
+
+
+async def test_a_websocket_that_is_refused_is_counted(gateway: str) -> None:
+    before = counted()
+    async with socket_to(gateway, "/v1/agents/nobody/stream") as socket:
+        assert await socket.closed() == (1008, "agent 'nobody' does not exist")
+    assert await counted_since(before) == REFUSED_UNNAMED

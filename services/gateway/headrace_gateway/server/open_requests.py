@@ -201,6 +201,12 @@ class OpenRequests:
         for request in list(self._open):
             request.give_up()
 
+    def refused(self, protocol: str, binding: str, error: Exception) -> None:
+        """Count a request of `protocol` over `binding` that `error` refused before it began."""
+        request = OpenRequest(self._open, self._ended, protocol, binding)
+        request.began = time.perf_counter()
+        self._ended(request, error)
+
     def one(self, protocol: str, binding: str) -> OpenRequest:
         """Return the block in which to run a request of `protocol` over `binding`.
 

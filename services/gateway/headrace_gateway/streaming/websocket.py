@@ -101,6 +101,10 @@ class SocketConnection:
             finally:
                 self._requests.discard(request)
 
+    def refused(self, error: Exception) -> None:
+        """Count a frame that `error` refused before its request began."""
+        self._shared.requests.refused(self._protocol, "websocket", error)
+
     async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
         """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
         subscription = Subscription(

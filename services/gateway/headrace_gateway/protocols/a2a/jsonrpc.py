@@ -120,10 +120,18 @@ class JsonRpcBinding:
                 version = check_version(request, looks_like=looks_like, served=BOTH)
                 if not choice.shapes:
                     binding = shaped if version == looks_like else await self._versions.rpc(version)
-                operation = binding.operations.get(method)
-                if adapt is not None and method == GET_CARD:
-                    operation = GET_CARD
-                call = await self._call(request, method, operation, params, version)
+                operation = _operation(binding, method, has_cards=adapt is not None)
+                tenant = params.get("tenant")
+                if operation != GET_CARD:
+                    params = binding.params(operation, params)
+                call = await call_of(
+                    self._services,
+                    request,
+                    operation,
+                    task=task_in(operation, params),
+                    tenant=tenant,
+                    version=version,
+                )
                 rpc_call = _RpcCall(choice, call, binding, request_id, params)
                 return one.with_headers(await self._dispatch(rpc_call))
         except ClientDisconnect:
@@ -132,25 +140,14 @@ class JsonRpcBinding:
             response = self._error(request_id, error, binding)
             return as_event(response) if is_stream and binding.streams_errors else response
 
-    async def _call(
-        self, request: Request, method: str, operation: str | None, params: Json, version: str
-    ) -> Call:
-        if operation is None:
-            raise MethodNotFoundError(f"A2A {version} has no method {method!r}")
-        task, tenant = task_in(params), params.get("tenant")
-        return await call_of(
-            self._services, request, operation, task=task, tenant=tenant, version=version
-        )
-
     def _dispatch(self, rpc_call: "_RpcCall") -> Awaitable[ASGIApp]:
         operation = rpc_call.call.operation
         if operation == GET_CARD:
             return self._card(rpc_call)
-        params = rpc_call.binding.params(operation, rpc_call.params)
         if operation in STREAMING:
-            opening = partial(self._stream, rpc_call, operation, params)
+            opening = partial(self._stream, rpc_call, operation, rpc_call.params)
             return self._services.stream_limits.with_permit(rpc_call.call.caller, opening)
-        return self._answer(rpc_call, operation, params)
+        return self._answer(rpc_call, operation, rpc_call.params)
 
     async def _card(self, rpc_call: "_RpcCall") -> ASGIApp:
         found = await get_card(self._services, rpc_call.call, self._versions)
@@ -185,6 +182,20 @@ class JsonRpcBinding:
         else:
             body = rpc_body(request_id, problem)
         return Response(body, problem.rpc_http_status, headers(problem), JSON)
+
+
+def _operation(binding: VersionBinding, method: str, *, has_cards: bool) -> str:
+    """Return A2A's name of a method's operation; `has_cards`: `GET_CARD` is one.
+
+    Raises:
+        MethodNotFoundError: the binding has no such method.
+    """
+    if has_cards and method == GET_CARD:
+        return GET_CARD
+    operation = binding.operations.get(method)
+    if operation is None:
+        raise MethodNotFoundError(f"A2A {binding.version} has no method {method!r}")
+    return operation
 
 
 @dataclass(frozen=True, slots=True)

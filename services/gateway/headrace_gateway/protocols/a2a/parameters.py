@@ -285,9 +285,30 @@ def _history_length(request: Json, field: str) -> int | None:
     return length
 
 
-def task_in(params: Mapping[str, object]) -> object:
-    """Return what unchecked parameters, of any version, name as their task; empty for nothing."""
-    if named := params.get("taskId") or params.get("id"):
-        return named  # Beside a taskId, the id is a webhook's.
-    message = params.get("message")
-    return message.get("taskId", "") if isinstance(message, dict) else ""
+_BY_ID = frozenset({"GetTask", "SubscribeToTask", "CancelTask", "DeleteTask", "ForkTask"})
+"""Operations on the task that ``id`` names."""
+
+_BY_TASK_ID = frozenset(
+    {
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+    }
+)
+"""Operations on the task that ``taskId`` names; their ``id`` is a webhook's."""
+
+
+def task_in(operation: str, params: Mapping[str, object]) -> object:
+    """Return what unchecked parameters of 1.0 name as the task; empty for nothing.
+
+    Only members that `operation` reads are looked at, because the audit log contains the task:
+    others are ignored, and may name any other task.
+    """
+    if operation in _BY_ID:
+        return params.get("id", "")
+    holder = params if operation in _BY_TASK_ID else params.get("message")
+    if not isinstance(holder, Mapping):
+        return ""
+    # Both spellings are read, and refused together.
+    return holder.get("taskId") or holder.get("task_id", "")

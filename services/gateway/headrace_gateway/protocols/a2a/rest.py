@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headrace.dataclass import dataclass
 from headrace.model.events import Json
-from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, cursor_of
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, caller_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
@@ -173,23 +173,28 @@ class RestBinding:
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
-            task = task_in(request.path_params)
-            call = await call_of(
-                self._services, request, operation, task=task, tenant=_tenant(request)
-            )
+            # Authenticate the caller before the body is read.
+            caller_of(self._services, request)
             params = await self._params(request, operation)
             choice = choice_of(self._variant, request)
             if operation in SENDS and served is BOTH and plain_message(params) is None:
                 params = self._completed(request, choice, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
-            call = replace(call, version=version)
             binding = self._in_variant
             if not choice.shapes:
                 binding = await self._versions.rest(version, operation, params)
             if operation not in binding.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
             params = binding.params(operation, params)
+            call = await call_of(
+                self._services,
+                request,
+                operation,
+                task=task_in(operation, params),
+                tenant=_tenant(request),
+                version=version,
+            )
             return await answer(request, _RestRequest(call, choice, binding, operation, params))
 
         return endpoint

@@ -7,6 +7,7 @@ reconnects to a run. Clients that request cursors get ``{"cursor", "event"}`` fo
 """
 
 import asyncio
+from contextlib import ExitStack
 
 import orjson
 from starlette.websockets import WebSocket
@@ -59,6 +60,7 @@ class RunSession:
         try:
             held = self._services.body_limits.held.hold(self._calls.caller, len(body))
         except (TooManyBytes, TooManyBytesOfOwner) as many:
+            self._connection.refused(many)
             await self._refuse(many)
             return
         run = self._connection.start(self._run(body, held))
@@ -70,20 +72,16 @@ class RunSession:
             if self._connection.is_closing:
                 return
             try:
-                permit = self._services.stream_limits.acquire(self._calls.caller)
+                with ExitStack() as permits:
+                    async with self._connection.answering():
+                        permit = self._services.stream_limits.acquire(self._calls.caller)
+                        permits.callback(permit.release)
+                        opened = await self._open(self._services.body_limits.check(body))
+                    body = b""  # Free the body: the run may take long.
+                    held.release()
+                    await self._stream(opened)
             except Exception as error:  # noqa: BLE001 - all errors are reported to the client
                 await self._refuse(error)
-                return
-            try:
-                async with self._connection.answering():
-                    opened = await self._open(self._services.body_limits.check(body))
-                body = b""  # Free the body: the run may take long.
-                held.release()
-                await self._stream(opened)
-            except Exception as error:  # noqa: BLE001 - as above
-                await self._refuse(error)
-            finally:
-                permit.release()
 
     async def _open(self, body: bytes) -> OpenedRun:
         await MODELS.ready()

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from starlette.datastructures import Headers
 
+from headrace.log_lines import JsonFormatter
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
@@ -205,8 +206,34 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
         assert ended["status"]["state"] == "TASK_STATE_CANCELED"
     audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
     assert f"CancelTask agent=patient task={hers['id']} target_owner=ann" in audited[-1]
+    assert f"SendMessage agent=patient task={hers['id']} target_owner=-" in audited[-2]
     assert sum(f"task={foreign['id']} target_owner=- " in line for line in audited) == 2
     assert all("owner=operator" in line for line in audited)
+    for run in fleet.runs:
+        run.go_on.set()
+
+
+async def test_lines_of_the_audit_log_name_the_task_that_is_reached_and_the_trace(
+    guarded: GatewaySettings, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.audit")
+    caplog.handler.setFormatter(JsonFormatter("headrace-gateway"))
+    sent = message("hello") | {"configuration": {"returnImmediately": True}}
+    async with client(guarded, ANN) as ann, client(guarded, OPERATOR) as operator:
+        task = (await Rest(ann, "patient").call("SendMessage", sent))["task"]["id"]
+        operator.headers["traceparent"] = f"00-{'a' * 32}-{'b' * 16}-01"
+        rpc = Rpc(operator, "patient")
+        await rpc.call("GetTask", {"id": task, "taskId": "other"})
+        # Both spellings are read; other members are ignored, and may name anything.
+        for spelling in ("taskId", "task_id"):
+            follow = message("more") | {"id": "other", "taskId": "other"}
+            follow["message"] |= {spelling: task}
+            await rpc.refused("SendMessage", follow)
+            await Rest(operator, "patient").refused("SendMessage", follow)
+    lines = [json.loads(line) for line in caplog.text.splitlines() if "headrace.audit" in line]
+    assert [line["operation"] for line in lines] == ["GetTask", *["SendMessage"] * 4]
+    assert [line["task"] for line in lines] == [task] * 5
+    assert [line["trace_id"] for line in lines] == ["a" * 32] * 5
     for run in fleet.runs:
         run.go_on.set()
 

@@ -140,15 +140,25 @@ def test_an_unexpected_error_is_reported_without_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "expected"),
+    ("operation", "params", "expected"),
     [
-        ({"id": "t1"}, "t1"),
-        ({"taskId": "t1", "id": "webhook"}, "t1"),
-        ({"message": {"taskId": "t1"}}, "t1"),
-        ({"message": {}}, ""),
-        ({"message": "no object"}, ""),
-        ({}, ""),
+        ("GetTask", {"id": "t1"}, "t1"),
+        ("GetTask", {}, ""),
+        ("ListTasks", {"id": "other"}, ""),
+        ("GetTaskPushNotificationConfig", {"taskId": "t1", "id": "webhook"}, "t1"),
+        ("ListTaskPushNotificationConfigs", {"task_id": "t1"}, "t1"),
+        ("SendMessage", {"message": {"taskId": "t1"}}, "t1"),
+        ("SendMessage", {"message": {"task_id": "t1"}}, "t1"),
+        ("SendMessage", {"message": {}}, ""),
+        ("SendMessage", {"message": "no object"}, ""),
+        # What an operation does not read may name any task.
+        ("CancelTask", {"id": "t1", "taskId": "other"}, "t1"),
+        ("SendMessage", {"id": "other", "taskId": "other", "message": {"taskId": "t1"}}, "t1"),
+        ("SendMessage", {"id": "other", "message": {}}, ""),
+        ("DeleteTaskPushNotificationConfig", {"id": "other"}, ""),
     ],
 )
-def test_the_task_that_a_request_is_about_is_named_in_logs(params: Json, expected: str) -> None:
-    assert task_in(params) == expected
+def test_the_task_that_a_request_is_about_is_named_in_logs(
+    operation: str, params: Json, expected: str
+) -> None:
+    assert task_in(operation, params) == expected

@@ -197,7 +197,7 @@ class Service:
             self._services,
             asking.request,
             operation,
-            task=task_in(params),
+            task=task_in(operation, params),
             tenant=params.get("tenant"),
             version=version,
         )

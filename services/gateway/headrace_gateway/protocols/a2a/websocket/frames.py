@@ -5,7 +5,8 @@ A client's frame is in Headrace's own format or an A2A JSON-RPC request:
 "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"id", "fork": {"task", "generation"?, "message"?,
 "metadata"?}, "idempotencyKey"?}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the form of a
 variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
-"after"?}``. Answers contain a log's lines unchanged, rendered once for all sockets.
+"after"?}``. Each request may also have a ``traceparent``. Answers contain a log's lines unchanged,
+rendered once for all sockets.
 """
 
 import orjson
@@ -141,6 +142,8 @@ class OperationRequest:
     after: str = ""
     """Cursor after which to resume; empty if the client has none."""
     idempotency_key: str | None = None
+    traceparent: str | None = None
+    """W3C trace context; None: that of the connection."""
     held: HeldBody | None = None
     """The bytes held for the frame."""
 
@@ -183,6 +186,13 @@ def read_frame(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
         InvalidRequestError: it contains no request, or several.
         Malformed: a field is invalid; names the field.
     """
+    request = _request(variant, frame)
+    if isinstance(request, OperationRequest):
+        request.traceparent = _text(frame, "traceparent")
+    return request
+
+
+def _request(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
     if "jsonrpc" in frame:
         return _rpc(frame)
     if is_variants(frame):

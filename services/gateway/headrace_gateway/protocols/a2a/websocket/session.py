@@ -134,6 +134,7 @@ class A2ASession:
             else:
                 self._begin(envelope, request, len(body))
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
+            self._connection.refused(error)
             await self._connection.write([envelope.error(problem_of(error))])
 
     def _shapes_for(self, frame: Json) -> VariantShapes | None:
@@ -175,23 +176,25 @@ class A2ASession:
 
     async def _answer(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
         operation = request.operation
-        check_version(self._socket, looks_like=shape_of_call(operation))
-        if operation not in UNARY and operation not in STREAMING:
-            raise MethodNotFoundError(f"unknown method {operation!r}")
         if operation in STREAMING:
             await self._stream(envelope, request)
             return
         async with self._connection.answering():
             call = await self._call(request)
             result = await UNARY[operation](self._services, call, request.params)
-        await self._connection.write([envelope.result(request.operation, result)])
+        await self._connection.write([envelope.result(operation, result)])
 
     async def _call(self, request: OperationRequest) -> Call:
+        operation = request.operation
+        check_version(self._socket, looks_like=shape_of_call(operation))
+        if operation not in UNARY and operation not in STREAMING:
+            raise MethodNotFoundError(f"unknown method {operation!r}")
         return await self._calls.call(
-            request.operation,
-            task=task_in(request.params),
+            operation,
+            task=task_in(operation, request.params),
             cursor=request.after.strip(),
             key=request.idempotency_key,
+            traceparent=request.traceparent,
         )
 
     async def _permitted(self, request: OperationRequest, permits: ExitStack) -> Call:

@@ -60,6 +60,26 @@ async def test_a_message_sent_is_streamed_as_the_log_has_it(
         assert await stream.rest() == events[1:]
 
 
+async def test_a_frame_may_have_a_trace_context_of_its_own(gateway: str) -> None:
+    opened, own = (f"00-{'a' * 32}-{digit * 16}-01" for digit in "bc")
+    async with socket_to(gateway, additional_headers={"traceparent": opened}) as socket:
+        stated: dict[str, Json] = {
+            "connection": {},
+            "frame": {"traceparent": own},
+            "invalid": {"traceparent": "nonsense"},
+        }
+        for name, member in stated.items():
+            await socket.send({"id": name, "send": message("hello"), **member})
+        rpc = {"jsonrpc": "2.0", "method": "SendStreamingMessage", "params": message("hello")}
+        await socket.send({"id": "rpc", **rpc, "traceparent": own})
+        first = [(await socket.next(name))["event"] for name in stated]
+        first.append((await socket.next("rpc"))["result"])
+        await socket.send({"id": 7, "cancel": {"task": "x"}, "traceparent": 7})
+        assert "traceparent must be a string" in (await socket.next(7))["error"]["message"]
+    traces = [event["task"]["metadata"].get("headrace.traceparent") for event in first]
+    assert traces == [opened, own, None, own]
+
+
 async def test_a_cursor_of_any_binding_resumes_on_any_other(
     socket: Socket, http: httpx.AsyncClient
 ) -> None:
