@@ -20,6 +20,7 @@ from tests.support import javascript
 from tests.support.compose_file import ROOT
 from tests.support.helm_chart import (
     CHART,
+    RELEASE,
     Manifest,
     installed,
     lint_errors,
@@ -39,6 +40,10 @@ WORKERS = {
     "small": {"worker"},
     "valkey": {"worker"},
 }
+COMPONENTS = ["gateway", "taskState", "triggers", "nats", "valkey"]
+"""Names of the values of a component each."""
+
+SCALED = ["gateway", "worker"]
 VERSIONS = ["1.27", "1.37"]
 """The oldest Kubernetes that the chart names, and the newest one known to the validator."""
 
@@ -59,6 +64,12 @@ def told(name: str, component: str) -> dict[str, str]:
     """Return the environment that a component's container gets."""
     shared: dict[str, str] = of_kind(name, "ConfigMap")["config"]["data"]
     return shared | {one["name"]: one["value"] for one in container(name, component)["env"]}
+
+
+def environment(deployment: Manifest) -> dict[str, str]:
+    """Return the variables that a Deployment sets itself."""
+    [own] = deployment["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in own["env"] if "value" in one}
 
 
 def role_of(component: str) -> type[BusSettings]:
@@ -353,6 +364,79 @@ def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
     assert told("keda", "desk")["HEADRACE_NATS_USER"] == "desk-user"
 
 
+def test_numbers_are_written_as_services_read_them() -> None:
+    values = values_of("default") | {"config": {"HEADRACE_EVENTS_MAX_BYTES": 200_000_000_000}}
+    values["gateway"] = {"config": {"HEADRACE_MAX_BODY_BYTES": 10_000_000, "HEADRACE_SWEEP": 0.5}}
+    values["gateway"]["autoscaling"] = {"by": "keda", "streamsPerReplica": 1_000_000}
+    values["workers"]["worker"]["drainSeconds"] = 1_000_000
+    made = {(one["kind"], one["metadata"]["name"]): one for one in render(values)}
+    shared = made["ConfigMap", f"{RELEASE}-config"]["data"]
+    assert shared["HEADRACE_EVENTS_MAX_BYTES"] == "200000000000"
+    gateway, worker = (environment(made["Deployment", f"{RELEASE}-{one}"]) for one in SCALED)
+    assert gateway["HEADRACE_MAX_BODY_BYTES"] == "10000000"
+    assert gateway["HEADRACE_SWEEP"] == "0.5"
+    assert worker["HEADRACE_DRAIN_SECONDS"] == "1000000"
+    [trigger] = made["ScaledObject", f"{RELEASE}-gateway"]["spec"]["triggers"]
+    assert trigger["metadata"]["threshold"] == "1000000"
+
+
+SCHEDULING: dict[str, Any] = {
+    "nodeSelector": {"pool": "agents"},
+    "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {}}}
+            ]
+        }
+    },
+}
+
+
+def test_values_choose_the_nodes_of_every_component() -> None:
+    values = values_of("nats")
+    of_workers = values["workers"]["worker"] | SCHEDULING
+    own = {name: values.get(name, {}) | SCHEDULING for name in COMPONENTS}
+    made = render(values | own | {"workers": {"worker": of_workers}})
+    pods = {
+        one["metadata"]["name"].removeprefix(f"{RELEASE}-"): one["spec"]["template"]["spec"]
+        for one in made
+        if one["kind"] in {"Deployment", "StatefulSet"}
+    }
+    assert set(pods) == {"gateway", "task-state", "triggers", "worker", "nats", "valkey"}
+    assert all(one.items() >= SCHEDULING.items() for one in pods.values())
+    for one in made:
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+def test_variables_of_others_come_from_secrets() -> None:
+    values = values_of("keda")
+    values["secretEnv"] = {"OTEL_EXPORTER_OTLP_HEADERS": {"secret": "collector", "key": "headers"}}
+    values["workerDefaults"] = {"secretEnv": {"API_KEY": {"secret": "models", "key": "all"}}}
+    values["workers"]["shop"]["secretEnv"] = {"API_KEY": {"secret": "models", "key": "shop"}}
+    values["workers"]["desk"]["config"] = {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=none"}
+    found = dict[str, dict[str, str]]()
+    for one in render(values):
+        if one["kind"] == "Deployment":
+            kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+            [own] = one["spec"]["template"]["spec"]["containers"]
+            names = [variable["name"] for variable in own["env"]]
+            assert len(set(names)) == len(names)
+            secrets = {
+                variable["name"]: variable["valueFrom"]["secretKeyRef"]
+                for variable in own["env"]
+                if "valueFrom" in variable
+            }
+            name = one["metadata"]["name"].removeprefix(f"{RELEASE}-")
+            found[name] = {of: f"{at['name']}/{at['key']}" for of, at in secrets.items()}
+    shared = {"OTEL_EXPORTER_OTLP_HEADERS": "collector/headers"}
+    assert found == {
+        **dict.fromkeys(("gateway", "task-state", "triggers"), shared),
+        "shop": {"API_KEY": "models/shop", **shared},
+        "desk": {"API_KEY": "models/all", **shared},
+    }
+
+
 def test_valkey_is_rendered_only_if_enabled() -> None:
     kinds = ("StatefulSet", "Service", "ConfigMap", "NetworkPolicy")
     assert all("valkey" in of_kind("valkey", kind) for kind in kinds)
@@ -398,6 +482,9 @@ def test_the_charts_own_valkey_is_configured_like_that_of_compose() -> None:
         {"files": {"HEADRACE_QUOTAS": {"secret": "a"}}},
         {"files": {"HEADRACE_QUOTAS": {"secret": "a", "configMap": "b", "key": "c"}}},
         {"gateway": {"files": {"HEADRACE_QUOTAS": {"secret": "a", "key": "../b"}}}},
+        {"secretEnv": {"API_KEY": "plain"}},
+        {"secretEnv": {"HEADRACE_NATS_PASSWORD": {"secret": "a", "key": "b"}}},
+        {"taskState": {"secretEnv": {"API-KEY": {"secret": "a", "key": "b"}}}},
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:

@@ -20,6 +20,15 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{- /* A value as the text of a variable. Helm reads all numbers as floating-point ones, and would write 1000000 as 1e+06. */ -}}
+{{- define "headrace.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{- printf "%.0f" . -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end }}
+
 {{- /* The settings of all services, as JSON. */ -}}
 {{- define "headrace.config" -}}
 {{- $valkey := ternary (printf "%s-valkey" .Release.Name) "valkey" .Values.valkey.enabled -}}
@@ -40,6 +49,19 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels: {{- include "headrace.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- /* Which nodes the pods of a component may run on: its values. */ -}}
+{{- define "headrace.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -111,6 +133,10 @@ because one may name a Secret and the other a ConfigMap, and a login on NATS rep
 {{- $env = set (omit $env (trimSuffix "_FILE" $setting)) $setting (join "," $paths) }}
 {{- end }}
 {{- $env = mergeOverwrite $env .values.config }}
+{{- $secretEnv := mergeOverwrite (deepCopy .root.Values.secretEnv) (.values.secretEnv | default dict) }}
+{{- range $name, $_ := $secretEnv }}
+{{- $env = omit $env $name }}
+{{- end }}
 {{- /* A Secret of which no setting names a file need not exist. */}}
 {{- $stated := concat (values $env) (include "headrace.config" .root | fromJson | values) | join "," }}
 {{- range $name, $secret := $secrets }}
@@ -150,12 +176,7 @@ spec:
         {{- end }}
       {{- end }}
       topologySpreadConstraints: {{- include "headrace.topologySpread" . | nindent 8 }}
-      {{- with .values.nodeSelector }}
-      nodeSelector: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with .values.tolerations }}
-      tolerations: {{- toYaml . | nindent 8 }}
-      {{- end }}
+      {{- include "headrace.scheduling" .values | nindent 6 }}
       securityContext:
         runAsNonRoot: true
         runAsUser: 10001
@@ -170,7 +191,11 @@ spec:
             - configMapRef: { name: {{ .root.Release.Name }}-config }
           env:
             {{- range $name, $value := $env }}
-            - { name: {{ $name }}, value: {{ $value | toString | quote }} }
+            - { name: {{ $name }}, value: {{ include "headrace.text" $value | quote }} }
+            {{- end }}
+            {{- range $name, $of := $secretEnv }}
+            - name: {{ $name }}
+              valueFrom: { secretKeyRef: { name: {{ $of.secret }}, key: {{ $of.key }} } }
             {{- end }}
           ports:
             {{- range $name, $port := .ports }}
@@ -265,7 +290,7 @@ spec:
       metadata:
         serverAddress: {{ .root.Values.prometheus.url }}
         query: {{ .query | quote }}
-        threshold: {{ .threshold | toString | quote }}
+        threshold: {{ include "headrace.text" .threshold | quote }}
         # Without data the number of replicas stays: NATS or Prometheus does not answer.
         ignoreNullValues: "false"
 {{- end }}
