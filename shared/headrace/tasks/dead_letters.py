@@ -58,7 +58,7 @@ type Kind = Literal["run", "run-request", "entry", "push", "event", "other"]
 """``run``: a run that was given up. ``run-request``: an unreadable request, or one whose log is
 gone. ``entry``: a message in a log that is not an entry. ``push``: a notification that was not
 accepted. ``event``: an event that its trigger could make no task of. ``other``: a kind that this
-version does not know."""
+version does not know, or a letter that names another tenant or agent than its subject does."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
@@ -293,14 +293,17 @@ class Letters:
         return self._read(int(headers[SEQUENCE]), headers[SUBJECT], msg.data)
 
     def _read(self, number: int, subject: str, data: bytes) -> Letter:
-        tenant, place = map(decode_token, subject.split(".")[-2:])
+        stored = (subject.split(".")[-2], subject.split(".")[-1])
+        tenant, agent = map(decode_token, stored)
         try:
             content = DeadLetter.decode(subject, data)
         except UndecodableMessage as error:
             content = DeadLetter(reason=f"not a dead letter: {error.reason}", subject="", at="")
-            return Letter(number, tenant, place, "other", content)
-        kind = _kind(content, self._bus.subjects.prefix)
-        return Letter(number, tenant, content.agent or place, kind, content)
+            return Letter(number, tenant, agent, "other", content)
+        prefix = self._bus.subjects.prefix
+        if not _is_stored_where_it_belongs(stored, content, prefix):
+            return Letter(number, tenant, agent, "other", content)
+        return Letter(number, tenant, content.agent or agent, _kind(content, prefix), content)
 
 
 def letters_of(tenant: str, source: str, made: datetime) -> LetterFilter:
@@ -363,6 +366,20 @@ def addressee(subject: str, prefix: str) -> tuple[str, str]:
     tenant, agent = (*tokens[0 if kind == "run" else 1 :], "", "")[:2]
     # Not every subject that NATS stores a message on can become another one's token.
     return tenant if is_token(tenant) else "unknown", agent if is_token(agent) else "unknown"
+
+
+def _is_stored_where_it_belongs(
+    stored: tuple[str, str], letter: DeadLetter, prefix: str
+) -> bool:
+    """Return whether the last two tokens of its subject are those that `write_letter` chooses.
+
+    NATS enforces the subject, but not what the letter states: a retry of a worker's letter would
+    otherwise send a run or a notification of any agent and tenant, in the gateway's name.
+    """
+    if letter.trigger is not None:
+        # Earlier versions stored it under its agent, which it did not name.
+        return letter.agent is None or stored[1] == _place_of(letter.trigger)
+    return letter.agent is None and stored == addressee(letter.subject, prefix)
 
 
 def _kind(letter: DeadLetter, prefix: str) -> Kind:
@@ -439,7 +456,9 @@ async def retry(bus: Bus, letter: Letter) -> RetryResult:
         case "entry":
             raise NotRetryable("a malformed log entry can't be retried")
         case _:
-            raise NotRetryable("unknown kind of dead letter")
+            raise NotRetryable(
+                "it is of an unknown kind, or names another tenant or agent than its subject does"
+            )
 
 
 async def retry_and_drop(bus: Bus, letter: Letter) -> RetryResult:

@@ -391,6 +391,33 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
 
 
 @pytest.mark.parametrize(
+    "forged",
+    [
+        "run.default.victim.{task}.1",
+        "run.acme.needy.{task}.1",
+        "push.0.default.victim.{task}.hook",
+        "event.0.default.victim.{task}",
+    ],
+)
+@pytest.mark.parametrize("names_its_task", [True, False])
+async def test_a_letter_about_what_its_writer_may_not_ask_for_is_not_retried(
+    submitter: TaskSubmitter, terminal: Terminal, forged: str, *, names_its_task: bool
+) -> None:
+    """A hostile worker may store letters of its own agents, and hope for an operator's retry."""
+    task = await submitter.start("needy", publish=False)
+    subject = f"{submitter.bus.subjects.prefix}.{forged.format(task=task.key.task)}"
+    request = RunRequest(log=task.log, context=task.context, owner="eve").encode()
+    named = task.key.task if names_its_task else None
+    await stored(submitter, "forged", subject, request, named)
+    printed = await terminal.run("dead", "retry", "1")
+    found = await submitter.bus.js.stream_info(submitter.bus.streams.runs)
+    assert (printed.code, printed.out, found.state.messages) == (1, "", 0)
+    assert "names another tenant or agent than its subject does" in printed.err
+    [row] = rows(await terminal.run("dead", "list"))
+    assert row[:4] == ["1", "other", "default", "needy"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "rule"),
     [
         (["drop"], "missing argument: IDs of dead letters, or --all"),

@@ -225,7 +225,10 @@ class ChildContinuer:
         entry = first.entry if first is not None else None
         metadata = {} if entry is None else _metadata_of(entry)
         lineage = Lineage.of(metadata)
-        if entry is None or lineage is None or lineage.parent != query.parent:
+        if entry is None or lineage is None:
+            raise TaskUnknown
+        # Another agent's workers may write a log with the parent's id below their own agent.
+        if (lineage.parent, lineage.agent) != (query.parent, query.parent_agent):
             raise TaskUnknown
         if entry.stamp.owner != owner:
             raise TaskUnknown

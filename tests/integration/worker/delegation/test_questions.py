@@ -2,8 +2,16 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
+
 from headrace import Emission, InputRequired, Retryable, RunContext, agent
-from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED
+from headrace.log import LogWriter
+from headrace.model.entry import Stamp
+from headrace.model.errors import TaskUnknown
+from headrace.model.events import task_submitted
+from headrace.model.messages import StartTask
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.state_client import StateClient
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
 from tests.support.delegation_logs import answer, children, ends, log_of, state_of
@@ -125,3 +133,36 @@ async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_sec
         entries = await (await submitter.start("patient")).ended()
     assert answer(entries) == "one and two"
     assert answered == ["one", "two"]
+
+
+async def test_a_worker_cannot_answer_other_agents_children_by_a_log_with_their_parents_id(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """A hostile worker may write any log below its own agent's name."""
+
+    @agent()
+    async def host(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield (await ctx.delegate("booker", "a table")).ask_user()
+
+    async with working(host), working(booker):
+        parent = await submitter.start("host")
+        [child] = children(await parent.ended()).values()
+        forged = TaskKey("default", "hostile", parent.key.task)
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a thousand"}]}
+        stamp = Stamp("abcdefgh", 1, "hostile", SUBMITTED, 1, owner=parent.owner)
+        first = task_submitted(forged.task, parent.context, message)
+        await LogWriter(submitter.bus, forged).append([first], stamp)
+        query = StartTask(
+            tenant="default",
+            agent=child.agent,
+            into=child.task,
+            parent=forged.task,
+            parent_agent=forged.agent,
+            run=1,
+            attempt=1,
+            name="n",
+            message=message,
+        )
+        with pytest.raises(TaskUnknown):
+            await StateClient(submitter.bus).start(query)
+        assert await state_of(submitter, child) == INPUT_REQUIRED
