@@ -87,9 +87,13 @@ class Lineage:
         )
 
     def is_same_question(self, other: "Lineage | None") -> bool:
-        """Return whether `other` is a question of the same run with the same name."""
-        own = (self.parent, self.run, self.name)
-        return other is not None and own == (other.parent, other.run, other.name)
+        """Return whether `other` is a question of the same run with the same name.
+
+        The agent counts: another one's workers may write a log with the parent's id below their own
+        agent, and ask with it what the parent is about to ask.
+        """
+        own = (self.parent, self.agent, self.run, self.name)
+        return other is not None and own == (other.parent, other.agent, other.run, other.name)
 
 
 def child_task_id(parent: str, run: int, agent: str, name: str) -> str:

@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import DelegationRefused, Emission, RunContext, Usage, agent
+from headrace.log import LogWriter
+from headrace.model.entry import Stamp
 from headrace.model.errors import StartRefused, TaskUnknown
+from headrace.model.events import task_submitted
 from headrace.model.messages import StartTask
-from headrace.model.task import TaskKey
+from headrace.model.task import SUBMITTED, TaskKey
 from headrace.state_client import StateClient
 from tests.integration.worker.conftest import Working
 from tests.support.delegation_logs import answer, log_of
@@ -122,6 +125,20 @@ async def test_a_child_belongs_to_its_parents_owner_whatever_is_requested(
     first = (await log_of(submitter, TaskKey("default", "mirror", started.task)))[0]
     assert first.stamp.owner == "anonymous"
     assert first.events[0]["task"]["contextId"] == parent.context
+
+
+async def test_a_child_that_another_agent_began_under_the_parents_id_is_not_taken_for_its_own(
+    submitter: TaskSubmitter, parent: Task
+) -> None:
+    """A hostile worker may write any log below its own agent's name, and ask for its children."""
+    forged, state = TaskKey("default", "hostile", parent.key.task), StateClient(parent.bus)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a thousand"}]}
+    stamp = Stamp("abcdefgh", 1, "hostile", SUBMITTED, 1, owner=parent.owner)
+    first = task_submitted(forged.task, parent.context, message)
+    await LogWriter(submitter.bus, forged).append([first], stamp)
+    await state.start(query(forged, message=message))
+    with pytest.raises(StartRefused, match="belongs to another delegation"):
+        await state.start(query(parent.key))
 
 
 @pytest.mark.parametrize(
