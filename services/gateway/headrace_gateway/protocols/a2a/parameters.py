@@ -21,6 +21,9 @@ from headrace_gateway.tasks.ids import is_minted
 PAGE_SIZES = range(1, 101)
 DEFAULT_PAGE_SIZE = 50
 
+_LONGEST_TOKEN = 1024
+"""Maximum characters of a page token; those of responses have about a hundred."""
+
 
 @dataclass(frozen=True, slots=True)
 class SendMessageParams:
@@ -94,9 +97,7 @@ def _check_message(message: Json) -> None:
     Raises:
         Malformed: the message is invalid.
     """
-    if len(message.get("contextId", "")) > LONGEST_CONTEXT:
-        rule = f"must not be longer than {LONGEST_CONTEXT} characters"
-        raise Malformed([Violation("message.contextId", rule)])
+    _check_length("message.contextId", message.get("contextId", ""), LONGEST_CONTEXT)
     if message["role"] != "ROLE_USER":
         rule = "must be ROLE_USER, because the client sends the message"
         raise Malformed([Violation("message.role", rule)])
@@ -106,6 +107,11 @@ def _check_message(message: Json) -> None:
         if is_link(part.get("url"))
     ]:
         raise Malformed(links)
+
+
+def _check_length(field: str, value: str, longest: int) -> None:
+    if len(value) > longest:
+        raise Malformed([Violation(field, f"must not be longer than {longest} characters")])
 
 
 _PLAIN = frozenset({"messageId", "role", "parts"})
@@ -252,6 +258,8 @@ class ListTasksParams:
             Malformed: the request is invalid.
         """
         request = read(a2a_pb2.ListTasksRequest, params)
+        _check_length("contextId", request.get("contextId", ""), LONGEST_CONTEXT)
+        _check_length("pageToken", request.get("pageToken", ""), _LONGEST_TOKEN)
         page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
         if page_size not in PAGE_SIZES:
             raise Malformed([Violation("pageSize", "must be from 1 to 100")])

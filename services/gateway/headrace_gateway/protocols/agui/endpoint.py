@@ -18,7 +18,7 @@ from headrace_gateway.protocols.agui.extras import in_query, is_set
 from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.models import MODELS
-from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
+from headrace_gateway.protocols.agui.named_run import NamedRun, check_id, named_run
 from headrace_gateway.protocols.agui.open_run import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession
@@ -131,6 +131,7 @@ class RunEndpoint:
             CodedError, HeadraceError: as `stop`.
         """
         call = await call_of(self._services, request, "CancelTask")
+        check_id("threadId", thread)
         try:
             return (await stop(self._services, call, NamedRun(thread, run))).was_going_on
         except RunUnknown:
@@ -162,6 +163,7 @@ class RunEndpoint:
         """Return a thread's messages, state and runs."""
         call = await call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
+        check_id("threadId", name)
         await MODELS.ready()
         past = await past_of(RunThread(self._services, call, name))
         if not past.runs:

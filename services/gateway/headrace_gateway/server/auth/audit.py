@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from enum import StrEnum
 
-from headrace.log_lines import UNLIMITED, audit_fields
+from headrace.log_lines import UNLIMITED, audit_fields, cut
 from headrace_gateway.server.auth.caller import Caller
 
 _audit = logging.getLogger("headrace.audit")
@@ -113,6 +113,10 @@ class AuditLog:
         _audit.warning("%s", _text(fields), extra=audit_fields(**fields))
 
 
+_LONGEST = 256
+"""Maximum characters of a field that a client names; longer ones would push others off the line."""
+
+
 def _fields(
     caller: Caller, agent: str, operation: str, task: str, named: Mapping[str, str]
 ) -> dict[str, str]:
@@ -121,11 +125,11 @@ def _fields(
         "owner": caller.owner,
         "role": "-",
         "operation": operation,
-        "agent": agent,
-        "task": task or "-",
+        "agent": cut(agent, _LONGEST),
+        "task": cut(task, _LONGEST) or "-",
         "target_owner": "-",
         "outcome": "-",
-        **{name: value for name, value in named.items() if value},
+        **{name: cut(value, _LONGEST) for name, value in named.items() if value},
     }
 
 

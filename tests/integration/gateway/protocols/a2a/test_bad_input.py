@@ -176,6 +176,7 @@ async def test_errors_of_a_message_name_field_and_rule(
         ({"statusTimestampAfter": "yesterday"}, "statusTimestampAfter"),
         ({"historyLength": -1}, "historyLength"),
         ({"pageToken": "forged"}, "pageToken"),
+        ({"contextId": "x" * 257}, "contextId"),
         ({"includeArtifacts": "maybe"}, "includeArtifacts"),
     ],
 )
@@ -183,6 +184,15 @@ async def test_errors_of_a_list_name_the_field(json_talk: Talk, params: Json, fi
     refusal = await json_talk.refused("ListTasks", params)
     assert is_invalid(refusal), refusal
     assert field in refusal.fields
+
+
+@pytest.mark.parametrize("field", ["contextId", "pageToken"])
+async def test_a_list_whose_question_is_larger_than_a_bus_message_is_refused(
+    http: httpx.AsyncClient, field: str
+) -> None:
+    refusal = await Rpc(http).refused("ListTasks", {field: "x" * 2_000_000})
+    assert (refusal.code, list(refusal.fields)) == (-32602, [field])
+    assert "must not be longer than" in refusal.fields[field]
 
 
 async def test_an_unknown_method(http: httpx.AsyncClient) -> None:

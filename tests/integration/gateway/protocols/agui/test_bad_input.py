@@ -153,6 +153,9 @@ async def test_a_thread_id_that_is_too_long_can_not_be_attached_to(
             answer = await http.post(f"{path('assistant')}/{page}", json=changes)
             rule = complaint(answer, 400, "invalid_input")
             assert rule == f"{list(changes)[-1]}: must not be longer than 256 characters"
+    answer = await http.get(f"{path('assistant')}/threads/{'x' * 257}")
+    rule = complaint(answer, 400, "invalid_input")
+    assert rule == "threadId: must not be longer than 256 characters"
 
 
 async def test_without_task_state_a_run_has_to_wait(

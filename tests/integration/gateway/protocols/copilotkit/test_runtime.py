@@ -81,6 +81,16 @@ async def test_a_run_under_way_is_stopped_by_thread_and_run(
             400,
             "invalid_input",
         ),
+        (
+            "/copilotkit",
+            {
+                "method": "agent/stop",
+                # Larger than a message of the bus.
+                "params": {"agentId": "assistant", "threadId": "x" * 2_000_000},
+            },
+            400,
+            "invalid_input",
+        ),
     ],
 )
 async def test_what_is_wrong_is_reported_before_a_stream_begins(

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.jetstream.connection import Bus
+from headrace.log_lines import LineFormatter
 from headrace_gateway.refusals import NotPermitted
 from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.audit import Audited, AuditLog
@@ -142,6 +143,16 @@ async def test_what_a_client_names_is_one_field_of_the_line(
         "target_owner=ann",
         "outcome=permitted",
     ]
+
+
+async def test_a_long_name_pushes_no_field_off_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    agent, task = "a" * 60_000, "t" * 60_000
+    with pytest.raises(NotPermitted):
+        await access(Audited.ALL).check_operator(OWNER, "FailTask", agent, task, process=task)
+    formatted = LineFormatter("%(message)s").format(caplog.records[0])
+    assert " outcome=denied " in formatted
+    [written] = fields(caplog)
+    assert max(map(len, written.values())) < 300
 
 
 async def test_an_audit_line_is_never_left_out_but_denials_are_limited(
