@@ -44,7 +44,7 @@ class Toolbox:
 
 
 with needs("openai"):
-    from openai import AsyncOpenAI, OpenAIError, Timeout
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError, Timeout
 
 
 def openai_agent(  # noqa: PLR0913  # the adapter's options
@@ -88,7 +88,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
         temperature: A field of each request, if given.
         max_tokens: A field of each request, if given.
         options: Other fields of each request, sent unchanged.
-        headers: Headers of each request.
+        headers: Headers of each request. They go to the endpoint only: redirects are not followed.
         memory: How much of the conversation the model gets.
         max_turns: Maximum number of model responses in a run.
         connect_timeout: Seconds to connect.
@@ -140,6 +140,9 @@ def _client(
             default_headers=headers,
             timeout=timeout,
             max_retries=retries,
+            # The client follows redirects by default, and takes `headers` and the conversation with
+            # it, to any origin.
+            http_client=DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False),
         )
     except OpenAIError as error:
         raise Misdeclared(str(error)) from None

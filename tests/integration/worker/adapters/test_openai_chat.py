@@ -423,6 +423,20 @@ async def test_a_refused_request_fails_without_a_second_try(
     assert words(done) == "The model's endpoint refused the request (401)"
 
 
+async def test_a_redirect_takes_neither_headers_nor_the_conversation_elsewhere(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    async with chat_stub(Reply(deltas({"content": "caught"}))) as elsewhere:
+        moved = Reply(status=307, headers={"location": f"{elsewhere.url}/chat/completions"})
+        async with (
+            chat_stub(moved) as stub,
+            working(model(stub, headers={"X-Partner-Key": "secret"})),
+        ):
+            done = await folded(await submitter.start("model", "x"))
+    assert (state(done), len(stub.requests), elsewhere.requests) == ("FAILED", 1, [])
+    assert words(done) == "The model's endpoint refused the request (307)"
+
+
 async def test_a_permanent_error_fails_the_task(submitter: TaskSubmitter, working: Working) -> None:
     replies = [Reply(status=500)] * 2
     async with chat_stub(*replies) as stub, working(model(stub, max_attempts=2)):
