@@ -293,7 +293,7 @@ class Letters:
         return self._read(int(headers[SEQUENCE]), headers[SUBJECT], msg.data)
 
     def _read(self, number: int, subject: str, data: bytes) -> Letter:
-        stored = (subject.split(".")[-2], subject.split(".")[-1])
+        _, *stored = subject.rsplit(".", 2)
         tenant, agent = map(decode_token, stored)
         try:
             content = DeadLetter.decode(subject, data)
@@ -368,9 +368,7 @@ def addressee(subject: str, prefix: str) -> tuple[str, str]:
     return tenant if is_token(tenant) else "unknown", agent if is_token(agent) else "unknown"
 
 
-def _is_stored_where_it_belongs(
-    stored: tuple[str, str], letter: DeadLetter, prefix: str
-) -> bool:
+def _is_stored_where_it_belongs(stored: list[str], letter: DeadLetter, prefix: str) -> bool:
     """Return whether the last two tokens of its subject are those that `write_letter` chooses.
 
     NATS enforces the subject, but not what the letter states: a retry of a worker's letter would
@@ -379,7 +377,7 @@ def _is_stored_where_it_belongs(
     if letter.trigger is not None:
         # Earlier versions stored it under its agent, which it did not name.
         return letter.agent is None or stored[1] == _place_of(letter.trigger)
-    return letter.agent is None and stored == addressee(letter.subject, prefix)
+    return letter.agent is None and tuple(stored) == addressee(letter.subject, prefix)
 
 
 def _kind(letter: DeadLetter, prefix: str) -> Kind:

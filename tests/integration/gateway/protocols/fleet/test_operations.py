@@ -197,7 +197,9 @@ async def test_what_cannot_be_retried_stays_until_it_is_dropped(
     assert (await http.get(f"{LETTERS}/{number}")).status_code == 404
 
 
-@pytest.mark.parametrize("subject", ["{0}.run.default.ask", "run.default.ask.0-1.1", "{0}.push.0.default.ask"])
+@pytest.mark.parametrize(
+    "subject", ["{0}.run.default.ask", "run.default.ask.0-1.1", "{0}.push.0.default.ask"]
+)
 async def test_a_letter_that_no_stream_would_take_back_is_refused(
     http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, subject: str
 ) -> None:
