@@ -6,14 +6,11 @@ push work queue that notifies task state.
 """
 
 import asyncio
-import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-
-from pydantic import Field
 
 from headrace import clock
 from headrace.dataclass import dataclass
@@ -111,8 +108,6 @@ class Webhook(BusMessage):
     stay as they are in the log."""
     answers: TaskAnswers | None = None
     """Where its notifications are published on NATS. None: they are requests to `address`."""
-    created: float = Field(default_factory=time.time)
-    """Seconds since 1970."""
 
 
 def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
@@ -132,6 +127,8 @@ class StoredWebhook:
 
     webhook: Webhook
     sequence: int
+    written: datetime | None = None
+    """When it was written, by NATS's clock; None where this process has just written it."""
 
 
 def id_of(address: Address, version: str) -> str:
@@ -210,9 +207,9 @@ class Webhooks:
     async def get(self, key: TaskKey, token: str) -> StoredWebhook | None:
         """Return the webhook whose encoded id is `token`. None: it does not exist."""
         found = await self._bucket.get(_name(key, token))
-        return (
-            None if found.data is None else StoredWebhook(_decode(key, found.data), found.sequence)
-        )
+        if found.data is None:
+            return None
+        return StoredWebhook(_decode(key, found.data), found.sequence, found.written)
 
     async def store_progress(
         self, key: TaskKey, token: str, kept: StoredWebhook, progress: WebhookProgress

@@ -165,7 +165,7 @@ class TaskState:
     async def _maintain(self) -> None:
         """Take a share of the ranges, and do the work that belongs to no range."""
         self._sender_resources = await self._stack.enter_async_context(
-            sender_resources(self._bus, self._settings, self._signing, self._timing)
+            sender_resources(self._bus, self._settings, self._signing, self._timing, self._clock)
         )
         await self._clock.compare()
         self._keep(self._clock.run, "clocks")

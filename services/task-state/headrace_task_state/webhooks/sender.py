@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from headrace.dataclass import dataclass
 from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.lazy import Lazy
 from headrace.log import last_entry
 from headrace.model.answers import TaskAnswers
@@ -79,6 +80,7 @@ class SenderResources:
     letters: UndeliveredLetters
     snapshots: Snapshots
     timing: MaintenanceTiming
+    clock: ServerClock
 
 
 class WebhookSender:
@@ -111,8 +113,10 @@ class WebhookSender:
                     await self._resources.webhooks.delete(self._key, self._token)
                     return None
 
-    async def _without_task(self, webhook: Webhook) -> float | None:
-        if time.time() - webhook.created < self._resources.timing.webhook_without_task:
+    async def _without_task(self, kept: StoredWebhook) -> float | None:
+        """Delete the webhook if its task should have begun; both times are by NATS' clock."""
+        least, now = self._resources.timing.webhook_without_task, self._resources.clock.now()
+        if kept.written is None or now - kept.written.timestamp() < least:
             return _NO_TASK_YET
         await self._resources.webhooks.delete(self._key, self._token)
         return None
@@ -147,7 +151,7 @@ class WebhookSender:
     async def _send_now(self, kept: StoredWebhook) -> float | None:
         is_new = not kept.webhook.progress.sequence
         if is_new and await last_entry(self._resources.bus, self._key) is None:
-            return await self._without_task(kept.webhook)
+            return await self._without_task(kept)
         return await self._send_unsent(kept)
 
     async def _send_unsent(self, kept: StoredWebhook) -> float | None:
@@ -337,7 +341,11 @@ def _done(delivery: WebhookDelivery, failure: Failure | None) -> WebhookProgress
 
 @asynccontextmanager
 async def sender_resources(
-    bus: Bus, settings: TaskStateSettings, keys: SigningKeys, timing: MaintenanceTiming
+    bus: Bus,
+    settings: TaskStateSettings,
+    keys: SigningKeys,
+    timing: MaintenanceTiming,
+    clock: ServerClock,
 ) -> AsyncIterator[SenderResources]:
     """Yield the dependencies of sending, on a connected bus; `keys` sign.
 
@@ -364,6 +372,7 @@ async def sender_resources(
             UndeliveredLetters(bus),
             Snapshots(bus),
             timing,
+            clock,
         )
     finally:
         await keys.stop()

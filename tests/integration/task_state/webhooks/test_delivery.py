@@ -2,11 +2,14 @@
 
 import asyncio
 import hashlib
+import time
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import jwt
 import pytest
+from nats.js.errors import NotFoundError
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -475,6 +478,26 @@ async def test_webhooks_go_with_their_task(open_fleet: Opening, receiver: Receiv
 
     await receiver.until(receiver.taken, "it is told")
     await eventually(is_deleted, "the webhook is deleted with its task")
+
+
+async def test_a_webhook_waits_for_its_task_although_clocks_differ(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hooked.hook(receiver.url())
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 86_400.0)
+    await fleet.start()
+
+    async def is_kept() -> bool:
+        with suppress(NotFoundError):  # until the replica has the range
+            info = await fleet.bus.js.consumer_info(fleet.bus.streams.pushes, "push-0")
+            return (info.delivered.consumer_seq if info.delivered else 0) > 1
+        return False
+
+    await eventually(is_kept, "it was looked at, and is to be looked at again")
+    hooked.log.submit("hello")
+    await hooked.store()
+    await receiver.until(receiver.taken, "the receiver is notified of the task")
 
 
 @pytest.mark.parametrize("timing", [MaintenanceTiming(webhook_without_task=0.5)], ids=["hasty"])

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
+from headrace.jetstream.server_clock import ServerClock
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
 from headrace.webhooks import Webhooks
 from headrace_task_state.store import LeaseLost
 from headrace_task_state.webhooks.range_notifier import RangeNotifier
-from headrace_task_state.webhooks.sender import sender_resources
+from headrace_task_state.webhooks.sender import SenderResources, sender_resources
 from tests.integration.task_state.webhooks.conftest import Hooked
 from tests.support.receiver import Receiver
 from tests.support.task_states import TaskStates
@@ -45,14 +46,17 @@ class LostLease:
         raise LeaseLost("the lease was lost")
 
 
+def sending(fleet: TaskStates) -> AbstractAsyncContextManager[SenderResources]:
+    bus = fleet.bus
+    return sender_resources(bus, fleet.settings, SigningKeys(bus), fleet.timing, ServerClock(bus))
+
+
 async def test_a_new_webhook_is_left_to_the_replica_that_has_the_range(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
     lost, tasks = LostLease(), [hooked, Hooked(fleet)]
     async with (
-        sender_resources(
-            fleet.bus, fleet.settings, SigningKeys(fleet.bus), fleet.timing
-        ) as resources,
+        sending(fleet) as resources,
         running(RangeNotifier(resources, fleet.ranges[0], lost.confirm)),
     ):
         for one in tasks:
@@ -87,9 +91,7 @@ async def test_a_task_is_forgotten_whose_webhook_the_queue_finds_deleted_meanwhi
         await one.hook(receiver.url())
         one.log.submit("hello")
         await one.store()
-    async with sender_resources(
-        fleet.bus, fleet.settings, SigningKeys(fleet.bus), fleet.timing
-    ) as resources:
+    async with sending(fleet) as resources:
         webhooks = WatchedWebhooks(fleet.bus)
         notifier = RangeNotifier(replace(resources, webhooks=webhooks), fleet.ranges[0], held)
         async with running(notifier):
