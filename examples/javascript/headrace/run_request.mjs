@@ -1,6 +1,10 @@
 // A pulled run request: its content and its acknowledgement (docs/bus.md, "A worker's duties").
 
+import { BusUnavailable } from "./bus.mjs";
+
 const TIMEOUT = 2000;
+// JetStream's errors for: the server has no resources, or no storage; the stream refuses the message.
+const NO_ROOM = new Set([10023, 10047, 10077]);
 const READ = ["1", "2", "3"];
 const READ_UP_TO = 3;
 const NUMBER = /^[0-9]{1,15}$/;
@@ -52,7 +56,7 @@ export class RunRequest {
     bus.publish(bus.run(this.key, run, this.priority), body);
   }
 
-  /** Store it as a dead letter; it stays in the queue. */
+  /** Store it as a dead letter if there is room; it stays in the queue. */
   async keepAsDeadLetter(bus, reason) {
     const [tenant, agent] = this.subject.slice(`${bus.prefix}.run.`.length).split(".");
     const letter = {
@@ -64,7 +68,11 @@ export class RunRequest {
       ...(this.key && { task: this.key.task }),
     };
     const once = this.key && { "Nats-Msg-Id": `${this.key.task}.${this.run}` };
-    await bus.command(bus.dead(tenant, agent), letter, TIMEOUT, once);
+    const subject = bus.dead(tenant, agent);
+    const { error } = await bus.ask(subject, letter, TIMEOUT, once);
+    // A task that can't end would be worse than a letter that is missing.
+    if (NO_ROOM.has(error?.err_code)) console.error(`there is no room for a dead letter of ${this.subject}: ${reason}`);
+    else if (error) throw new BusUnavailable(`${subject}: ${error.description}`);
   }
 
   /** Remove it from the queue and store it as a dead letter. */

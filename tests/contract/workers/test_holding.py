@@ -4,6 +4,7 @@ Where two workers take part, one is of each language: they share one contract.
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -26,7 +27,7 @@ from tests.contract.workers.scripts import (
 from tests.support.plain_client_view import as_a_plain_client_sees
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, soon
 
 SLOW: list[Json] = [step for n in range(60) for step in ({"text": f"{n} "}, {"sleep": 50})]
 SPOKEN = "".join(f"{n} " for n in range(60))
@@ -262,6 +263,20 @@ async def test_an_agent_that_wants_another_attempt_gets_three(submitter: TaskSub
         submitter.bus.streams.dead, submitter.bus.subjects.dead("default", "repeater")
     )
     assert orjson.loads(stored.data or b"")["task"] == task.key.task
+
+
+async def test_a_full_stream_of_letters_keeps_no_task_from_its_end(
+    submitter: TaskSubmitter, spawn: Spawn, language: str
+) -> None:
+    dead = submitter.bus.streams.dead
+    config = (await submitter.bus.js.stream_info(dead)).config
+    await submitter.bus.js.update_stream(replace(config, max_bytes=1))
+    task = await submitter.start("repeater", message=script({"retry": "flaky"}))
+    worker = await asyncio.to_thread(spawn, language)
+    entries = await task.ended()
+    assert entries[-1].stamp.state == FAILED
+    assert await eventually(task.is_off_the_queue)
+    await soon(lambda: "there is no room for a dead letter" in worker.output(), "it is logged")
 
 
 async def test_a_restart_of_nats_restarts_no_run(

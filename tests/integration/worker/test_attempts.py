@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -155,21 +154,6 @@ async def test_deliveries_on_which_no_work_began_do_not_count(
     async with working(patient):
         entries = await task.ended()
     assert (attempts(entries), end_of(entries)) == ([1], (COMPLETED, ""))
-
-
-async def test_a_full_stream_of_letters_keeps_no_task_from_its_end(
-    submitter: TaskSubmitter, working: Working
-) -> None:
-    @agent(max_attempts=1)
-    async def hopeless(_: RunContext) -> None:
-        raise Retryable("the model is overloaded")
-
-    async with working(hopeless):
-        config = (await submitter.bus.js.stream_info(submitter.bus.streams.dead)).config
-        await submitter.bus.js.update_stream(replace(config, max_bytes=1))
-        task = await submitter.start("hopeless")
-        assert end_of(await task.ended())[0] == FAILED
-        assert await eventually(task.is_off_the_queue)
 
 
 async def test_attempts_whose_workers_live_on_do_not_count(

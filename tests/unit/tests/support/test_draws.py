@@ -54,6 +54,20 @@ def test_it_is_the_same_in_one_process_and_in_several_that_do_more(
     assert alone <= among
 
 
+def seed_with(**environment: str) -> int:
+    """Return the seed that a run with these variables has."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    code = "from tests.support.resuming_sizes import SEED; print(SEED)"
+    command = [sys.executable, "-c", code]
+    return int(subprocess.check_output(command, cwd=TESTS.parent, env=own | environment))
+
+
+def test_a_run_has_the_seed_that_is_named_or_else_1_and_make_soak_a_new_one() -> None:
+    assert seed_with() == seed_with() == 1
+    assert seed_with(HEADRACE_SEED="7") == seed_with(HEADRACE_SEED="7", HEADRACE_SOAK="1") == 7
+    assert seed_with(HEADRACE_SOAK="1") != seed_with(HEADRACE_SOAK="1")
+
+
 def test_another_seed_draws_anew_as_make_soak_does(alone: set[str], tmp_path: Path) -> None:
     texts = [str(TESTS / name) for name in TEXTS]
     makefile = (TESTS.parent / "Makefile").read_text()
