@@ -1,7 +1,7 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from hashlib import sha256
 from typing import Self
 
@@ -81,14 +81,39 @@ class SendMessageParams:
 
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
-        return sha256(orjson.dumps(self.as_sent(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return sha256(orjson.dumps(self.as_sent())).hexdigest()
 
-    def as_sent(self) -> Self:
-        """Return these without a message id that a gateway minted: each repetition gets another."""
-        if not is_minted(self.message.get("messageId", "")):
-            return self
-        sent = {name: value for name, value in self.message.items() if name != "messageId"}
-        return replace(self, message=sent)
+    def as_sent(self) -> dict[str, orjson.Fragment]:
+        """Return what a repetition contains, too, as JSON: no message id that a gateway minted.
+
+        A field that older versions don't know is in it only if the request sets it: its hash must
+        be the one that an older gateway stored.
+        """
+        message = self.message
+        if is_minted(message.get("messageId", "")):
+            message = {name: value for name, value in message.items() if name != "messageId"}
+        sent = replace(self, message=message)
+        return {
+            each.name: orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+            for each in fields(sent)
+            if (value := getattr(sent, each.name)) != each.default or each.name in _ALWAYS_SENT
+        }
+
+
+_ALWAYS_SENT = frozenset(
+    {
+        "message",
+        "context",
+        "task",
+        "history_length",
+        "return_immediately",
+        "if_generation",
+        "accepted_output_modes",
+        "push_config",
+        "metadata",
+    }
+)
+"""The fields of the first version's requests. A later one has a default, and is not added here."""
 
 
 def _check_message(message: Json) -> None:
@@ -184,8 +209,8 @@ class ForkTaskParams:
     def fingerprint(self) -> str:
         """Return a hash of the content, which no message has."""
         sending = None if self.sending is None else self.sending.as_sent()
-        content = {"fork": replace(self, sending=sending)}
-        return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        content = {"task": self.task, "generation": self.generation, "sending": sending}
+        return sha256(orjson.dumps({"fork": content})).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
