@@ -23,7 +23,7 @@ from headrace.model.messages import RequestsTaken
 from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
-from headrace_gateway.server.auth.caller import ANY_AGENT, FLEET, Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.settings import GatewaySettings
 
@@ -215,16 +215,13 @@ class Access:
         """
         if operation in _PUBLIC:
             return
-        # Most callers have no roles: they may do everything with their own tasks.
-        is_own = caller.grants is None and operation not in FLEET
-        if not is_own and not caller.may(agent, operation):
+        if not caller.may(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         if self._rates.are_set:
             self._rates.take(caller, agent)
-        operates = not is_own and caller.operates(agent, operation)
-        if operates or operation in self._audit.owners_operations:
-            await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
+        operates = caller.operates(agent, operation)
+        await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
     async def check_operator(
         self,

@@ -111,6 +111,6 @@ class Caller:
         """
         if self.unguarded and operation in FLEET:
             return True
-        return operation in OPERATED | FLEET and any(
-            one.operator and one.covers(agent, operation) for one in self.grants or ()
-        )
+        if self.grants is None or not (operation in OPERATED or operation in FLEET):
+            return False
+        return any(one.operator and one.covers(agent, operation) for one in self.grants)
