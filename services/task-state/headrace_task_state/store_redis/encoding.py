@@ -50,15 +50,22 @@ LETTERS = {
 _PLAIN_STATUS = re.compile(r'\{"state":"(\w+)","timestamp":"([^"\\]+)"\}')
 
 
-def encoded(change: TaskChange | TaskRemoval) -> tuple[bytes, bytes, bytes]:
-    """Return a change as ``lua/apply.lua`` expects it: member, text, array."""
+def encoded(
+    change: TaskChange | TaskRemoval, text: bytes | None = None
+) -> tuple[bytes, bytes, bytes]:
+    """Return a change as ``lua/apply.lua`` expects it: member, text, array.
+
+    `text`: the result of `text_of`, where it is known.
+    """
     key = change.key
     if isinstance(change, TaskRemoval):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
         gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0]
         return b"", b"", orjson.dumps(gone)
-    if change.begins and change.ended is not None and (text := text_of(change)):
-        return member_of(change), text, orjson.dumps(_array(change, {}, (), ()))
+    if change.begins and change.ended is not None:
+        text = text_of(change) if text is None else text
+        if text:
+            return member_of(change), text, orjson.dumps(_array(change, {}, (), ()))
     history = list(map(orjson.dumps, change.history))
     artifacts = list(map(orjson.dumps, change.artifacts))
     array = _array(change, _stored_fields(change), history, artifacts)

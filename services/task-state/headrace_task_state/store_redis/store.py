@@ -336,7 +336,7 @@ class RedisWriter:
         together = TasksTogether.of(changes, self._view, place.name)
         answer, others = await self._apply(head, together, changes)
         if answer == b"occupied":
-            none = TasksTogether(self._view, place.name)
+            none = TasksTogether(self._view, place.name, together.texts)
             answer, others = await self._apply(head, none, changes)
         self._check(answer)
         foreign, behind = answer
@@ -355,7 +355,7 @@ class RedisWriter:
         """
         keys = [self._keys.lease(self.lease.range), self._keys.progress(self.lease.range)]
         others = [at for at in range(len(changes)) if at not in together.places]
-        words = [word for at in others for word in encoded(changes[at])]
+        words = [word for at in others for word in encoded(changes[at], together.texts.get(at))]
         arguments = [self.lease.token, LIFE_MS, *head, *together.words(), *words]
         return await self._redis.run("apply", keys, arguments), others
 

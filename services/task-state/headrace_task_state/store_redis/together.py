@@ -6,7 +6,7 @@ one was the script's. The arguments are those of `add_together` in ``lua/listing
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self, TypeGuard
 
 import orjson
@@ -38,9 +38,14 @@ class _Group:
 class TasksTogether:
     """The new tasks of one batch."""
 
-    def __init__(self, view: str, range_name: str) -> None:
-        """Start without tasks; `view` is the prefix of the view's keys."""
+    def __init__(
+        self, view: str, range_name: str, texts: Mapping[int, bytes] | None = None
+    ) -> None:
+        """Start without tasks; `view` is the prefix of the view's keys, `texts` what is known."""
         self._view, self._range = view, range_name
+        self.texts = dict(texts or {})
+        """Results of `text_of` by position, also of tasks that are too long to be added together.
+        """
         self.places: set[int] = set()
         """Positions of the tasks in the batch."""
         self._texts: list[Word] = []
@@ -59,9 +64,11 @@ class TasksTogether:
             return found
         times = Counter([(one.key.tenant, one.key.task) for one in changes])
         for at, change in whole[:MOST]:
-            if times[change.key.tenant, change.key.task] == 1 and (text := text_of(change)):
-                found.places.add(at)
-                found._add(change, text)
+            if times[change.key.tenant, change.key.task] == 1:
+                text = found.texts[at] = text_of(change)
+                if text:
+                    found.places.add(at)
+                    found._add(change, text)
         return found
 
     def _add(self, change: TaskChange, text: bytes) -> None:
