@@ -243,9 +243,8 @@ class Directory:
         """
         self._bus, self._timing, self._stores_routes = bus, timing, stores_routes
         self._bucket = Bucket(bus, bus.streams.agents)
-        self._listing = DirectoryContent()
-        self.routes: Mapping[str, AgentRoute] = {}
-        """Where new tasks go, by agent; agents without pinned versions have no item."""
+        self.content = DirectoryContent()
+        """What the last read found."""
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
@@ -273,11 +272,11 @@ class Directory:
 
     def cards(self) -> list[AgentCard]:
         """Return all agents' cards, sorted by name."""
-        return [card for _, card in sorted(self._listing.cards.items())]
+        return [card for _, card in sorted(self.content.cards.items())]
 
     def card(self, agent: str) -> AgentCard | None:
         """Return the agent's card. None: the agent is unknown."""
-        return self._listing.cards.get(agent)
+        return self.content.cards.get(agent)
 
     async def find_card(self, agent: str) -> AgentCard | None:
         """Return the agent's card, also if the agent was announced a moment ago.
@@ -291,14 +290,14 @@ class Directory:
 
     def available(self, agent: str) -> bool:
         """Return whether an instance of the agent's current version is alive."""
-        route = self._listing.routes.get(agent)
+        route = self.content.routes.get(agent)
         if route is None:
-            return agent in self._listing.instances
-        return route.current in self._listing.serving.get(agent, {})
+            return agent in self.content.instances
+        return route.current in self.content.serving.get(agent, {})
 
     def route(self, agent: str) -> AgentRoute:
         """Return where the agent's new tasks go: to the unpinned version, if it has no others."""
-        return self._listing.routes.get(agent, _UNROUTED)
+        return self.content.routes.get(agent, _UNROUTED)
 
     def chosen_card(self, agent: str, tenant: str, headers: Mapping[str, str]) -> AgentCard | None:
         """Return the card of the version that the tenant or a header of a request chooses.
@@ -310,16 +309,16 @@ class Directory:
 
     def versions(self, agent: str) -> Mapping[str, AgentCard]:
         """Return the cards of the agent's versions; the empty version is the unpinned one."""
-        return self._listing.versions.get(agent, {})
+        return self.content.versions.get(agent, {})
 
     def serving(self, agent: str, version: str) -> set[str]:
         """Return the live instances of the agent's version."""
-        return self._listing.serving.get(agent, {}).get(version, set())
+        return self.content.serving.get(agent, {}).get(version, set())
 
     def workers(self) -> dict[str, Instance]:
         """Return all live instances by their names."""
         agents, now = dict[str, list[str]](), time.monotonic()
-        for agent, instances in sorted(self._listing.instances.items()):
+        for agent, instances in sorted(self.content.instances.items()):
             for instance in instances:
                 agents.setdefault(instance, []).append(agent)
         return {
@@ -337,7 +336,7 @@ class Directory:
 
     def _knows(self, key: str) -> bool:
         _, agent, instance = (*key.split("."), "", "")[:3]
-        return instance in self._listing.instances.get(agent, ())
+        return instance in self.content.instances.get(agent, ())
 
     async def _keep_reading(self) -> None:
         interval = self._timing.read_interval
@@ -385,7 +384,7 @@ class Directory:
             serving = listing.serving.setdefault(agent, {})
             serving.setdefault(_version_in(copy[key].data), set()).add(instance)
         listing.route()
-        self._listing, self.routes = listing, listing.routes
+        self.content = listing
         if self._stores_routes:
             for agent in listing.unrouted:
                 await self._store(agent, listing.routes[agent])

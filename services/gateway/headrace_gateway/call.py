@@ -263,7 +263,7 @@ def _called(
     card = services.directory.card(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
-    if name in services.directory.routes:
+    if name in services.directory.content.routes:
         chosen = services.directory.chosen_card(name, caller.tenant, request.headers)
         if chosen is not None:
             caller, card = replace(caller, chosen_version=chosen.pinned_version), chosen

@@ -36,7 +36,7 @@ async def directory(own: Bus, timing: DirectoryTiming) -> AsyncIterator[Director
 
 
 def served_by(directory: Directory) -> set[str]:
-    return directory._listing.instances.get("echo", set())
+    return directory.content.instances.get("echo", set())
 
 
 async def put(bus: Bus, key: str, value: bytes) -> None:
@@ -222,7 +222,7 @@ async def test_a_large_fleet_is_listed_whole(own: Bus) -> None:
     await directory.start()
 
     def count() -> int:
-        return sum(map(len, directory._listing.instances.values()))
+        return sum(map(len, directory.content.instances.values()))
 
     await soon(lambda: count() >= 1200, "all instances are listed")
     assert count() == 1200

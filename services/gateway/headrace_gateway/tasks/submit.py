@@ -122,7 +122,7 @@ class Submissions:
         else:
             log_context.note_task(key.task)
         version = caller.chosen_version
-        if not version and (route := self._directory.routes.get(key.agent)) is not None:
+        if not version and (route := self._directory.content.routes.get(key.agent)) is not None:
             version = route.version_for(key.agent, key.tenant, context)
         if version:
             metadata = {**(metadata or {}), events.VERSION: version}
