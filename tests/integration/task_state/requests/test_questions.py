@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 from prometheus_client import CollectorRegistry
 
 from headrace import log_context
@@ -174,6 +175,22 @@ async def test_a_question_is_a_span_of_the_askers_trace_where_traces_are_set_up(
     for parent in parents.values():
         assert parent is not None
         assert f"00-{parent.trace_id:032x}-{parent.span_id:016x}-01" == asker
+
+
+async def test_a_span_names_an_errors_class_and_holds_no_content(
+    nats_server: NatsProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    async with asking(nats_server) as request:
+        subject = request.subjects.state("input.shop")
+        refused = await request.client.request(subject, b'{"message": "a secret"}', TIMEOUT)
+        assert Refusal.decode("input", refused.data).code == "bad_request"
+    [span] = [one for one in spans.get_finished_spans() if one.name == f"{subject} process"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "ValidationError"
+    assert "secret" not in span.to_json()
 
 
 def test_traces_that_are_not_configured_cost_nothing() -> None:
