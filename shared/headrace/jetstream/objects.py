@@ -30,7 +30,8 @@ from headrace.jetstream.headers import SEQUENCE, nanoseconds
 from headrace.jetstream.purge import erase, purge
 from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.model.events import Json, now
-from headrace.model.task import TaskKey
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import TaskKey, is_task_id
 
 SCHEME = "headrace-file:"
 """Prefix of links to stored files."""
@@ -256,6 +257,8 @@ class FileStore:
     async def tasks(self) -> set[TaskKey]:
         """Return the tasks of which the store has files, complete or not.
 
+        What a worker has stored on subjects of no possible task is left out.
+
         Raises:
             BusUnavailable: The store does not answer.
         """
@@ -264,11 +267,17 @@ class FileStore:
             query = {"subjects_filter": f"{self._all_chunks}>", "offset": passed}
             info = await self._info(query)
             subjects = info["state"].get("subjects") or {}
-            tokens = (subject.removeprefix(self._all_chunks).split(".") for subject in subjects)
-            found.update(TaskKey(*three) for *three, _ in tokens)
+            found.update(key for subject in subjects if (key := self._key_of(subject)) is not None)
             passed += len(subjects)
             if not subjects or passed >= info.get("total", 0):
                 return found
+
+    def _key_of(self, chunks: str) -> TaskKey | None:
+        tokens = chunks.removeprefix(self._all_chunks).split(".")
+        if len(tokens) != len((*TaskKey._fields, "name")) or not is_task_id(tokens[2]):
+            return None
+        key = TaskKey(*tokens[:3])
+        return key if stream_of_shard(key.shard) < self._bus.settings.event_streams else None
 
     async def newest(self, key: TaskKey) -> float | None:
         """Return when the newest part of a file of the task was stored, seconds since 1970.

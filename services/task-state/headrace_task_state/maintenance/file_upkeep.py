@@ -13,7 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log.read import last_stored
-from headrace.model.errors import LogTooNew
+from headrace.model.errors import BusUnavailable
 from headrace.model.task import TaskKey
 from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.due import repeat
@@ -62,9 +62,14 @@ class FileUpkeep:
 
     async def _look_after(self, key: TaskKey) -> None:
         try:
-            last = await last_stored(self._bus, key)
-        except LogTooNew:
-            return
+            await self._delete_if_unused(key)
+        except BusUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
+            _log.warning("files of task %s are left as they are: %s", key.task, error)
+
+    async def _delete_if_unused(self, key: TaskKey) -> None:
+        last = await last_stored(self._bus, key)
         if last is None and not await self._is_abandoned(key):
             return
         if last is None or last.is_tombstone:

@@ -252,9 +252,15 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
     await files.put(new_key(), ANNS, b"x" * 300_000)
     unfinished = ".".join((*new_key(), "0123456789abcdef"))
     await hasty.bus.js.publish(f"$O.{bucket}.C.{unfinished}", b"x")
+    # What a hostile worker stores is nobody's, and stops nothing.
+    elsewhere = new_key(9_999).task
+    nobodys = ["x", "default.agent.x.y", f"default.agent.{elsewhere}.y", "default.agent.x.y.z"]
+    for subject in nobodys:
+        await hasty.bus.js.publish(f"$O.{bucket}.C.{subject}", b"x")
 
     async def left() -> int:
-        return (await hasty.bus.js.stream_info(f"OBJ_{bucket}")).state.messages
+        messages = (await hasty.bus.js.stream_info(f"OBJ_{bucket}")).state.messages
+        return messages - len(nobodys)
 
     assert await left() == 4 + 4 + 4 + 1
     writer = await applied(hasty)
