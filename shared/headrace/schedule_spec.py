@@ -14,7 +14,10 @@ from pydantic import (
 )
 
 from headrace.model.answers import AnswerRule
+from headrace.model.change import OWN
+from headrace.model.delegation import why_no_message
 from headrace.model.described import Described
+from headrace.model.events import Json
 from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
@@ -31,6 +34,14 @@ EXPRESSION_RULES = {
 
 _LONGEST_JITTER = 24 * 3600.0
 _CONTENTS = {"text", "data"}
+
+
+def _without_own(part: Json) -> Json:
+    """Return the part without metadata that is reserved for the fleet."""
+    if "metadata" not in part:
+        return part
+    kept = {key: value for key, value in part["metadata"].items() if not key.startswith(OWN)}
+    return {**part, "metadata": kept}
 
 
 def _in_utc(time: datetime) -> datetime:
@@ -76,6 +87,8 @@ class ScheduleSpec(Described):
             raise ValueError("must not be empty")
         if not isinstance(message, str) and any(len(_CONTENTS & set(one)) != 1 for one in message):
             raise ValueError("must be a text, or a list of parts that each have text or data")
+        if not isinstance(message, str) and (why := why_no_message({"parts": message})) is not None:
+            raise ValueError(why)
         return message
 
     @field_validator("answers")
@@ -100,7 +113,9 @@ class ScheduleSpec(Described):
         message = self.message
         return Schedule(
             agent=self.agent,
-            parts=[{"text": message}] if isinstance(message, str) else message,
+            parts=[{"text": message}]
+            if isinstance(message, str)
+            else [*map(_without_own, message)],
             context=self.context_id,
             priority=priority,
             at=_stated(self.at),

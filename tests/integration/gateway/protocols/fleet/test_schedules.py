@@ -52,7 +52,9 @@ async def schedules(http: httpx.AsyncClient) -> AsyncIterator[httpx.AsyncClient]
 async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
     schedules: httpx.AsyncClient, bus: Bus
 ) -> None:
-    stored = (await schedules.put(f"{PATH}/the%20report", json=HOURLY)).raise_for_status().json()
+    metadata = {"headrace.generation": 7, "ours": 1}
+    body = HOURLY | {"message": [{"text": "report", "metadata": metadata}]}
+    stored = (await schedules.put(f"{PATH}/the%20report", json=body)).raise_for_status().json()
     created = datetime.fromisoformat(stored.pop("created"))
     following = datetime.fromisoformat(stored.pop("next"))
     assert timedelta(minutes=59) < following - created < timedelta(minutes=61)
@@ -60,7 +62,7 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         "name": "the report",
         "owner": "anonymous",
         "agent": "ask",
-        "message": [{"text": "report"}],
+        "message": [{"text": "report", "metadata": {"ours": 1}}],
         "at": None,
         "every": "1h",
         "cron": None,
@@ -123,6 +125,13 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         ({"message": "x" * 65_536}, "the body: must have at most 65536 bytes"),
         ({"message": [{"data": nested(300)}]}, "the body: must not be nested deeper than 90"),
         ({"message": [{"file": "x"}]}, "message: must be a text, or a list of parts"),
+        ({"message": [{"text": 7}]}, "message: parts[0] text must be a string"),
+        ({"message": [{"data": 7, "mediaType": 7}]}, "parts[0] mediaType must be a string"),
+        (
+            {"message": [{"text": "x"}, {"text": "x", "url": "headrace-file:a/tasks/b/files/0"}]},
+            "message: parts[1] must have exactly one of text, raw, url, data",
+        ),
+        ({"message": [{"text": "x", "metadata": "m"}]}, "parts[0] metadata must be an object"),
         ({"mesage": "hi"}, "mesage: Extra inputs are not permitted"),
     ],
 )
