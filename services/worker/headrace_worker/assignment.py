@@ -81,13 +81,15 @@ class Assignment:
         """
         await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
 
-    async def give_up(self, bus: Bus, reason: str) -> None:
+    async def give_up(self, bus: Bus, reason: str, task: str | None = None) -> None:
         """Store the request as a dead letter and remove it from the queue.
+
+        The letter names the `task`, if there is one whose log a retry can read.
 
         Raises:
             BusUnavailable: the letter was not stored; the request stays queued.
         """
-        await make_dead_letter(bus, self.message, reason)
+        await make_dead_letter(bus, self.message, reason, task)
 
 
 def read_assignment(bus: Bus, msg: Msg) -> Assignment:
@@ -121,13 +123,13 @@ def _carried_input(request: RunRequest, run: int, msg: Msg) -> Entry | None:
     return Entry(stamp, [request.input.encode()], request.sequence, time)
 
 
-async def make_dead_letter(bus: Bus, msg: Msg, reason: str) -> None:
-    """Store an unusable run request as a dead letter and remove it from the queue.
+async def make_dead_letter(bus: Bus, msg: Msg, reason: str, task: str | None = None) -> None:
+    """Store a run request, of `task` if that is known, as a dead letter; remove it from the queue.
 
     Raises:
         BusUnavailable: the letter was not stored; the request stays queued.
     """
-    await _send(bus, msg, reason)
+    await _send(bus, msg, reason, task)
     await bus.connection.publish(msg.reply, TERM)
 
 

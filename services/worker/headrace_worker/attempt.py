@@ -144,14 +144,20 @@ class Attempt:
     async def _clean_up(self, end: Entry) -> None:
         """Call the agent's clean-up for the task that ended with `end`, then acknowledge the run.
 
-        A failed clean-up is retried, because what it needs may be available then.
+        A failed clean-up is retried, because what it needs may be available then; one that is given
+        up is a dead letter, because an operator may correct that, or the request was only delivered
+        often.
         """
         assignment, bus, timing = self._assignment, self._resources.bus, self._resources.timing
         task, failures = assignment.key.task, self._resources.failed_clean_ups
         if assignment.message.metadata.num_delivered > timing.cleanup_deliveries:
             _log.error("task %s: its clean-up is given up; it may have killed its workers", task)
             failures.forget(assignment.key)
-            await assignment.ack(bus)
+            deliveries = timing.cleanup_deliveries
+            reason = (
+                f"the task's clean-up did not end within {deliveries} deliveries of its request"
+            )
+            await assignment.give_up(bus, reason, task)
             return
         try:
             async with asyncio.timeout(timing.cleanup):
@@ -169,6 +175,9 @@ class Attempt:
                 await assignment.give_back(bus, pause)
                 return
             _log.error("task %s: the agent's last clean-up attempt failed", task, exc_info=error)
+            failures.forget(assignment.key)
+            await assignment.give_up(bus, "the last attempt at the task's clean-up failed", task)
+            return
         failures.forget(assignment.key)
         await assignment.ack(bus)
 

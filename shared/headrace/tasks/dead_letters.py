@@ -5,8 +5,8 @@ clients have been notified, streams have ended. So a retry sends its input as a 
 same context that references the failed one, as A2A specifies. The new task's id is derived from the
 failed run, so repeated retries, by any number of operators, give one task.
 
-A run request that could not be read and a notification that was not accepted are sent again
-unchanged.
+A task's clean-up that was given up is requested again. A run request that could not be read and a
+notification that was not accepted are sent again unchanged.
 
 A letter's number is its sequence in the stream. Numbers are never reused.
 """
@@ -55,10 +55,11 @@ from headrace.wait_for import ELECTION
 _log = logging.getLogger(__name__)
 
 type Kind = Literal["run", "run-request", "entry", "push", "event", "other"]
-"""``run``: a run that was given up. ``run-request``: an unreadable request, or one whose log is
-gone. ``entry``: a message in a log that is not an entry. ``push``: a notification that was not
-accepted. ``event``: an event that its trigger could make no task of. ``other``: a kind that this
-version does not know, or a letter that names another tenant or agent than its subject does."""
+"""``run``: a run, or a task's clean-up, that was given up. ``run-request``: an unreadable request,
+or one whose log is gone. ``entry``: a message in a log that is not an entry. ``push``: a
+notification that was not accepted. ``event``: an event that its trigger could make no task of.
+``other``: a kind that this version does not know, or a letter that names another tenant or agent
+than its subject does."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
@@ -490,6 +491,9 @@ async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
         raise NotRetryable(f"the log of task {key.task} is gone")
     if last.stamp.run > run:
         raise NotRetryable(f"task {key.task} has since continued with another input")
+    if last.ends_task and last.last_generation == run:
+        await RunRequests(bus).publish(key, run, without_input(request), priority)
+        return RetryResult(key.task, "the task's clean-up is requested again")
     if not last.ends_run:
         await RunRequests(bus).publish(key, run, without_input(request), priority)
         return RetryResult(key.task, "the task has not failed; its run is requested again")

@@ -11,6 +11,7 @@ from headrace.model.events import ATTEMPT
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.sdk.agent import Policy
 from headrace.tasks.cancel import cancel_task
+from headrace.tasks.dead_letters import LetterFilter, Letters, RetryResult, retry_and_drop
 from headrace.tasks.end import fail_task
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import UNHURRIED, Working
@@ -189,7 +190,31 @@ async def test_a_clean_up_that_may_have_killed_its_workers_is_given_up(
     async with working(tidy.agent(), timing=timing):
         await eventually(lambda: done_with(deadly))
         await eventually(lambda: done_with(other))
-    assert [ended.key for ended in tidy.told] == [other.key]
+        assert [ended.key for ended in tidy.told] == [other.key]
+        assert await retried(deadly) == "the task's clean-up did not end within 3 deliveries"
+        await eventually(lambda: tidy.was_told(2))
+    assert tidy.told[-1].key == deadly.key
+
+
+async def test_a_clean_up_whose_last_attempt_failed_is_retried_by_an_operator(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    tidy = Tidy(failures=1)
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=())):
+        task = await asks(submitter)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+        assert await retried(task) == "the last attempt at the task's clean-up failed"
+        await eventually(lambda: tidy.was_told(2))
+    assert {ended.key for ended in tidy.told} == {task.key}
+
+
+async def retried(task: Task) -> str:
+    """Retry the one dead letter, which is the task's clean-up, and return its reason."""
+    [letter] = [one async for one in Letters(task.bus).find(LetterFilter(task=task.key.task))]
+    outcome = await retry_and_drop(task.bus, letter)
+    assert outcome == RetryResult(task.key.task, "the task's clean-up is requested again")
+    return letter.content.reason.partition(" of its request")[0]
 
 
 async def test_another_process_counts_the_failures_of_a_clean_up_from_the_start(
