@@ -24,7 +24,7 @@ from headrace.background import keep_running
 from headrace.dataclass import dataclass
 from headrace.jetstream.api import server_time, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, KeyChanged, stream_of
+from headrace.jetstream.kv import Bucket, KeyChanged, ReplicaValue, stream_of
 from headrace.model.agent_card import AgentCard, card_key
 from headrace.model.agent_route import UNPINNED, AgentRoute, first_version
 from headrace.model.errors import BusUnavailable, UndecodableMessage
@@ -129,7 +129,11 @@ class Announcer:
         await self._bucket.overwrite(self._key(agent), serving, seconds=self._timing.instance_ttl)
 
     async def withdraw(self, agent: str) -> None:
-        """Delete this instance's key for `agent`; the card stays."""
+        """Delete this instance's key for `agent`; the card stays.
+
+        While the deletion marker exists, operators can still ask the instance; repeated calls renew
+        it.
+        """
         # The deletion marker expires too. Otherwise the bucket would keep one per instance for
         # ever.
         await self._bucket.delete(self._key(agent), seconds=self._timing.instance_ttl)
@@ -217,6 +221,8 @@ class DirectoryContent:
     """Live instances by agent. An agent without instances has no item."""
     serving: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     """Live instances by agent and version."""
+    leaving: dict[str, str] = field(default_factory=dict)
+    """Instances that have withdrawn from an agent, with that agent."""
 
     def route(self) -> None:
         """Choose each agent's current version and card, once the bucket has been read."""
@@ -326,12 +332,18 @@ class Directory:
             for name, served in agents.items()
         }
 
+    def workers_to_ask(self) -> dict[str, str]:
+        """Return the instances that live or are draining, each with an agent that it serves."""
+        live = {name: one.agents[0] for name, one in self.workers().items()}
+        return self._listing.leaving | live
+
     def _silent(self, instance: str, agent: str, now: float) -> float:
         return self._renewals.age(f"live.{agent}.{instance}", now)
 
     async def _on_hint(self, msg: Msg) -> None:
         key = msg.subject.removeprefix(self._bucket.prefix)
-        if key.startswith("card.") or not msg.data or not self._knows(key):
+        # Draining instances repeat their deletions, and live ones their entries.
+        if not key.startswith("live.") or bool(msg.data) != self._knows(key):
             self._wake.set()
 
     def _knows(self, key: str) -> bool:
@@ -367,22 +379,25 @@ class Directory:
         Raises:
             BusUnavailable: The bucket can't be read.
         """
-        listing, lives = DirectoryContent(), dict[str, int]()
-        copy = await self._bucket.copy()
+        listing, lives = DirectoryContent(), dict[str, ReplicaValue]()
+        copy = await self._bucket.entries()
         for key, copied in copy.items():
             kind, _, agent = key.partition(".")
-            if kind == "card":
+            if copied is None:
+                _take_deletion(listing, key)
+            elif kind == "card":
                 self._take_card(listing, agent, copied.data)
             elif kind == "live":
-                lives[key] = copied.sequence
+                lives[key] = copied
             elif kind == "route":
                 self._take_route(listing, agent, copied.data)
         timeout = self._timing.instance_ttl + self._timing.read_interval
-        for key in self._renewals.fresh(lives, time.monotonic(), timeout):
+        sequences = {key: copied.sequence for key, copied in lives.items()}
+        for key in self._renewals.fresh(sequences, time.monotonic(), timeout):
             _, agent, instance = (*key.split("."), "", "")[:3]
             listing.instances.setdefault(agent, set()).add(instance)
             serving = listing.serving.setdefault(agent, {})
-            serving.setdefault(_version_in(copy[key].data), set()).add(instance)
+            serving.setdefault(_version_in(lives[key].data), set()).add(instance)
         listing.route()
         self.content = listing
         if self._stores_routes:
@@ -424,6 +439,12 @@ def _decode_card(name: str, data: bytes) -> AgentCard:
         stated = f"{card.name} {card.pinned_version}".strip()
         raise UndecodableMessage(f"card.{name}", f"the card names agent {stated!r}")
     return card
+
+
+def _take_deletion(listing: DirectoryContent, key: str) -> None:
+    kind, agent, instance = (*key.split("."), "", "")[:3]
+    if kind == "live":
+        listing.leaving[instance] = agent
 
 
 def _version_in(data: bytes) -> str:

@@ -15,7 +15,6 @@ from nats.aio.subscription import Subscription
 
 from headrace import log_lines
 from headrace.dataclass import dataclass
-from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.entry import READABLE
@@ -80,14 +79,15 @@ class ProcessAnswers:
 async def ask_processes(
     bus: Bus,
     query: ProcessQuery,
-    workers: Mapping[str, Instance],
+    workers: Mapping[str, str],
     services: Sequence[str] = SERVICES,
     seconds: float = ANSWER_TIME,
 ) -> list[ProcessFound]:
     """Ask the processes of `services`, and return what answered within `seconds`.
 
-    `workers` are the live ones, as the directory knows them. A query for one process ends with its
-    answer. An answer counts once, and only if who was asked on its subject may give it.
+    `workers` are those that the directory knows, each with one of its agents. A query for one
+    process ends with its answer. An answer counts once, and only if who was asked on its subject
+    may give it.
 
     Raises:
         BusUnavailable: the connection is closed.
@@ -139,13 +139,13 @@ class _ProcessSubject:
 
 
 def _subjects(
-    bus: Bus, services: Sequence[str], workers: Mapping[str, Instance]
+    bus: Bus, services: Sequence[str], workers: Mapping[str, str]
 ) -> dict[str, _ProcessSubject]:
     """Return what to ask, by the last token of the subject of their answers."""
     every = [_ProcessSubject(bus.subjects.process(one), one) for one in services if one != WORKER]
     if WORKER in services:
         every += [
-            _ProcessSubject(bus.subjects.process(WORKER, one.agents[0], worker), WORKER, worker)
-            for worker, one in workers.items()
+            _ProcessSubject(bus.subjects.process(WORKER, agent, worker), WORKER, worker)
+            for worker, agent in workers.items()
         ]
     return {str(number): one for number, one in enumerate(every)}

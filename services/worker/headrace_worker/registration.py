@@ -1,4 +1,4 @@
-"""A worker's entries in the directory: renewed while it serves, and deleted when it leaves."""
+"""A worker's entries in the directory: renewed while it serves, and deleted while it drains."""
 
 import asyncio
 import logging
@@ -52,7 +52,11 @@ class Registration:
         await self._heartbeat_thread.call(self._replace(agents))
 
     async def withdraw(self) -> None:
-        """Remove the directory entries; an entry that can't be removed in time expires."""
+        """Remove the directory entries; an entry that can't be removed in time expires.
+
+        Their deletion is repeated until the heartbeat thread ends, because operators can ask a
+        worker that drains only while its deletion marker exists.
+        """
         try:
             async with asyncio.timeout(_LEAVING):
                 await self._heartbeat_thread.call(self._withdraw())
@@ -80,7 +84,21 @@ class Registration:
         self._is_withdrawn = True
         async with self._changing:
             await self._stop_renewing()
-            await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))
+            try:
+                await self._delete()
+            finally:
+                self._renewing = keep_running(self._keep_deleting, "registration")
+
+    async def _delete(self) -> None:
+        await asyncio.gather(*(self._announcer.withdraw(agent.name) for agent in self._agents))
+
+    async def _keep_deleting(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.renew_interval)
+            try:
+                await self._delete()
+            except BusUnavailable as error:
+                _log.info("could not renew this worker's deletion marker: %s", error)
 
     async def _stop_renewing(self) -> None:
         """Send no more renewals: one behind an entry's deletion would restore the entry.

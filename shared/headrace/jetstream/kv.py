@@ -152,10 +152,18 @@ class Bucket:
     async def copy(
         self, pattern: str = ">", since: datetime | None = None, *, is_latest: bool = False
     ) -> dict[str, ReplicaValue]:
+        """Return every key that matches and its value, as `entries` does without deletions."""
+        entries = await self.entries(pattern, since, is_latest=is_latest)
+        return {key: copied for key, copied in entries.items() if copied is not None}
+
+    async def entries(
+        self, pattern: str = ">", since: datetime | None = None, *, is_latest: bool = False
+    ) -> dict[str, ReplicaValue | None]:
         """Return every key that matches and its value, from any replica: many in one answer.
 
-        With `since`, only keys that were written since then. The replica may lag behind the
-        leader; with `is_latest` it is read on until it has all that the leader has.
+        None in place of a value: the key has a deletion marker. With `since`, only keys that were
+        written since then. The replica may lag behind the leader; with `is_latest` it is read on
+        until it has all that the leader has.
         """
         found, place = dict[str, ReplicaValue | None](), 0
         start: Json = {"seq": 1} if since is None else {"start_time": since.isoformat()}
@@ -171,7 +179,7 @@ class Bucket:
                 start = {"seq": sequence + 1}
             if page.complete and not page.pending:
                 if not is_latest or await self._ends_at(place, pattern, since):
-                    return {key: copied for key, copied in found.items() if copied is not None}
+                    return found
                 await asyncio.sleep(self._bus.timing.retry)
 
     async def _ends_at(self, place: int, pattern: str, since: datetime | None) -> bool:

@@ -172,14 +172,14 @@ async def test_what_a_replica_shows_late_is_seen_by_a_second_look(
     await soon(lambda: served_by(directory) == {"worker-1"}, "echo is served")
     # The second look at what announced it, if it is still to come, finds nothing new.
     await asyncio.sleep(1.5)
-    read = directory._bucket.copy
+    read = directory._bucket.entries
     before = await read()
 
-    async def late() -> dict[str, ReplicaValue]:
+    async def late() -> dict[str, ReplicaValue | None]:
         looks.append(1)
         return before if len(looks) == 1 else await read()
 
-    monkeypatch.setattr(directory._bucket, "copy", late)
+    monkeypatch.setattr(directory._bucket, "entries", late)
     await announcer.withdraw("echo")
     await soon(lambda: not directory.available("echo"), "nobody serves echo", timeout=15)
     assert len(looks) > 1

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from headrace import Emission, RunContext, agent
-from headrace.model.messages import Draining
+from headrace.directory import Directory
+from headrace.model.messages import Draining, ProcessQuery
 from headrace.model.task import COMPLETED
+from headrace.processes import ask_processes
 from headrace_worker.worker import Worker
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import TaskSubmitter
+from tests.support.waiting import eventually
 
 
 async def asked_to_drain(submitter: TaskSubmitter, worker: Worker) -> int:
@@ -16,6 +19,20 @@ async def asked_to_drain(submitter: TaskSubmitter, worker: Worker) -> int:
     subject = submitter.bus.subjects.drain("gated-word", worker.id)
     answer = await submitter.bus.request(subject, b"", 30)
     return Draining.decode(subject, answer.data).runs
+
+
+async def states_what_it_is(submitter: TaskSubmitter, worker: Worker) -> bool:
+    """Tell whether operators find it although it has left the directory."""
+    directory = Directory(submitter.bus)
+
+    async def has_left() -> bool:
+        await directory.read()
+        return worker.id not in directory.workers()
+
+    await eventually(has_left)
+    asked = ProcessQuery(process=worker.id)
+    found = await ask_processes(submitter.bus, asked, directory.workers_to_ask())
+    return [one.process for one in found] == [worker.id]
 
 
 async def test_active_runs_end_and_later_ones_wait_for_another_worker(
@@ -34,6 +51,7 @@ async def test_active_runs_end_and_later_ones_wait_for_another_worker(
         await active.reaches(3)
         assert [await asked_to_drain(submitter, worker) for _ in range(2)] == [1, 1]
         assert not worker.is_ready
+        assert await states_what_it_is(submitter, worker)
         later = await submitter.start("gated-word")
         gate.set()
         entries = await active.ended()

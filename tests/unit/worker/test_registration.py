@@ -42,6 +42,7 @@ class StoredEntries(Announcer):
     def __init__(self) -> None:
         self.entries: set[str] = set()
         self.is_renewing, self.deleted = asyncio.Event(), asyncio.Event()
+        self.deletions = 0
 
     async def announce(self, card: AgentCard) -> None:
         """Store the entry."""
@@ -56,6 +57,7 @@ class StoredEntries(Announcer):
     async def withdraw(self, agent: str) -> None:
         """Delete the entry."""
         self.entries.discard(agent)
+        self.deletions += 1
         self.deleted.set()
 
 
@@ -87,6 +89,16 @@ async def test_a_renewal_on_its_way_does_not_restore_the_entry_of_a_worker_that_
     await registration.withdraw()
     await settled()
     assert stored.entries == set()
+
+
+async def test_a_worker_that_drains_renews_its_deletion_markers(
+    registration: Registration, stored: StoredEntries
+) -> None:
+    await registration.withdraw()
+    first = stored.deletions
+    await settled()
+    assert first == 2
+    assert stored.deletions > first
 
 
 async def test_a_renewal_on_its_way_does_not_restore_the_entry_of_an_agent_that_is_gone(

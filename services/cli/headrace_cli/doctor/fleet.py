@@ -34,8 +34,8 @@ async def check_fleet(bus: Bus, missing: Collection[str]) -> AsyncIterator[Diagn
     await directory.read()
     for finding in _check_agents(directory):
         yield finding
-    workers = directory.workers()
-    for finding in check_versions(await ask_processes(bus, ProcessQuery(), workers), len(workers)):
+    found = await ask_processes(bus, ProcessQuery(), directory.workers_to_ask())
+    for finding in check_versions(found, directory.workers()):
         yield finding
     yield await _check_task_state(bus, missing)
     yield await _check_dead_letters(bus)

@@ -1,7 +1,7 @@
 """Checks of running processes' releases, and of the versions of the bus contract between them."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from headrace.model.messages import ProcessFound
 from headrace_cli.doctor.diagnosis import Diagnosis, first_of, ok, problem, warning
@@ -9,8 +9,8 @@ from headrace_cli.doctor.diagnosis import Diagnosis, first_of, ok, problem, warn
 VERSIONS = "versions"
 
 
-def check_versions(found: Sequence[ProcessFound], workers: int) -> Iterator[Diagnosis]:
-    """Yield what is found about the processes that answered, and the number of live `workers`."""
+def check_versions(found: Sequence[ProcessFound], workers: Collection[str]) -> Iterator[Diagnosis]:
+    """Yield what is found about the processes that answered, and live `workers` that did not."""
     yield from _unread(found)
     releases: dict[str, Counter[str]] = {}
     for one in found:
@@ -25,15 +25,15 @@ def check_versions(found: Sequence[ProcessFound], workers: int) -> Iterator[Diag
     elif found:
         [(release, numbers)] = releases.items()
         yield ok(VERSIONS, f"release {release}: {_numbers(numbers)}")
-    answered = Counter(one.service for one in found)
-    if (silent := workers - answered["worker"]) > 0:
+    answered = {one.process for one in found if one.service == "worker"}
+    if silent := len(set(workers) - answered):
         yield warning(
             VERSIONS,
-            f"{silent} of {workers} workers do not state their release",
+            f"{silent} of {len(workers)} workers do not state their release",
             "upgrade them if they are of an earlier one, let NATS permit the question "
             "(headrace nats-permissions), or repeat this if they were busy or have just died",
         )
-    if not answered["gateway"]:
+    if all(one.service != "gateway" for one in found):
         yield warning(
             VERSIONS,
             "no gateway states its release",

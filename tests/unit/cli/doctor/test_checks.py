@@ -121,12 +121,12 @@ def process(service: str, name: str, release: str = "0.1.0", writes: str = "2") 
 FLEET = [process("gateway", "g1"), process("task-state", "t1"), process("worker", "w1")]
 
 
-def findings(found: list[ProcessFound], workers: int) -> list[tuple[Level, str]]:
+def findings(found: list[ProcessFound], workers: list[str]) -> list[tuple[Level, str]]:
     return [(one.level, one.text) for one in check_versions(found, workers)]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_processes_of_one_release_are_counted(workers: int) -> None:
+@pytest.mark.parametrize("workers", [[], ["w1"]], ids=["draining", "live"])
+def test_processes_of_one_release_are_counted(workers: list[str]) -> None:
     text = "release 0.1.0: 1 gateway, 1 task-state, 1 worker"
     assert findings(FLEET, workers) == [("ok", text)]
 
@@ -134,7 +134,7 @@ def test_processes_of_one_release_are_counted(workers: int) -> None:
 def test_several_releases_are_named_with_their_processes() -> None:
     found = [*FLEET, process("worker", "w2", "0.2.0")]
     text = "0.1.0: 1 gateway, 1 task-state, 1 worker; 0.2.0: 1 worker"
-    assert findings(found, 2) == [("warning", f"several releases are running: {text}")]
+    assert findings(found, ["w1", "w2"]) == [("warning", f"several releases are running: {text}")]
 
 
 def test_a_version_that_is_written_and_not_read_by_all_is_a_problem() -> None:
@@ -142,7 +142,7 @@ def test_a_version_that_is_written_and_not_read_by_all_is_a_problem() -> None:
         *FLEET,
         process("worker", "w2", "0.2.0", writes="4").model_copy(update={"reads": ["3", "4"]}),
     ]
-    problems = [text for level, text in findings(found, 2) if level == "problem"]
+    problems = [text for level, text in findings(found, ["w1", "w2"]) if level == "problem"]
     former, newer = "gateway g1 (0.1.0) and 2 more", "worker w2 (0.2.0)"
     assert problems == [
         f"{former} write version 2 of the bus contract, which {newer} do not read (3, 4)",
@@ -151,7 +151,7 @@ def test_a_version_that_is_written_and_not_read_by_all_is_a_problem() -> None:
 
 
 def test_processes_that_do_not_state_their_release_are_reported() -> None:
-    assert findings([], 2) == [
+    assert findings([process("worker", "drains")], ["w1", "w2"])[1:] == [
         ("warning", "2 of 2 workers do not state their release"),
         ("warning", "no gateway states its release"),
     ]

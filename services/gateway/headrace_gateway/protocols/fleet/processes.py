@@ -83,7 +83,7 @@ class ProcessPages:
         self, query: ProcessQuery, service: Service | None = None
     ) -> Sequence[ProcessFound]:
         services, named = self._services, SERVICES if service is None else (service,)
-        return await ask_processes(services.bus, query, services.directory.workers(), named)
+        return await ask_processes(services.bus, query, services.directory.workers_to_ask(), named)
 
     @staticmethod
     def _answer(found: Sequence[ProcessFound]) -> ASGIApp:
