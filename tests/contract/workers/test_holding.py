@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from headrace.jetstream.kv import Bucket
 from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply
@@ -329,10 +330,8 @@ async def redeliver(task: Task) -> None:
 
 async def nobody_serves(submitter: TaskSubmitter, agent: str) -> bool:
     """Tell whether every worker of `agent` has withdrawn."""
-    bucket = submitter.bus.streams.agents
-    live = f"$KV.{bucket}.live.{agent}.*"
-    info = await submitter.bus.js.stream_info(f"KV_{bucket}", subjects_filter=live)
-    return not info.state.subjects
+    agents = Bucket(submitter.bus, submitter.bus.streams.agents)
+    return not await agents.copy(f"live.{agent}.*")
 
 
 async def has_written(worker: Worker, words: str) -> bool:
