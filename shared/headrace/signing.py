@@ -85,6 +85,15 @@ class KeyRing(BusMessage):
         return self.model_copy(update={"keys": [*before, StoredKey(pem=make_pem(), since=since)]})
 
 
+def read_keys(files: "Iterable[Path]") -> "list[SigningKey]":
+    """Return the private keys of files.
+
+    Raises:
+        KeyUnreadable: A file contains no usable key.
+    """
+    return [_read(path) for path in files]
+
+
 class SigningKeys:
     """The current keys."""
 
@@ -95,7 +104,7 @@ class SigningKeys:
             KeyUnreadable: A file contains no usable key.
         """
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.keys)
-        self._fixed = [_read(path) for path in files]
+        self._fixed = read_keys(files)
         fixed: list[tuple[float, SigningKey]] = [(0.0, key) for key in self._fixed[::-1]]
         self._keys = Lazy(lambda: fixed)
         self._watching: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ from headrace.jetstream.durables import contract_differences
 from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, Level, ok, problem
+from headrace_cli.doctor.files import check_files
 from headrace_cli.doctor.fleet import check_fleet
 from headrace_cli.doctor.nats import NATS, check_login, check_streams
 from headrace_cli.doctor.redis import REDIS, check_redis
@@ -36,7 +37,7 @@ def doctor(nats_url: str | None, printer: Printer) -> None:
 
     Changes nothing. Exit code 0: no problem; 1: at least one.
     """
-    found = list(check_settings(os.environ))
+    found = [*check_settings(os.environ), *check_files()]
     # The invalid ones may be those of other services.
     if not errors_in(BusSettings):
         found += _on_nats(nats_url)

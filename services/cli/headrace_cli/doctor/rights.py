@@ -1,6 +1,6 @@
 """Checks of what NATS permits a login, compared with what the role that it belongs to needs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.jetstream.permissions import (
     GATEWAY,
@@ -53,8 +53,8 @@ def check_role(settings: BusSettings, user: str, permissions: Json) -> Iterator[
     sound = True
     for verb, action in (("publish", "publish on"), ("subscribe", "subscribe to")):
         granted = permissions.get(verb) or {}
-        needed = _subjects(every[user], verb)
-        if missing := [one for one in needed if not _may(granted, one, covers)]:
+        needed, never = _subjects(every[user], verb), every[user].never
+        if missing := [one for one in needed if not _may_all(granted, one, never)]:
             sound = False
             text = f"user {user!r} may not {action} {first_of(missing, _SHOWN)}, as {user} needs"
             yield problem(_NATS, text, _REMEDY)
@@ -62,7 +62,7 @@ def check_role(settings: BusSettings, user: str, permissions: Json) -> Iterator[
         excess = [
             one
             for one in foreign
-            if not any(overlap(own, one) for own in needed) and _may(granted, one, overlap)
+            if not any(overlap(own, one) for own in needed) and _may_some(granted, one)
         ]
         if excess:
             sound = False
@@ -77,11 +77,25 @@ def _subjects(rights: Rights, verb: str) -> list[str]:
     return rights.publish if verb == "publish" else rights.subscribe
 
 
-def _may(granted: Json, subject: str, allows: Callable[[str, str], bool]) -> bool:
-    """Return whether one of the allowed patterns `allows` the subject, and none denies all of it.
+def _may_all(granted: Json, needed: str, never: Sequence[str]) -> bool:
+    """Return whether a pattern allows all of `needed`, and none denies a part of it.
 
-    `allows` is `covers` for every subject that `subject` matches, and `overlap` for some.
+    Those that the role has itself, which are `never` its to use, don't count.
     """
-    allowed, denied = granted.get("allow"), granted.get("deny") or ()
-    permitted = not allowed or any(allows(one, subject) for one in allowed)
-    return permitted and not any(covers(one, subject) for one in denied)
+    denied = [one for one in _denied(granted) if not any(covers(own, one) for own in never)]
+    return _allows(granted, needed, covers) and not any(overlap(one, needed) for one in denied)
+
+
+def _may_some(granted: Json, subject: str) -> bool:
+    """Return whether a pattern allows a part of `subject`, and none denies all of it."""
+    denied = any(covers(one, subject) for one in _denied(granted))
+    return _allows(granted, subject, overlap) and not denied
+
+
+def _allows(granted: Json, subject: str, matches: Callable[[str, str], bool]) -> bool:
+    allowed = granted.get("allow")
+    return not allowed or any(matches(one, subject) for one in allowed)
+
+
+def _denied(granted: Json) -> Sequence[str]:
+    return granted.get("deny") or ()

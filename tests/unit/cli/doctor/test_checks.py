@@ -1,5 +1,8 @@
 """What `headrace doctor` concludes from what servers report."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from headrace.jetstream.permissions import Permissions
@@ -9,6 +12,7 @@ from headrace.settings import BusSettings
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.command import user_in_settings
 from headrace_cli.doctor.diagnosis import Level
+from headrace_cli.doctor.files import check_files
 from headrace_cli.doctor.nats import check_rights, check_stream, check_version
 from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.rights import check_role
@@ -113,6 +117,49 @@ def test_settings_are_checked_for_every_service(monkeypatch: pytest.MonkeyPatch)
     assert "secret" not in str(found)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("QUOTAS", None, "No such file", "headrace gateway and headrace triggers do"),
+        ("QUOTAS", "[[quota]]\nruns = -1", "quota.0.runs: ", "headrace gateway and"),
+        ("CREDENTIALS", "[[credential]]\nowner = ''", "credential.0.owner: ", "gateway does"),
+        ("SIGNING_KEYS", "none", "PEM", "headrace gateway and headrace task-state do"),
+        ("PRICES", "[[price]", "line 1", "headrace worker does"),
+    ],
+)
+def test_files_are_checked_as_services_check_them(
+    case: tuple[str, str | None, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, content, rule, services = case
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv(f"HEADRACE_{setting}", str(file))
+    [found] = check_files()
+    assert (found.level, found.subject) == ("problem", "settings")
+    assert str(file) in found.text
+    assert rule in found.text
+    assert services in found.remedy
+
+
+def test_files_that_are_sound_are_not_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text('[[quota]]\nname = "day"\nruns = 1\n')
+    monkeypatch.setenv("HEADRACE_QUOTAS", str(quotas))
+    assert list(check_files()) == []
+    monkeypatch.setenv("HEADRACE_PUSH_ALLOW", "10.0.0.0/99")
+    [found] = check_files()
+    assert found.text.startswith("HEADRACE_PUSH_ALLOW: ")
+
+
+def test_files_of_invalid_settings_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_QUOTAS", "missing.toml")
+    monkeypatch.setenv("HEADRACE_REPLICAS", "many")
+    assert list(check_files()) == []
+
+
 def process(service: str, name: str, release: str = "0.1.0", writes: str = "2") -> ProcessFound:
     found = {"service": service, "process": name, "release": release, "log_level": "info"}
     return ProcessFound.model_validate({**found, "reads": ["2", "3"], "writes": writes})
@@ -162,9 +209,12 @@ NEEDED = Permissions(SETTINGS, ()).rights("gateway")
 
 
 def role_findings(
-    publish: list[str], subscribe: list[str], user: str = "gateway"
+    publish: list[str], subscribe: list[str], user: str = "gateway", deny: Sequence[str] = ()
 ) -> list[tuple[Level, str]]:
-    permissions = {"publish": {"allow": publish}, "subscribe": {"allow": subscribe}}
+    permissions = {
+        "publish": {"allow": publish, "deny": list(deny)},
+        "subscribe": {"allow": subscribe},
+    }
     return [(one.level, one.text) for one in check_role(SETTINGS, user, permissions)]
 
 
@@ -172,7 +222,8 @@ def role_findings(
 def test_a_login_with_exactly_its_roles_rights_is_sound(role: str) -> None:
     rights = Permissions(SETTINGS, ()).rights(role)
     text = f"user {role!r} has the rights of {role}, and no other service's"
-    assert role_findings(rights.publish, rights.subscribe, role) == [("ok", text)]
+    found = role_findings(rights.publish, rights.subscribe, role, rights.never)
+    assert found == [("ok", text)]
 
 
 def test_a_right_that_a_role_needs_and_lacks_is_a_problem() -> None:
@@ -182,6 +233,23 @@ def test_a_right_that_a_role_needs_and_lacks_is_a_problem() -> None:
     assert text == (
         "user 'gateway' may not publish on headrace.run.>, headrace.push.>, as gateway needs"
     )
+
+
+@pytest.mark.parametrize("deny", ["headrace.run.acme.>", "headrace.run.>", "headrace.*.acme.>"])
+def test_a_deny_of_a_part_of_what_a_role_needs_is_a_problem(deny: str) -> None:
+    found = role_findings(NEEDED.publish, NEEDED.subscribe, deny=[deny])
+    [(level, text)] = found
+    assert level == "problem"
+    assert "may not publish on " in text
+    assert "headrace.run.>" in text
+
+
+def test_a_deny_of_a_part_of_what_other_services_need_leaves_the_rest() -> None:
+    publish, subscribe = [*NEEDED.publish, "headrace.dead.>"], NEEDED.subscribe
+    partly = role_findings(publish, subscribe, deny=["headrace.dead.acme.>"])
+    assert [level for level, _ in partly] == ["warning"]
+    fully = role_findings(publish, subscribe, deny=["headrace.dead.>"])
+    assert [level for level, _ in fully] == ["ok"]
 
 
 def test_a_right_that_only_another_service_needs_is_warned_of() -> None:
