@@ -7,7 +7,7 @@ would mislead an autoscaler.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import override
 
 from prometheus_client.core import GaugeMetricFamily
@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT = 3.0
 """Seconds within which a sample must be read; Prometheus waits ten for the whole page."""
+
+_VERSION = "agent", "version"
+"""Labels of the runs of one version of an agent; of runs that are not pinned, it is empty."""
 
 
 class FleetMetrics(Collector):
@@ -52,42 +55,45 @@ class FleetMetrics(Collector):
 
     def _queues(self, sample: Sample) -> Iterator[GaugeMetricFamily]:
         names = {card.name for card in self._directory.cards()}
-        waiting, oldest = dict.fromkeys(names, 0), dict[str, float]()
+        versions = [(name, version) for name in names for version in self._directory.versions(name)]
+        waiting, oldest = dict.fromkeys(versions, 0), dict[tuple[str, ...], float]()
         for queue in sample.queues:
-            if queue.agent in names:
-                waiting[queue.agent] += queue.waiting
+            version = (queue.agent, queue.version)
+            # Runs of a version without a card wait too; its empty queues are not shown.
+            if version in waiting or (queue.agent in names and queue.waiting):
+                waiting[version] = waiting.get(version, 0) + queue.waiting
                 if queue.oldest is not None:
-                    oldest[queue.agent] = max(oldest.get(queue.agent, 0), queue.oldest)
+                    oldest[version] = max(oldest.get(version, 0), queue.oldest)
         # Where runs wait and no age is known, 0 would look like an empty queue.
-        oldest |= {name: 0.0 for name in names if not waiting[name]}
-        yield _family("headrace_runs_waiting", "Runs that wait for a worker.", "agent", waiting)
+        oldest |= {version: 0.0 for version, runs in waiting.items() if not runs}
+        yield _family("headrace_runs_waiting", "Runs that wait for a worker.", waiting, *_VERSION)
         help_text = "Seconds for which the oldest waiting run has waited."
-        yield _family("headrace_oldest_run_seconds", help_text, "agent", oldest)
-        available = {name: float(self._directory.available(name)) for name in names}
+        yield _family("headrace_oldest_run_seconds", help_text, oldest, *_VERSION)
+        available = {(name,): float(self._directory.available(name)) for name in names}
         help_text = "1 while a running worker serves the agent."
-        yield _family("headrace_agent_available", help_text, "agent", available)
+        yield _family("headrace_agent_available", help_text, available, "agent")
 
 
 def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:
-    sizes = {one["name"]: one["bytes"] for one in sample.streams}
+    sizes = {(one["name"],): one["bytes"] for one in sample.streams}
     yield _family(
-        "headrace_stream_bytes", "Size of a stream's messages, in bytes.", "stream", sizes
+        "headrace_stream_bytes", "Size of a stream's messages, in bytes.", sizes, "stream"
     )
-    limits = {one["name"]: one["maxBytes"] for one in sample.streams if one["maxBytes"]}
+    limits = {(one["name"],): one["maxBytes"] for one in sample.streams if one["maxBytes"]}
     yield _family(
-        "headrace_stream_max_bytes", "Maximum size of a stream, in bytes.", "stream", limits
+        "headrace_stream_max_bytes", "Maximum size of a stream, in bytes.", limits, "stream"
     )
-    replicas = {one["name"]: one["replicas"] for one in sample.streams}
-    yield _family("headrace_stream_replicas", "Configured replicas.", "stream", replicas)
-    current = {one["name"]: one["currentReplicas"] for one in sample.streams}
+    replicas = {(one["name"],): one["replicas"] for one in sample.streams}
+    yield _family("headrace_stream_replicas", "Configured replicas.", replicas, "stream")
+    current = {(one["name"],): one["currentReplicas"] for one in sample.streams}
     help_text = "Replicas that are online and hold the whole stream."
-    yield _family("headrace_stream_current_replicas", help_text, "stream", current)
+    yield _family("headrace_stream_current_replicas", help_text, current, "stream")
 
 
-def _family(
-    name: str, help_text: str, label: str, values: dict[str, int] | dict[str, float]
+def _family[Values: tuple[str, ...]](
+    name: str, help_text: str, values: Mapping[Values, float], *labels: str
 ) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text, labels=[label])
+    family = GaugeMetricFamily(name, help_text, labels=labels)
     for value_of, value in values.items():
-        family.add_metric([value_of], value)
+        family.add_metric(value_of, value)
     return family

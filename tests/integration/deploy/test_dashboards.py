@@ -95,7 +95,7 @@ async def test_an_alert_fires_on_a_real_fleet(prometheus: Prometheus) -> None:
 
 async def test_the_charts_autoscalers_have_figures(prometheus: Prometheus) -> None:
     values = values_of("keda") | {"prometheus": {"matchers": ""}}
-    values["workers"] = {"shop": values["workers"]["shop"] | {"agents": [AGENT]}}
+    values["workers"] = {"shop": values["workers"]["shop"] | {"agents": [AGENT, "other@2"]}}
     scaled = [one for one in render(values) if one["kind"] == "ScaledObject"]
     requests = [one["spec"]["triggers"][0]["metadata"]["query"] for one in scaled]
     assert len(requests) == 2

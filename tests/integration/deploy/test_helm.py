@@ -151,10 +151,23 @@ def test_replicas_are_set_by_the_chart_or_by_an_autoscaler(name: str) -> None:
     assert targets == {deployments[component]["metadata"]["name"] for component in scalers}
 
 
-def test_versions_of_an_agent_are_one_in_the_autoscalers_query() -> None:
+def test_a_group_scales_by_all_versions_of_an_agent_or_by_those_that_it_names() -> None:
     scaled = of_kind("nats-cluster", "ScaledObject")["shop"]
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
     assert 'headrace_runs_waiting{agent=~"cart|search"}' in query
+    values = values_of("keda")
+    values["workers"]["shop"]["agents"] = ["search", "cart@2.1", "cart@3"]
+    queries = [
+        one["spec"]["triggers"][0]["metadata"]["query"]
+        for one in render(values)
+        if one["kind"] == "ScaledObject"
+    ]
+    named = ('agent=~"search"', 'agent="cart",version="2.1"', 'agent="cart",version="3"')
+    of = [f'{{{one},namespace="prod"}}' for one in named]
+    waiting, working = (
+        " or ".join(f"headrace_runs_{kind}{one}" for one in of) for kind in ("waiting", "working")
+    )
+    assert f"sum(max by (agent, version) ({waiting})) + (sum({working}) or vector(0))" in queries
 
 
 def test_gateways_scale_by_streams_and_workers_by_their_agents_runs() -> None:
@@ -166,7 +179,7 @@ def test_gateways_scale_by_streams_and_workers_by_their_agents_runs() -> None:
     assert queries["gateway"] == 'sum(headrace_open_streams{namespace="prod"})'
     only = 'agent=~"cart|search",namespace="prod"'
     assert queries["shop"] == (
-        f"sum(max by (agent) (headrace_runs_waiting{{{only}}}))"
+        f"sum(max by (agent, version) (headrace_runs_waiting{{{only}}}))"
         f" + (sum(headrace_runs_working{{{only}}}) or vector(0))"
     )
 

@@ -49,27 +49,49 @@ def test_the_oldest_run_of_each_agent_is_looked_up_before_further_queues_of_othe
 
 
 async def test_without_a_known_age_of_waiting_runs_none_is_exported() -> None:
-    def of(agent: str, waiting: int, oldest: float | None) -> QueueState:
-        return QueueState(agent, "default", "normal", "", waiting, 0, oldest)
-
     queues = [of("a", 3, None), of("b", 3, None), of("b", 2, 7.5), of("c", 0, None)]
+    exported = await exported_of(queues, {"a": [""], "b": [""], "c": [""]})
+    assert [exported["headrace_runs_waiting", name, ""] for name in "abc"] == [3, 5, 0]
+    oldest = {key[1]: value for key, value in exported.items() if "oldest" in key[0]}
+    assert oldest == {"b": 7.5, "c": 0}
+
+
+async def test_versions_are_those_with_a_card_and_those_for_which_runs_wait() -> None:
+    """Versions without a card, whose queues NATS keeps for a time, are none while nothing waits."""
+    kept = [of("shop", 0, None, f"old-{number}") for number in range(200)]
+    queues = [of("shop", 2, 7.5, "1"), of("shop", 1, 9.0, "gone"), *kept, of("unknown", 1, 1.0)]
+    exported = await exported_of(queues, {"shop": ["1", "2"]})
+    waiting = {key[1:]: value for key, value in exported.items() if "waiting" in key[0]}
+    assert waiting == {("shop", "1"): 2, ("shop", "2"): 0, ("shop", "gone"): 1}
+    oldest = {key[1:]: value for key, value in exported.items() if "oldest" in key[0]}
+    assert oldest == {("shop", "1"): 7.5, ("shop", "2"): 0, ("shop", "gone"): 9.0}
+
+
+def of(agent: str, waiting: int, oldest: float | None, version: str = "") -> QueueState:
+    return QueueState(agent, "default", "normal", version, waiting, 0, oldest)
+
+
+async def exported_of(
+    queues: list[QueueState], versions: dict[str, list[str]]
+) -> dict[tuple[str, ...], float]:
+    """Return the metrics of queues by their names and labels' values; `versions` have cards."""
 
     async def sample() -> Sample:
         return Sample(datetime.now(UTC), queues=queues)
 
-    cards = [SimpleNamespace(name=name) for name in "abc"]
+    cards = [SimpleNamespace(name=name) for name in versions]
+    directory = SimpleNamespace(
+        cards=lambda: cards, available=lambda _: True, versions=versions.__getitem__
+    )
     services = SimpleNamespace(
         bus=SimpleNamespace(connected=True),
         fleet_sampler=SimpleNamespace(sample=sample),
-        directory=SimpleNamespace(cards=lambda: cards, available=lambda _: True),
+        directory=directory,
     )
     metrics = FleetMetrics(cast("Services", services))
     await metrics.refresh()
-    exported = {
+    return {
         (one.name, *one.labels.values()): one.value
         for family in metrics.collect()
         for one in family.samples
     }
-    assert [exported["headrace_runs_waiting", name] for name in "abc"] == [3, 5, 0]
-    oldest = {key[1]: value for key, value in exported.items() if "oldest" in key[0]}
-    assert oldest == {"b": 7.5, "c": 0}

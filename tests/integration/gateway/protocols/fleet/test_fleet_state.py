@@ -112,10 +112,10 @@ async def test_prometheus_sees_what_waits_and_how_full_the_streams_are(
         pairs = (line.rpartition(" ") for line in page.splitlines() if line[:1] != "#")
         samples.update({name: float(value) for name, _, value in pairs})
         # Other tests on this fleet may have left runs that wait.
-        return samples.get('headrace_runs_waiting{agent="assistant"}', 0) >= 1
+        return samples.get('headrace_runs_waiting{agent="assistant",version=""}', 0) >= 1
 
     await eventually(waits, "a run waits")
-    assert samples['headrace_oldest_run_seconds{agent="assistant"}'] >= 0
+    assert samples['headrace_oldest_run_seconds{agent="assistant",version=""}'] >= 0
     assert samples['headrace_agent_available{agent="assistant"}'] == 1
     waits_for = {name: n for name, n in samples.items() if "headrace_runs_waiting{" in name}
     assert 0 in waits_for.values(), "agents without waiting runs are at zero"
