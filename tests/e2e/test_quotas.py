@@ -4,19 +4,24 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import httpx
 import pytest
 
+from headrace import Agents, Emission, RunContext, Usage, agent
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
 from headrace.tasks.quotas import FRESH
+from headrace_worker.settings import WorkerSettings
+from headrace_worker.worker import Worker
 from tests.e2e.test_command_line import headrace
 from tests.support import extra_services
 from tests.support.credentials import Person, write
@@ -281,3 +286,120 @@ async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_
     assert (refused.status_code, reason) == (429, "QUOTA_EXCEEDED")
     waiting = await http.post(fork, json={}, headers=PAT.bearer)
     assert waiting.json()["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", "it begins no run"
+
+
+SCOPES = {"tenant": "", "owner": 'owner = "*"\n', "agent": 'agent = "spender"\n'}
+LIMITS = {"tokens": "10", "cost": "2.0", "runs": "1", "open": "1"}
+FORMS = {
+    "refused": "",
+    "asked": 'at_limit = "input-required"\n',
+    "warned": "enforce = false\n",
+}
+
+
+@agent
+async def spender(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Use up any of the limits, or with "hold" remain open."""
+    if ctx.prompt == "hold":
+        await asyncio.Event().wait()
+    yield Usage("model", "maker", 5, 5, 10, cost=2.0)
+    yield "spent"
+
+
+@dataclass
+class Limited:
+    """The only quota of a tenant, and what its owners find."""
+
+    scope: str
+    what: str
+    form: str
+    url: str = ""
+    http: httpx.AsyncClient = field(default_factory=httpx.AsyncClient)
+    opened: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.scope}-{self.what}-{self.form}"
+
+    @property
+    def quota(self) -> str:
+        limit = f"{self.what} = {LIMITS[self.what]}\n"
+        whose = f'name = "{self.name}"\ntenant = "{self.name}"\n{SCOPES[self.scope]}'
+        return f"[[quota]]\n{whose}{limit}{FORMS[self.form]}\n"
+
+    def person(self, owner: str = "ann") -> Person:
+        return Person(self.name, owner)
+
+    async def outcome(self, owner: str = "ann", agent_name: str = "spender") -> str:
+        """Return what becomes of a message: a form, or "begun"."""
+        body: Json = {"message": message("hold" if self.what == "open" else "spend")}
+        body["configuration"] = {"returnImmediately": self.what == "open"}
+        path = f"{self.url}/v1/agents/{agent_name}"
+        person = self.person(owner)
+        answer = await self.http.post(f"{path}/message:send", json=body, headers=person.bearer)
+        if answer.status_code == 429:
+            error = answer.json()["error"]
+            assert error["details"][0]["reason"] == "QUOTA_EXCEEDED"
+            assert repr(self.name) in error["message"]
+            return "refused"
+        task = answer.raise_for_status().json()["task"]
+        if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
+            assert repr(self.name) in task["status"]["message"]["parts"][0]["text"]
+            return "asked"
+        if self.what == "open":
+            self.opened.append(f"{path}/tasks/{task['id']}")
+        said = answer.headers.get("headrace-quota")
+        assert said is None or said.startswith(f"{self.name};{self.what};")
+        return "begun" if said is None else "warned"
+
+    async def found(self) -> tuple[str, ...]:
+        """Return outcomes: the first one, at the limit, also at it, and not concerned by it."""
+        first = await self.outcome()
+
+        async def at_limit() -> str:
+            outcome = await self.outcome()
+            return "" if outcome == "begun" else outcome
+
+        second = await eventually(at_limit, f"the limit of {self.name} is reached")
+        by_another, of_another = ("bob", "spender"), ("ann", AGENT)
+        too = await self.outcome(*(of_another if self.scope == "owner" else by_another))
+        if self.scope == "tenant":
+            return first, second, too, "begun"
+        return (
+            first,
+            second,
+            too,
+            await self.outcome(*(by_another if self.scope == "owner" else of_another)),
+        )
+
+    async def end(self) -> None:
+        """Cancel what is open."""
+        for task in self.opened:
+            await self.http.post(f"{task}:cancel", json={}, headers=self.person().bearer)
+
+
+async def test_each_limit_of_each_scope_refuses_asks_or_warns(
+    fleet: Fleet, tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    every = [Limited(*one) for one in product(SCOPES, LIMITS, FORMS)]
+    people = [one.person(owner) for one in every for owner in ("ann", "bob")]
+    (tmp_path / "quotas.toml").write_text("".join(one.quota for one in every))
+    settings = {
+        "HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", *people)),
+        "HEADRACE_QUOTAS": str(tmp_path / "quotas.toml"),
+    }
+    process, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    worker = Worker(WorkerSettings(nats_url=fleet.nats_url, drain_seconds=0), Agents([spender]))
+    with process.start(wait=False):
+        await worker.start()
+        try:
+            served = partial(extra_services.is_served, [url], "spender")
+            await asyncio.to_thread(until, served, "the gateway knows the agent")
+            for one in every:
+                one.url, one.http = url, http
+            found = await asyncio.gather(*(one.found() for one in every))
+        finally:
+            await asyncio.gather(*(one.end() for one in every))
+            await worker.stop()
+    shown = {one.name: outcomes for one, outcomes in zip(every, found, strict=True)}
+    assert shown == {one.name: ("begun", one.form, one.form, "begun") for one in every}
