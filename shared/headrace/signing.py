@@ -80,8 +80,13 @@ class KeyRing(BusMessage):
     keys: list[StoredKey] = Field(default_factory=list)
 
     def with_new(self, since: float, *, alone: bool) -> Self:
-        """Return the ring with a new key that is used from `since`; `alone` removes the others."""
-        before = [] if alone else self.keys[1 - KEPT :]
+        """Return the ring with a new key that is used from `since`; `alone` removes the others.
+
+        It replaces keys whose use has not begun, which have signed nothing: otherwise several
+        rotations in a row would remove the key in use.
+        """
+        begun = [one for one in self.keys if one.since <= time.time()]
+        before = [] if alone else begun[1 - KEPT :]
         return self.model_copy(update={"keys": [*before, StoredKey(pem=make_pem(), since=since)]})
 
 

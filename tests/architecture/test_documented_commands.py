@@ -76,7 +76,7 @@ def test_each_command_on_the_bus_is_compared_with_the_fleet_api() -> None:
         if isinstance(route, Route)
         for method in route.methods or ()
     }
-    assert (len(endpoints), endpoints - served) == (9, set())
+    assert (len(endpoints), endpoints - served) == (10, set())
 
 
 def test_a_wrong_command_or_option_is_seen(tmp_path: Path) -> None:

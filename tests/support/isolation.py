@@ -337,6 +337,10 @@ def _version(_: Thing) -> Json:
     return {"version": "none"}
 
 
+def _no_rotation(_: Thing) -> Json:
+    return {"atOnce": "invalid"}
+
+
 def _log_level(_: Thing) -> Json:
     return {"level": "configured", "process": "none"}
 
@@ -361,6 +365,7 @@ FLEET: Mapping[str, FleetRequest] = {
     "worker: drain": FleetRequest("POST", "/v1/workers/{worker}:drain", lambda _: {}),
     "processes: list": FleetRequest("GET", _PROCESSES),
     "processes: log level": FleetRequest("POST", f"{_PROCESSES}:logLevel", _log_level),
+    "signing key: rotate": FleetRequest("POST", "/v1/signing-keys:rotate", _no_rotation),
     "processes of headrace dev: list": FleetRequest("GET", _DEV_PROCESSES),
     "process of headrace dev: kill": FleetRequest(
         "POST", f"{_DEV_PROCESSES}/{{role}}/{{index}}:kill", lambda _: {}

@@ -17,7 +17,7 @@ from a2a.utils.signing import (
 
 from headrace import signing
 from headrace.jetstream.connection import Bus
-from headrace.signing import SigningKeys, make_pem, rotate
+from headrace.signing import KeyRing, SigningKeys, make_pem, rotate
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk
@@ -108,6 +108,13 @@ async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
     await keys._look()
     assert [key["kid"] for key in keys.key_set()["keys"]] == [keys.current.id] == [sole]
     await keys.stop()
+
+
+def test_rotations_in_a_row_keep_the_key_in_use() -> None:
+    ring, later = KeyRing().with_new(0.0, alone=True), time.time() + signing.LEAD
+    for _ in range(signing.KEPT + 1):
+        ring = ring.with_new(later, alone=False)
+    assert [one.since for one in ring.keys] == [0.0, later]
 
 
 async def test_keys_of_files_sign_instead_and_all_are_published(bus: Bus, tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ ROUTING = frozenset(
         "DrainWorker",
         "ListProcesses",
         "SetLogLevel",
+        "RotateSigningKey",
     }
 )
-"""Operations on which versions and processes serve agents. They concern all tenants."""
+"""Operations on which versions and processes serve agents, and on the key with which the fleet
+signs. They concern all tenants."""
 
 FLEET = frozenset(
     {
