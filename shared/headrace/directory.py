@@ -335,7 +335,7 @@ class Directory:
     def workers_to_ask(self) -> dict[str, str]:
         """Return the instances that live or are draining, each with an agent that it serves."""
         live = {name: one.agents[0] for name, one in self.workers().items()}
-        return self._listing.leaving | live
+        return self.content.leaving | live
 
     def _silent(self, instance: str, agent: str, now: float) -> float:
         return self._renewals.age(f"live.{agent}.{instance}", now)

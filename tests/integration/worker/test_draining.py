@@ -31,7 +31,8 @@ async def states_what_it_is(submitter: TaskSubmitter, worker: Worker) -> bool:
 
     await eventually(has_left)
     asked = ProcessQuery(process=worker.id)
-    found = await ask_processes(submitter.bus, asked, directory.workers_to_ask())
+    workers = directory.workers_to_ask()
+    found = await ask_processes(submitter.bus, asked, workers, seconds=60.0)
     return [one.process for one in found] == [worker.id]
 
 
