@@ -21,6 +21,10 @@ from headrace_gateway.timing import TIMING, GatewayTiming
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
 
+INCOMPLETE_HEADS = 64 * 1024 * 1024
+"""Maximum bytes of incomplete heads of all connections. A usual head arrives in one piece, and does
+not count."""
+
 MOST_HEADERS = 256
 """Maximum headers of a request: thousands of short ones cost several times their bytes."""
 
@@ -36,6 +40,10 @@ HOLD_BY = "headrace.hold_by"
 
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 
+_TOO_MANY_HEADS = (
+    f"this gateway holds {INCOMPLETE_HEADS} bytes of incomplete requests, its limit; try again"
+)
+
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
 _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
@@ -47,7 +55,13 @@ _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable\r\nRetry-After: 1",
+}
+"""By status: its reason, and further headers."""
 
 
 def _refusal(status: int, name: str, message: str) -> bytes:
@@ -190,6 +204,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_disconnects",
         "_framing",
         "_head_bytes",
+        "_head_held",
         "_last",
         "_plain",
         "_timer",
@@ -202,7 +217,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.pipeline = cast("deque[Any]", _Pipeline())
         self._timing = cast("ServerConfig", self.config).timing
         self._awaited = _Awaited.HEAD
-        self._head_bytes = 0
+        self._head_bytes = self._head_held = 0
+        """Bytes of the incomplete head, and those of them that `IncompleteHeads` counts."""
         self._framing = 0
         """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
         self._chunks = 0
@@ -222,6 +238,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
         self._stop_timer()
+        self._hold_head(0)
         super().connection_lost(exc)
         self._disconnects.end()
 
@@ -251,6 +268,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
+            elif not self._hold_head(self._head_bytes):
+                self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
+        elif self._head_held:
+            self._hold_head(0)
         if self._awaited is _Awaited.NOTHING:
             self._stop_timer()
         elif self._timer is None:
@@ -361,6 +382,13 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer data that is not HTTP with 400, unless another answer has begun."""
         self._refuse(400, "INVALID_ARGUMENT", msg)
 
+    def _hold_head(self, size: int) -> bool:
+        """Count `size` bytes of an incomplete head; return False if there are too many."""
+        heads = cast("ServerConfig", self.config).heads
+        heads.size += size - self._head_held
+        self._head_held = size
+        return heads.size <= INCOMPLETE_HEADS
+
     def _look_again(self) -> None:
         self._timer = self.loop.call_at(self._deadline, self._on_time)
 
@@ -397,6 +425,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
             abort_later(self.transport, self.loop, self._timing)
         self._awaited = _Awaited.NOTHING
+        self._hold_head(0)
         self._stop_timer()
 
     def _is_answered(self) -> bool:
@@ -411,7 +440,23 @@ class HttpProtocol(HttpToolsProtocol):
         return self.cycle
 
 
+class IncompleteHeads:
+    """The incomplete heads of a server's connections."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.size = 0
+        """Bytes."""
+
+
 class ServerConfig(uvicorn.Config):
     """Uvicorn's configuration, which it passes to every connection, with the gateway's timing."""
 
     timing = TIMING
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
+        """Pass the arguments to uvicorn."""
+        super().__init__(*arguments, **named)
+        self.heads = IncompleteHeads()
