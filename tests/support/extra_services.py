@@ -1,7 +1,6 @@
 """Services that tests add to the shared stack: other agents, other routes to NATS."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.compose_file import ROOT
@@ -15,13 +14,6 @@ def worker(folder: Path, agents: str, nats_url: str, module: str = "agents") -> 
     environment = {"HEADRACE_NATS_URL": nats_url, "PYTHONPATH": str(ROOT)}
     arguments = ["worker", f"tests.support.{module}:{agents}"]
     return ServiceProcess("worker", folder, arguments, environment, lambda: True)
-
-
-def worker_in(folder: Path, name: str, agents: Sequence[str], nats_url: str) -> ServiceProcess:
-    """Return a worker for `agents`, each the one of a module of its name in `folder`."""
-    environment = {"HEADRACE_NATS_URL": nats_url, "PYTHONPATH": str(folder)}
-    arguments = ["worker", ",".join(f"{agent}:{agent}" for agent in agents)]
-    return ServiceProcess("worker", folder / name, arguments, environment, lambda: True)
 
 
 def gateway(folder: Path, nats_url: str, **settings: str) -> tuple[ServiceProcess, str]:

@@ -125,7 +125,6 @@ class SseStream:
     close_reason: str = ""
     recovered: bool = True
     _rest: bytes = b""
-    _comments: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.recovered = self.answer.headers.get("headrace-recovered") != "false"

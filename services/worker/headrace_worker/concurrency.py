@@ -49,11 +49,6 @@ class ConcurrencyLimit:
         self._mark = 0.0
 
     @property
-    def contended(self) -> bool:
-        """Whether a user waits for a permit."""
-        return bool(self._queue)
-
-    @property
     def scarce(self) -> bool:
         """Whether a user waits for a permit, or would have to."""
         return bool(self._queue) or (self.users > 1 and self._free <= 0)

@@ -28,7 +28,7 @@ async def test_who_waits_is_served_in_turn() -> None:
 
     waiting = [asyncio.create_task(one(number)) for number in range(3)]
     await asyncio.sleep(0)
-    assert slots.contended
+    assert slots.scarce
     slots.give_back(3)
     await asyncio.gather(*waiting)
     assert order == [0, 1, 2]

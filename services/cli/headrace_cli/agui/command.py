@@ -11,28 +11,13 @@ from uuid import uuid4
 import click
 
 from headrace.model.events import Json
+from headrace.sdk.agent import CATEGORIES
 from headrace_cli.agui.checker import Checker
 from headrace_cli.agui.finding import RULES, Finding, required
 from headrace_cli.agui.report import Report
 from headrace_cli.agui.wire import Endpoint, framed
 from headrace_cli.failures import RequestFailed
 from headrace_cli.printer import Printer, with_json
-
-_CATEGORIES = frozenset(
-    [
-        "identity",
-        "transport",
-        "tools",
-        "output",
-        "state",
-        "multiAgent",
-        "reasoning",
-        "multimodal",
-        "execution",
-        "humanInTheLoop",
-        "custom",
-    ]
-)
 
 
 def probed(endpoint: Endpoint) -> Iterator[Finding]:
@@ -57,7 +42,7 @@ def _capabilities(body: bytes) -> Finding:
         capabilities = None
     if not isinstance(capabilities, dict):
         return required(None, "http.capabilities", "the body is not a JSON object")
-    unknown = sorted(capabilities.keys() - _CATEGORIES)
+    unknown = sorted(capabilities.keys() - CATEGORIES)
     return required(not unknown, "http.capabilities", f"unknown: {', '.join(unknown)}")
 
 
