@@ -195,6 +195,7 @@ class SocketCalls:
         cursor: str = "",
         key: str | None = None,
         traceparent: str | None = None,
+        **named: str,
     ) -> Call:
         """Return a call of A2A's `operation`, with what its frame has in place of headers.
 
@@ -204,6 +205,7 @@ class SocketCalls:
             cursor: The cursor after which to resume.
             key: The Idempotency-Key.
             traceparent: The W3C trace context; None: that of the opening request.
+            named: Further fields of the audit log, as of `call_of`.
 
         Raises:
             CredentialsMissing, CredentialsRefused: the credentials no longer identify the caller.
@@ -218,7 +220,7 @@ class SocketCalls:
         agent = first.agent
         about = _logged(task)
         own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
-        await services.access.check(caller, agent, operation, about)
+        await services.access.check(caller, agent, operation, about, **named)
         return replace(
             first,
             operation=operation,

@@ -182,6 +182,16 @@ async def test_a_request_is_counted_and_timed_under_its_own_labels(
     assert found == {(*labels, outcome): 1.0, (*labels, "timed"): 1.0}
 
 
+async def test_a_message_over_rest_that_is_no_json_is_counted_as_one(
+    http: httpx.AsyncClient,
+) -> None:
+    before = counted()
+    answer = await http.post(f"{BASE}/message:send", content=b"nonsense")
+    assert answer.status_code == 400
+    labels = ("a2a", "http", "SendMessage")
+    assert await counted_since(before) == {(*labels, "refused"): 1.0, (*labels, "timed"): 1.0}
+
+
 REFUSED_UNNAMED = {
     ("a2a", "websocket", "none", "refused"): 1.0,
     ("a2a", "websocket", "none", "timed"): 1.0,

@@ -43,7 +43,7 @@ from headrace_gateway.protocols.a2a.versions import (
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoints import EndpointApp
-from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.server.open_requests import Endpoint, name_operation
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
@@ -173,6 +173,7 @@ class RestBinding:
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
+            name_operation(operation)
             # Authenticate the caller before the body is read.
             caller_of(self._services, request)
             params = await self._params(request, operation)

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.call import Call, SocketCalls, call_of
+from headrace_gateway.call import Call, SocketCalls, call_of, caller_of
 from headrace_gateway.json_errors import check_body_type, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
@@ -27,6 +27,7 @@ from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
+from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.websocket_handshake import open_socket
@@ -68,13 +69,16 @@ class RunEndpoint:
 
         With a cursor, resume the stream of a run that the client has read before.
         """
-        call = await call_of(self._services, request, "SendStreamingMessage")
+        self._begin(request, "SendStreamingMessage")
         encoding = encoding_for(request)
         check_body_type(request)
         extras = in_query(request.query_params)
         body = await read_body(request, self._services.body_limits)
         await MODELS.ready()
         run_input = RunInput.read(body, extras)
+        call = await call_of(
+            self._services, request, "SendStreamingMessage", thread=run_input.thread
+        )
 
         async def opening() -> ASGIApp:
             opened = await open_run(self._services, call, run_input)
@@ -84,9 +88,15 @@ class RunEndpoint:
 
     async def attach(self, request: Request) -> ASGIApp:
         """Return the stream of an existing run: after a cursor, or from its current state."""
-        call = await call_of(self._services, request, "SubscribeToTask")
+        self._begin(request, "SubscribeToTask")
         named = await named_run(request, self._services.body_limits)
+        call = await call_of(self._services, request, "SubscribeToTask", thread=named.thread)
         return await self._attached(request, call, named)
+
+    def _begin(self, request: Request, operation: str) -> None:
+        """Authenticate the caller and name the operation, before the body is read."""
+        name_operation(operation)
+        caller_of(self._services, request)
 
     async def _attached(self, request: Request, call: Call, named: NamedRun) -> ASGIApp:
         encoding = encoding_for(request)
@@ -109,8 +119,9 @@ class RunEndpoint:
 
         The official client gives each request a new run id, even when it reconnects.
         """
-        call = await call_of(self._services, request, "SubscribeToTask")
+        self._begin(request, "SubscribeToTask")
         thread, _ = await named_run(request, self._services.body_limits)
+        call = await call_of(self._services, request, "SubscribeToTask", thread=thread)
         return await self._attached(request, call, NamedRun(thread, None))
 
     async def resumed(self, request: Request) -> ASGIApp | None:
@@ -130,8 +141,8 @@ class RunEndpoint:
         Raises:
             CodedError, HeadraceError: as `stop`.
         """
-        call = await call_of(self._services, request, "CancelTask")
         check_id("threadId", thread)
+        call = await call_of(self._services, request, "CancelTask", thread=thread)
         try:
             return (await stop(self._services, call, NamedRun(thread, run))).was_going_on
         except RunUnknown:
@@ -144,8 +155,9 @@ class RunEndpoint:
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run in the request, or the thread's newest, for all its clients."""
-        call = await call_of(self._services, request, "CancelTask")
+        self._begin(request, "CancelTask")
         named = await named_run(request, self._services.body_limits)
+        call = await call_of(self._services, request, "CancelTask", thread=named.thread)
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
         return json_response(content, headers=NO_STORE)

@@ -25,6 +25,7 @@ from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody
+from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.server.websocket_close import refused
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages
@@ -87,11 +88,12 @@ class RunSession:
         await MODELS.ready()
         named = attach_frame(body)
         if named is None:
-            call = await self._calls.call("SendStreamingMessage")
+            name_operation("SendStreamingMessage")
             run_input = RunInput.read(body, in_query(self._socket.query_params))
+            call = await self._calls.call("SendStreamingMessage", thread=run_input.thread)
             return await open_run(self._services, call, run_input)
         run, cursor = named
-        call = await self._calls.call("SubscribeToTask", cursor=cursor)
+        call = await self._calls.call("SubscribeToTask", cursor=cursor, thread=run.thread)
         return await open_again(self._services, call, run)
 
     async def _stream(self, opened: OpenedRun) -> None:

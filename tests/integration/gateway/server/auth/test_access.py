@@ -20,7 +20,7 @@ from tests.support.agui.runs import path as agui
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, Talk, message
 from tests.support.clients.grpc_binding import Grpc
-from tests.support.clients.websocket import socket_to
+from tests.support.clients.websocket import connect, socket_to
 from tests.support.credentials import ANN, EVE, Person, write
 from tests.support.plain_http import NO_TLS
 from tests.support.protocol_table import WITH_JSON_LINES
@@ -100,8 +100,9 @@ async def test_what_a_role_does_not_include_is_refused(
 
 
 async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
-    guarded: GatewaySettings, fleet: ScriptedFleet
+    guarded: GatewaySettings, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, "headrace.audit")
     async with client(guarded, READER) as http:
         for path in (agui("assistant"), "/copilotkit/agent/assistant/run"):
             answer = await http.post(path, json=run_input())
@@ -109,12 +110,22 @@ async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
             assert answer.json()["error"]["code"] == "permission_denied"
         stop = await http.post(f"{agui('assistant')}/stop", json={"threadId": "t"})
         assert stop.status_code == 403
+        threads = [getattr(one, "audit", {}).get("thread") for one in caplog.records]
+        assert (len(threads), threads[-1], None in threads) == (3, "t", False)
         assert (await http.get(f"{agui('assistant')}/threads/t")).status_code == 404
     url = f"http://127.0.0.1:{guarded.http_port}"
     path = "/v1/agents/assistant/stream"
     async with socket_to(url, path, additional_headers=READER.bearer) as socket:
         await socket.send({"id": 1, "send": message("hello")})
         assert (await socket.next(1))["error"]["code"] == 403
+    frame = run_input()
+    async with connect(
+        f"ws://127.0.0.1:{guarded.http_port}{agui('assistant')}/ws",
+        additional_headers=READER.bearer,
+    ) as run_socket:
+        await run_socket.send(json.dumps(frame))
+        assert json.loads(await run_socket.recv())["code"] == "permission_denied"
+    assert caplog.records[-1].audit["thread"] == frame["threadId"]  # type: ignore[attr-defined]
     assert fleet.runs == []
 
 
@@ -163,10 +174,10 @@ async def test_the_caller_is_looked_up_and_counted_once(
         return of(callers, headers, of_any_agent=of_any_agent)
 
     async def asked(
-        access: Access, caller: Caller, agent: str, operation: str, task: str = ""
+        access: Access, caller: Caller, agent: str, operation: str, task: str = "", **named: str
     ) -> None:
         counted.append(operation)
-        await check(access, caller, agent, operation, task)
+        await check(access, caller, agent, operation, task, **named)
 
     monkeypatch.setattr(Callers, "of", looked_up)
     monkeypatch.setattr(Access, "check", asked)
