@@ -3,9 +3,10 @@
 They are JSON. Each is validated once per request, never per token.
 """
 
+from base64 import b64decode
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from headrace.model.described import Described
 from headrace.model.errors import UndecodableMessage
@@ -483,3 +484,12 @@ class DeadLetter(BusMessage):
     agent: str | None = None
     """Its agent, which the letter's subject then does not name."""
     at: Annotated[str, Field(description="RFC 3339")]
+
+    @field_validator("body")
+    @classmethod
+    def _is_base64(cls, body: str) -> str:
+        try:
+            b64decode(body)
+        except ValueError:
+            raise ValueError("must be base64") from None
+        return body

@@ -390,6 +390,22 @@ async def test_a_letter_that_is_none_is_listed_and_can_be_dropped(
     assert (await terminal.run("dead", "drop", "1", "--yes")).code == 0
 
 
+async def test_a_letter_whose_body_is_not_base64_is_shown_and_keeps_no_other_from_its_retry(
+    submitter: TaskSubmitter, terminal: Terminal
+) -> None:
+    task = await submitter.start("needy", publish=False)
+    subject = submitter.bus.subjects.run(task.key, 1)
+    letter = DeadLetter(reason="forged", subject=subject, at=events.now())
+    garbled = letter.model_copy(update={"body": "x"}).encode()
+    await submitter.bus.request(submitter.bus.subjects.dead("default", "needy"), garbled, 30)
+    await stored(submitter, "unreadable", subject, b"{broken", None)
+    shown = await terminal.run("dead", "show", "1")
+    assert (shown.code, "not a dead letter: body" in shown.out) == (0, True)
+    retried = await terminal.run("dead", "retry", "--all", "--yes")
+    assert retried.out == f"2: sent again on {subject}\n"
+    assert retried.err.startswith("1: it is of an unknown kind")
+
+
 @pytest.mark.parametrize(
     "forged",
     [
