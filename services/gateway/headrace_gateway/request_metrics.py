@@ -17,7 +17,7 @@ from headrace.metrics import REQUEST_SECONDS, REQUESTS
 from headrace_gateway.json_errors import CodedError
 from headrace_gateway.problems import status_of
 from headrace_gateway.server.auth.credentials_file import OPERATIONS, OPERATORS
-from headrace_gateway.server.open_requests import OpenRequest
+from headrace_gateway.server.open_requests import OTHER_PROTOCOL, OpenRequest
 from headrace_gateway.tasks.subscribe import NothingFollows
 
 OUTCOMES = ("ok", "refused", "unavailable", "failed", "disconnected")
@@ -52,6 +52,8 @@ _FROM_ZERO = {
     ("hector", "http"): _HECTOR,
     ("copilotkit", "http"): _RUNS,
     ("fleet", "http"): (*_OPERATORS, *_OWNERS),
+    # Downloads of tasks' files, whose addresses are no protocol's.
+    (OTHER_PROTOCOL, "http"): ("GetTask",),
 }
 """The operations of each protocol and binding whose first failure is to be an increase."""
 

@@ -504,3 +504,15 @@ def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
     assert render(values_of("default"))
     with pytest.raises(Exception, match="schema"):
         render(wrong)
+
+
+@pytest.mark.parametrize("by", ["cpu", "keda"])
+def test_an_autoscaler_with_more_than_its_most_replicas_is_refused(by: str) -> None:
+    values = values_of("default")
+    values["workers"]["worker"]["autoscaling"] = {"by": by, "max": 1}
+    with pytest.raises(
+        Exception, match=r"worker: autoscaling\.min is 2, more than autoscaling\.max, 1"
+    ):
+        render(values)
+    values["workers"]["worker"]["autoscaling"] = {"by": "none", "max": 1}
+    assert render(values)

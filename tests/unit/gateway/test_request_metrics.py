@@ -26,7 +26,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], float]:
     return {tuple(one.labels[name] for name in LABELS): one.value for one in totals}
 
 
-@pytest.mark.parametrize("protocol", [one.name for one in PROTOCOLS])
+@pytest.mark.parametrize("protocol", [*(one.name for one in PROTOCOLS), "other"])
 def test_the_first_failure_of_any_protocol_is_an_increase(
     counted: dict[tuple[str, ...], float], protocol: str
 ) -> None:

@@ -251,6 +251,9 @@ spec:
 {{- /* The autoscaler of one component: root, component, values, query, threshold. */ -}}
 {{- define "headrace.autoscaler" -}}
 {{- $scaling := .values.autoscaling -}}
+{{- if and (ne $scaling.by "none") (gt (int $scaling.min) (int $scaling.max)) -}}
+{{- fail (printf "%s: autoscaling.min is %d, more than autoscaling.max, %d" .component (int $scaling.min) (int $scaling.max)) -}}
+{{- end -}}
 {{- if eq $scaling.by "cpu" }}
 ---
 apiVersion: autoscaling/v2
