@@ -18,7 +18,14 @@ from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import find
 from headrace.log.read import Tombstone, last_stored, next_stored, tombstone_of
 from headrace.log.tombstone import put_tombstone
-from headrace.model.errors import TaskUnknown, UndecodableMessage
+from headrace.model.entry import Entry
+from headrace.model.errors import (
+    BusUnavailable,
+    Fenced,
+    LogFull,
+    TaskUnknown,
+    UndecodableMessage,
+)
 from headrace.model.subjects import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
@@ -43,24 +50,45 @@ _CLEARED_AT_ONCE = 32
 async def mark_deleted(bus: Bus, key: TaskKey) -> None:
     """Cancel the task if it has not ended, and put the tombstone that makes task state erase it.
 
-    Repetitions change nothing.
+    In a full stream, which refuses the end of a task, the tombstone takes the place of the end: a
+    deletion makes room. Repetitions change nothing.
 
     Raises:
         TaskUnknown: The task does not exist.
         LogLost: The log was lost meanwhile.
         BusUnavailable: NATS does not answer. Repeat the call.
     """
-    await cancel_task(bus, key, writer_of("deletion"))
+    try:
+        await cancel_task(bus, key, writer_of("deletion"))
+    except LogFull as full:
+        _log.warning("task %s is deleted without an end: %s", key.task, full)
     last, first = await last_stored(bus, key), await next_stored(bus, key, 0)
     if last is None or first is None:
         raise TaskUnknown
     if not last.is_tombstone:
-        if last.entry is not None:
+        if last.entry is not None and last.entry.ends_task:
             await until_gone(bus, key, last.entry.last_generation, _CLEAN_UP)
         owner = first.entry.stamp.owner if first.entry is not None else None
         seconds = max(bus.settings.tombstone_seconds, DELETED)
-        await put_tombstone(bus, key, owner or "", "deleted", seconds, last.sequence)
+        try:
+            await put_tombstone(bus, key, owner or "", "deleted", seconds, last.sequence)
+        except Fenced as fenced:
+            raise BusUnavailable(f"task {key.task} has just gone on; try again") from fenced
         _log.info("task %s is deleted", key.task)
+
+
+async def delete_unended(bus: Bus, key: TaskKey, last: Entry, owner: str, full: LogFull) -> None:
+    """Delete a task whose time is over, but whose end the stream refuses, as `full` says.
+
+    Otherwise such tasks would keep the stream full for ever. `last` is the log's last entry.
+
+    Raises:
+        Fenced: Another entry follows it.
+        BusUnavailable: It is not certain that the task is deleted.
+    """
+    _log.warning("task %s is deleted without an end: %s", key.task, full)
+    seconds = bus.settings.tombstone_seconds
+    await put_tombstone(bus, key, owner, "retention", seconds, last.sequence)
 
 
 async def is_erased(bus: Bus, key: TaskKey) -> bool:

@@ -18,10 +18,11 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
-from headrace.model.errors import BusUnavailable, Fenced, StateUnavailable
+from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable, Fenced, LogFull, StateUnavailable
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.tasks.end import end_after, writer_of
-from headrace.tasks.forget import clear_away
+from headrace.tasks.forget import clear_away, delete_unended
 from headrace_task_state.maintenance.due import DueTasks
 from headrace_task_state.maintenance.orphans import is_unused
 from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
@@ -122,16 +123,23 @@ class Retention:
             + await self._waiting.go_through(_ms(now - self._times.waiting))
         )
 
-    async def _expire(self, key: TaskKey, task: Fields) -> int:  # noqa: ARG002 - the log decides
+    async def _expire(self, key: TaskKey, task: Fields) -> int:
         last = await last_entry(self._bus, key)
         if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_run:
             try:
-                await end_after(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
+                await self._cancel(key, last, task.get("owner", ""))
             except Fenced:
                 _log.info("task %s has just received user input", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
+
+    async def _cancel(self, key: TaskKey, last: Entry, owner: str) -> None:
+        """End a task that waits; in a full stream, which refuses the end, delete it instead."""
+        try:
+            await end_after(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
+        except LogFull as full:
+            await delete_unended(self._bus, key, last, owner, full)
 
     async def _drop(self, key: TaskKey, task: Fields) -> int:
         if SUMMARY in task:

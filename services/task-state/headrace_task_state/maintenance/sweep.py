@@ -10,6 +10,7 @@ the run is published again: the queue refuses it unless it is gone.
 """
 
 import logging
+from contextlib import suppress
 from datetime import datetime
 
 from headrace import metrics
@@ -19,6 +20,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
+from headrace.model.errors import Fenced, LogFull
 from headrace.model.events import why_handed_back
 from headrace.model.messages import Control, RunRequest
 from headrace.model.sleep import asleep_until
@@ -26,6 +28,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
 from headrace.tasks.delayed_runs import start_of
 from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
+from headrace.tasks.forget import delete_unended
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests, release
 from headrace_task_state.maintenance.due import DueTasks, repeat
@@ -136,10 +139,20 @@ class Sweep:
             start_by = min(start_by, own)
         if start_by > now:
             await self._publish(key, task, task.get("priority", NORMAL))
-        elif await reject_unstarted(self._bus, key, int(task["run"]), TOO_LATE):
-            _log.warning("task %s is rejected: no worker started the task in time", key.task)
+        else:
+            await self._reject(key, task, last)
         due = now + min(now - submitted, round(self._timing.max_request_interval * 1000))
         return min(due, start_by) if start_by > now else due
+
+    async def _reject(self, key: TaskKey, task: Fields, last: Entry) -> None:
+        try:
+            is_rejected = await reject_unstarted(self._bus, key, int(task["run"]), TOO_LATE)
+        except LogFull as full:
+            with suppress(Fenced):  # A worker has just started it.
+                await delete_unended(self._bus, key, last, task["owner"], full)
+            return
+        if is_rejected:
+            _log.warning("task %s is rejected: no worker started the task in time", key.task)
 
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> bool:
         """Request the task's run again; return whether the queue did not have it."""

@@ -15,7 +15,7 @@ from headrace.log.tombstone import is_forgotten, put_tombstone
 from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
 from headrace.model.task import COMPLETED, SUBMITTED
 from headrace.settings import BusSettings
-from headrace.tasks.forget import clear_away
+from headrace.tasks.forget import clear_away, mark_deleted
 from tests.integration.shared.conftest import Connect
 from tests.support.delete_stream import delete_stream
 from tests.support.jetstream_api import answered
@@ -178,6 +178,19 @@ async def test_a_full_stream_takes_tombstones_and_so_drains(connect: Connect) ->
     for log in logs:
         await put(log)
     await TaskLog(bus).begin()
+    await delete_stream(bus.js, bus.streams.events(0))
+
+
+async def test_a_task_may_be_deleted_though_a_full_stream_refuses_its_end(connect: Connect) -> None:
+    name = f"full{secrets.token_hex(4)}"
+    bus = await connect(prefix=name, stream_prefix=name, events_max_bytes=32 * 1024)
+    log = TaskLog(bus)
+    await log.begin()
+    for size in (500, 0):
+        while b"error" not in await _store(TaskLog(bus), b'{"x":"%b"}' % (b"x" * size)):
+            pass
+    await mark_deleted(bus, log.key)
+    assert await is_forgotten(bus, log.key)
     await delete_stream(bus.js, bus.streams.events(0))
 
 

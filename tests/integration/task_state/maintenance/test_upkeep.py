@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,8 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from headrace.directory import Directory, route_key
+from headrace.jetstream.api import store
+from headrace.jetstream.errors import Refused
 from headrace.jetstream.kv import Bucket
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.server_clock import ServerClock
@@ -40,7 +42,7 @@ from headrace_task_state.store import DueList, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
-from tests.support.waiting import eventually, soon
+from tests.support.waiting import TIMEOUT, eventually, soon
 
 HASTY = MaintenanceTiming(
     sweep_interval=0.1, max_request_interval=0.2, orphan_interval=0.1, after_start=0.1
@@ -585,6 +587,40 @@ async def test_a_task_that_waits_for_its_user_in_vain_ends_and_goes(
         await eventually(is_canceled, "it is canceled")
         status = (await fleet.get(log.key)).task["status"]
         assert "no user input arrived in time" in status["message"]["parts"][0]["text"]
+
+
+async def fill(fleet: TaskStates, make: Callable[[], LegalLog]) -> list[TaskKey]:
+    """Fill the event stream with tasks; return those that fit whole."""
+    bus, tasks = fleet.bus, list[TaskKey]()
+    with suppress(Refused):
+        while True:
+            log = make()
+            for stamp, body in log.entries:
+                await store(bus, bus.subjects.event(log.key), body, TIMEOUT, stamp.headers())
+            tasks.append(log.key)
+    with suppress(Refused):
+        while True:  # What room is left is too small for an end.
+            await store(bus, bus.subjects.event(new_key()), b"", TIMEOUT)
+    return tasks
+
+
+@pytest.mark.parametrize("make", [waiting, submitted])
+async def test_tasks_that_wait_in_vain_leave_a_full_stream(
+    nats_server: NatsProcess, valkey: ValkeyProcess, make: Callable[[], LegalLog]
+) -> None:
+    limits = {"waiting_retention": 1.0, "start_within": 1.0, "tombstone_seconds": 1}
+    async with open_task_states(
+        nats_server.url, valkey.url, HASTY, events_max_bytes=32 * 1024, sweep_after=0.3, **limits
+    ) as fleet:
+        keys = await fill(fleet, make)
+        assert len(keys) > 5
+        await fleet.start()
+
+        async def are_over() -> bool:
+            last = [await last_entry(fleet.bus, key) for key in keys]
+            return None in last and all(one is None or one.ends_task for one in last)
+
+        await eventually(are_over, "some are deleted, so that there is room for others' ends")
 
 
 async def test_a_task_that_was_answered_does_not_expire(
