@@ -20,7 +20,7 @@ _TIMEOUT = 5.0
 
 
 class WorkerUnknown(CodedError):
-    """No such worker is there, or it is draining and the request does not name its agent."""
+    """No such worker is there, or it is not in the directory and the request names no agent."""
 
     code = "worker_unknown"
     status = HTTPStatus.NOT_FOUND
@@ -36,7 +36,7 @@ class DrainingWorkers:
     async def drain(self, request: Request) -> ASGIApp:
         """Ask the worker to drain, or how many runs it still has.
 
-        A worker that drains is no longer in the directory. The query's `agent` finds it.
+        The query's `agent` also finds a worker that is not in the directory.
         """
         services, caller = self._services, caller_of(self._services, request)
         name = request.path_params["worker"]
@@ -47,10 +47,10 @@ class DrainingWorkers:
         return json_response({"worker": name, "agent": agent, "runs": runs})
 
     def _agent_of(self, name: str) -> str:
-        worker = self._services.directory.workers().get(name)
-        if worker is None:
+        agent = self._services.directory.workers_to_ask().get(name)
+        if agent is None:
             raise _unknown(name)
-        return worker.agents[0]
+        return agent
 
     async def _runs_of_draining(self, name: str, agent: str) -> int:
         if not is_token(name) or not is_token(agent):

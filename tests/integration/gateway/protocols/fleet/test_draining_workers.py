@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
 
+from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import Draining
 from tests.integration.gateway.protocols.fleet.conftest import (
@@ -48,7 +49,7 @@ async def test_a_worker_is_drained_on_request(http: httpx.AsyncClient, drained: 
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_a_worker_that_has_left_the_directory_is_found_by_its_agent(
+async def test_a_worker_that_has_left_is_found_by_its_agent_and_while_it_repeats_that(
     http: httpx.AsyncClient, bus: Bus
 ) -> None:
     async def answer(msg: Msg) -> None:
@@ -58,6 +59,13 @@ async def test_a_worker_that_has_left_the_directory_is_found_by_its_agent(
     await bus.connection.flush()  # The gateway asks over another connection.
     unnamed = await http.post("/v1/workers/leaving:drain")
     left = await http.post("/v1/workers/leaving:drain?agent=counter")
+    await Announcer(bus, "leaving").withdraw("counter")
+
+    async def is_known() -> bool:
+        found = await http.post("/v1/workers/leaving:drain")
+        return found.is_success and found.json() == left.json()
+
+    await eventually(is_known, "a worker that repeats its deletion is known")
     await subscription.unsubscribe()
     assert unnamed.status_code == 404
 
