@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from starlette.requests import Request
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
+from headrace import log_context, tracing
+from headrace.log_context import LogContext
 from headrace_gateway.call import AGENT
 from headrace_gateway.json_errors import answering_errors
 from headrace_gateway.protocols.fleet import (
@@ -76,4 +80,18 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{dead_letters.PATH}:drop", letters.drop),
         *dev_processes.pages(services),
     )
-    return [Route(path, answering_errors(page), methods=[method]) for method, path, page in pages]
+    return [
+        Route(path, answering_errors(_in_trace(page)), methods=[method])
+        for method, path, page in pages
+    ]
+
+
+def _in_trace(page: Endpoint) -> Endpoint:
+    """Return `page` with the client's trace in its log lines, those of the audit log among them."""
+
+    async def answer(request: Request) -> ASGIApp:
+        if traceparent := tracing.stated_traceparent(request.headers):
+            log_context.begin(LogContext(traceparent=traceparent))
+        return await page(request)
+
+    return answer

@@ -241,10 +241,11 @@ async def test_lines_of_the_audit_log_name_the_task_that_is_reached_and_the_trac
             follow["message"] |= {spelling: task}
             await rpc.refused("SendMessage", follow)
             await Rest(operator, "patient").refused("SendMessage", follow)
+        assert (await operator.post("/v1/workers/nobody:drain")).status_code == 403
     lines = [json.loads(line) for line in caplog.text.splitlines() if "headrace.audit" in line]
-    assert [line["operation"] for line in lines] == ["GetTask", *["SendMessage"] * 4]
-    assert [line["task"] for line in lines] == [task] * 5
-    assert [line["trace_id"] for line in lines] == ["a" * 32] * 5
+    named = [(line["operation"], line["task"]) for line in lines]
+    assert named == [("GetTask", task), *[("SendMessage", task)] * 4, ("DrainWorker", "-")]
+    assert {line.get("trace_id") for line in lines} == {"a" * 32}
     for run in fleet.runs:
         run.go_on.set()
 
