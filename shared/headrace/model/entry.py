@@ -63,13 +63,15 @@ _BLOCK = re.compile(
     rb"Headrace-State: ([A-Z_]+)\r\n"
     rb"Headrace-Run: ([0-9]{1,15})\r\n"
     rb"(?:Headrace-Attempt: ([0-9]{1,15})\r\n)?"
-    rb"(?:Headrace-Owner: ([A-Za-z0-9_-]+)\r\n)?"
+    rb"(?:Headrace-Owner: ([A-Za-z0-9_-]{1,200})\r\n)?"
     rb"(?:N[A-Za-z-]+: [^\r\n]*\r\n)*\r\n"
 )
 """The headers of nearly every entry, as `Stamp.headers` writes them, followed by NATS's headers."""
 
 _LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")
+_OWNER = re.compile(r"[A-Za-z0-9_-]{1,200}")
+"""A token. Keys of the view join owners with other names, and a worker writes what it likes."""
 
 
 class Stamp(NamedTuple):
@@ -180,7 +182,7 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
             state=_state(headers[STATE]),
             run=_number(headers[RUN], least=1),
             attempt=_number(headers.get(ATTEMPT, "0"), least=0),
-            owner=headers.get(OWNER),
+            owner=_matching(_OWNER, headers[OWNER]) if OWNER in headers else None,
             checkpoint=headers.get(CHECKPOINT),
         )
     except (KeyError, ValueError) as error:

@@ -12,6 +12,7 @@ from headrace.model.entry import (
     ATTEMPT,
     GENERATION,
     LOG,
+    OWNER,
     RUN,
     STATE,
     VERSION,
@@ -89,11 +90,17 @@ def test_a_header_that_is_missing_makes_no_entry(name: str) -> None:
         (RUN, "0"),
         (RUN, "x"),
         (ATTEMPT, "-1"),
+        (OWNER, ""),
+        (OWNER, "ann:echo"),
+        (OWNER, "x" * 201),
     ],
 )
 def test_a_header_that_is_malformed_makes_no_entry(name: str, value: str) -> None:
     with pytest.raises(UndecodableMessage):
         parse_stamp("subject", {**STAMP.headers(), name: value})
+    headers = {**STAMP.headers(), name: value}
+    with pytest.raises(UndecodableMessage):
+        read_stamp("subject", block_of(headers), lambda: headers)
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"Status": "404"}])
