@@ -187,6 +187,16 @@ class SocketCalls:
         """Headers of the answer to the opening request."""
         return self._first.headers
 
+    def authenticate(self) -> Caller:
+        """Return the caller, as its credentials are now.
+
+        Raises:
+            CredentialsMissing, CredentialsRefused: they no longer identify the caller.
+        """
+        services, first, headers = self._services, self._first, self._socket.headers
+        anyone = services.callers.of(headers, of_any_agent=True)
+        return _same_caller(first.caller, _asking(services, headers, first.card, anyone))
+
     async def call(
         self,
         operation: str,
@@ -213,12 +223,7 @@ class SocketCalls:
         """
         name_operation(operation)
         services, first = self._services, self._first
-        anyone = services.callers.of(self._socket.headers, of_any_agent=True)
-        caller = _same_caller(
-            first.caller, _asking(services, self._socket.headers, first.card, anyone)
-        )
-        agent = first.agent
-        about = _logged(task)
+        caller, agent, about = self.authenticate(), first.agent, _logged(task)
         own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
         await services.access.check(caller, agent, operation, about, **named)
         return replace(

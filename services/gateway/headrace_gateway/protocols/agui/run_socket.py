@@ -85,6 +85,7 @@ class RunSession:
                 await self._refuse(error)
 
     async def _open(self, body: bytes) -> OpenedRun:
+        self._calls.authenticate()  # Before the body is read.
         await MODELS.ready()
         named = attach_frame(body)
         if named is None:
