@@ -1,8 +1,9 @@
 """Cancelling a task: confirmed by CANCELED in its log, whichever process appends it.
 
-The worker that holds the task cancels the children of its run before it appends CANCELED
-(`headrace_worker.delegation.children`). Task state cancels the children of a task that no worker
-holds (`headrace_task_state.maintenance.orphans`).
+The worker that holds the task has task state cancel the children of its run
+(`headrace_worker.delegation.children`, `headrace_task_state.commands.for_workers`) before it
+appends CANCELED. Task state also cancels the children of a task that no worker holds
+(`headrace_task_state.maintenance.orphans`).
 """
 
 import asyncio
