@@ -7,6 +7,7 @@ from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.message_version import check_version
 from tests.support import javascript
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "javascript"
 VERSIONS = (
     None,
     "1",
@@ -39,4 +40,5 @@ def found(version: str | None) -> str:
 def test_a_version_means_the_same_in_javascript() -> None:
     expected = [found(version) for version in VERSIONS]
     assert set(expected) == {"newer", "unreadable", "readable"}
+    javascript.install(EXAMPLE)
     assert javascript.run("versions.mjs", VERSIONS, Path(__file__).parent) == expected

@@ -11,7 +11,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import RePublish, StreamConfig
 
 from tests.support.cluster import NatsCluster
-from tests.support.jetstream_api import until_settled
+from tests.support.jetstream_api import answered, until_settled
 from tests.support.pids import freeze, is_still
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.starting import start_process
@@ -99,8 +99,9 @@ def test_valkey_answers_and_listens_on_loopback_only(valkey: ValkeyProcess) -> N
 
 async def test_a_cluster_survives_the_loss_of_its_leader(nats_cluster: NatsCluster) -> None:
     async with await nats.connect(nats_cluster.urls) as client:
-        jetstream = client.jetstream(timeout=TIMEOUT)
-        await jetstream.add_stream(StreamConfig(name="THREE", subjects=["three"], num_replicas=3))
+        jetstream = client.jetstream()
+        config = StreamConfig(name="THREE", subjects=["three"], num_replicas=3)
+        await answered(lambda: jetstream.add_stream(config))
         await until_settled(client, "THREE")
         await jetstream.publish("three", b"1")
     leader = nats_cluster.meta_leader()
