@@ -286,6 +286,11 @@ class FeedReader:
         self.after, self._sequence = newest.entry.last_generation, newest.entry.sequence
 
     @property
+    def is_behind(self) -> bool:
+        """Whether there are events that it has not read."""
+        return not self._has_read_end and self.after < self._feed.head
+
+    @property
     def at_end(self) -> bool:
         """Whether everything was read and nothing can follow."""
         return self._has_read_end or (self._feed.ended and self.after >= self._feed.head)

@@ -373,4 +373,5 @@ class DirectSubscription(Subscription):
             return False
         if messages:
             self._silent_since = asyncio.get_running_loop().time()
-        return True
+        # One read has a limit, and nothing may follow that would have the rest read.
+        return not reader.is_behind

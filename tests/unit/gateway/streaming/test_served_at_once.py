@@ -16,7 +16,7 @@ from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import FeedNotifier, Feeds
+from headrace_gateway.feeds import ChangedFeed, FeedNotifier, Feeds
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
@@ -175,6 +175,29 @@ async def test_tokens_are_written_while_the_streams_task_waits(feeds: Feeds, log
     await asyncio.wait_for(serving, 10)
     assert stream.wire.writers[-1] is serving, "the end needs the task"
     assert stream.numbers == list(range(1, TOKENS + 3))
+
+
+async def test_what_one_read_does_not_hold_is_written_although_nothing_follows(
+    feeds: Feeds, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(feeds, log)
+    serving = asyncio.create_task(stream.serve())
+    await received(stream, 1)
+    changed = list[ChangedFeed]()
+    with monkeypatch.context() as held_back:
+        held_back.setattr(FeedNotifier, "add", lambda _, feed: changed.append(feed))
+        for _ in range(3):
+            await log.append(log.text.draft("x" * 64 * 1024))
+        await log.append(events.status_update(log.key.task, "c", WORKING))
+        async with feeds.using(log.key) as feed:
+            while feed.head < 5:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.002)
+    changed[0].notify()
+    async with asyncio.timeout(10):  # A keep-alive, after 15 s, would have the rest written.
+        await received(stream, 5)
+    await log.end()
+    await asyncio.wait_for(serving, 10)
+    assert stream.numbers == [1, 2, 3, 4, 5, 6]
 
 
 async def test_a_client_that_does_not_keep_up_gets_each_token_once(feeds: Feeds, log: Log) -> None:
