@@ -56,7 +56,7 @@ def parts(page: str) -> tuple[str, str, str]:
     return before + _BEGIN, measured.strip("\n") + "\n", _END + after
 
 
-def write_page(report: Json) -> None:
-    """Write the measured part of the page anew."""
+def write_page() -> None:
+    """Write the measured part of the page anew, from the recorded run."""
     before, _, after = parts(PAGE.read_text())
-    PAGE.write_text(f"{before}\n{section(report)}\n{after}")
+    PAGE.write_text(f"{before}\n{section(load(WHOLE))}\n{after}")
