@@ -379,7 +379,9 @@ def test_a_group_of_workers_has_its_own_image_agents_and_settings() -> None:
 
 def test_numbers_are_written_as_services_read_them() -> None:
     values = values_of("default") | {"config": {"HEADRACE_EVENTS_MAX_BYTES": 200_000_000_000}}
-    values["gateway"] = {"config": {"HEADRACE_MAX_BODY_BYTES": 10_000_000, "HEADRACE_SWEEP": 0.5}}
+    values["gateway"] = {
+        "config": {"HEADRACE_MAX_BODY_BYTES": 10_000_000, "HEADRACE_SWEEP_AFTER": 0.5}
+    }
     values["gateway"]["autoscaling"] = {"by": "keda", "streamsPerReplica": 1_000_000}
     values["workers"]["worker"]["drainSeconds"] = 1_000_000
     made = {(one["kind"], one["metadata"]["name"]): one for one in render(values)}
@@ -387,7 +389,7 @@ def test_numbers_are_written_as_services_read_them() -> None:
     assert shared["HEADRACE_EVENTS_MAX_BYTES"] == "200000000000"
     gateway, worker = (environment(made["Deployment", f"{RELEASE}-{one}"]) for one in SCALED)
     assert gateway["HEADRACE_MAX_BODY_BYTES"] == "10000000"
-    assert gateway["HEADRACE_SWEEP"] == "0.5"
+    assert gateway["HEADRACE_SWEEP_AFTER"] == "0.5"
     assert worker["HEADRACE_DRAIN_SECONDS"] == "1000000"
     [trigger] = made["ScaledObject", f"{RELEASE}-gateway"]["spec"]["triggers"]
     assert trigger["metadata"]["threshold"] == "1000000"

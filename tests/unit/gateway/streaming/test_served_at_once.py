@@ -189,9 +189,10 @@ async def test_what_one_read_does_not_hold_is_written_although_nothing_follows(
         for _ in range(3):
             await log.append(log.text.draft("x" * 64 * 1024))
         await log.append(events.status_update(log.key.task, "c", WORKING))
-        async with feeds.using(log.key) as feed:
+        async with asyncio.timeout(10), feeds.using(log.key) as feed:
             while feed.head < 5:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.002)
+    assert len(changed) == 1
     changed[0].notify()
     async with asyncio.timeout(10):  # A keep-alive, after 15 s, would have the rest written.
         await received(stream, 5)
