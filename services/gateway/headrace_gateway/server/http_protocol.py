@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import deque
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, cast
 
 import orjson
@@ -55,20 +56,16 @@ _TOO_MANY_CHUNKS = f"the body has more than {MOST_CHUNKS} chunks"
 
 _TRAILERS_TOO_LARGE = f"the body's trailers exceed the limit of {HEAD_BYTES} bytes"
 
-_REASONS = {
-    400: "Bad Request",
-    408: "Request Timeout",
-    431: "Request Header Fields Too Large",
-    503: "Service Unavailable\r\nRetry-After: 1",
-}
-"""By status: its reason, and further headers."""
+_HEADERS: dict[int, str] = {503: "Retry-After: 1\r\n"}
+"""Further headers of refusals, by status."""
 
 
 def _refusal(status: int, name: str, message: str) -> bytes:
     body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{_HEADERS.get(status, '')}"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
     )
     return head.encode() + body
 
@@ -218,7 +215,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timing = cast("ServerConfig", self.config).timing
         self._awaited = _Awaited.HEAD
         self._head_bytes = self._head_held = 0
-        """Bytes of the incomplete head, and those of them that `IncompleteHeads` counts."""
+        """Bytes of the incomplete head, and those of them that count for `INCOMPLETE_HEADS`."""
         self._framing = 0
         """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
         self._chunks = 0
@@ -384,10 +381,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _hold_head(self, size: int) -> bool:
         """Count `size` bytes of an incomplete head; return False if there are too many."""
-        heads = cast("ServerConfig", self.config).heads
-        heads.size += size - self._head_held
+        config = cast("ServerConfig", self.config)
+        config.incomplete_heads += size - self._head_held
         self._head_held = size
-        return heads.size <= INCOMPLETE_HEADS
+        return config.incomplete_heads <= INCOMPLETE_HEADS
 
     def _look_again(self) -> None:
         self._timer = self.loop.call_at(self._deadline, self._on_time)
@@ -440,23 +437,9 @@ class HttpProtocol(HttpToolsProtocol):
         return self.cycle
 
 
-class IncompleteHeads:
-    """The incomplete heads of a server's connections."""
-
-    __slots__ = ("size",)
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self.size = 0
-        """Bytes."""
-
-
 class ServerConfig(uvicorn.Config):
     """Uvicorn's configuration, which it passes to every connection, with the gateway's timing."""
 
     timing = TIMING
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
-        """Pass the arguments to uvicorn."""
-        super().__init__(*arguments, **named)
-        self.heads = IncompleteHeads()
+    incomplete_heads = 0
+    """Bytes of the incomplete heads of all connections."""

@@ -1,33 +1,11 @@
 """A stream's connection keeps neither its request nor a parser, and still serves what follows."""
 
 import asyncio
-from typing import Any, cast
 
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 
-from headrace_gateway.server.http_protocol import HttpProtocol, ServerConfig, free_request
-
-
-class Socket:
-    """A transport that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def get_extra_info(self, name: str) -> None:
-        """Know nothing."""
-
-    def is_closing(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Stay open."""
-
-    pause_reading = resume_reading = close
+from headrace_gateway.server.http_protocol import free_request
+from tests.support.http_connection import config_of, connection, settle
 
 
 class Streams:
@@ -47,28 +25,13 @@ class Streams:
         await send({"type": "http.response.body", "body": body})
 
 
-def connection(app: Streams) -> tuple[HttpProtocol, Socket]:
-    """Return a connection to `app`."""
-    config = ServerConfig(cast("Any", app), access_log=False, log_config=None, lifespan="off")
-    config.load()
-    protocol, socket = HttpProtocol(config, ServerState(), {}), Socket()
-    protocol.connection_made(cast("asyncio.Transport", socket))
-    return protocol, socket
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode()
 
 
 async def test_the_request_of_a_stream_is_freed() -> None:
     app = Streams()
-    protocol, _ = connection(app)
+    protocol, _ = connection(config_of(app))
     protocol.data_received(get("/first"))
     await settle()
     assert protocol.parser is None
@@ -77,7 +40,7 @@ async def test_the_request_of_a_stream_is_freed() -> None:
 
 async def test_a_request_that_arrives_during_the_stream_is_served_after_it() -> None:
     app = Streams()
-    protocol, socket = connection(app)
+    protocol, socket = connection(config_of(app))
     protocol.data_received(get("/first"))
     await settle()
     second = get("/second")
@@ -94,7 +57,7 @@ async def test_a_request_that_arrives_during_the_stream_is_served_after_it() -> 
 
 async def test_a_request_that_has_begun_to_arrive_is_kept() -> None:
     app = Streams()
-    protocol, socket = connection(app)
+    protocol, socket = connection(config_of(app))
     second = get("/second")
     protocol.data_received(get("/first") + second[:20])
     await settle()

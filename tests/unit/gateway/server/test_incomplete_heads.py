@@ -1,42 +1,15 @@
 """Incomplete heads are bounded together: nobody has said yet who sends them."""
 
-import asyncio
-from typing import Any, cast
-
 import pytest
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 
 from headrace_gateway.server import http_protocol
-from headrace_gateway.server.http_protocol import HttpProtocol, ServerConfig
+from headrace_gateway.server.http_protocol import ServerConfig
+from tests.support.http_connection import config_of, connection, settle
 
 HALF = b"GET / HTTP/1.1\r\nHost: gateway\r\nX: " + b"x" * 60_000
 REST = b"\r\n\r\n"
 SERVED, REFUSED = b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 503 Service Unavailable\r\n"
-
-
-class Socket:
-    """A transport that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written, self.closed = b"", False
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def get_extra_info(self, name: str) -> None:
-        """Know nothing."""
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def pause_reading(self) -> None:
-        """Go on: each test writes what it wants read."""
-
-    abort, resume_reading = close, pause_reading
 
 
 async def nothing(_: Scope, __: Receive, send: Send) -> None:
@@ -48,21 +21,7 @@ async def nothing(_: Scope, __: Receive, send: Send) -> None:
 def config(monkeypatch: pytest.MonkeyPatch) -> ServerConfig:
     """A server's that holds two halves of heads, but not three."""
     monkeypatch.setattr(http_protocol, "INCOMPLETE_HEADS", 150_000)
-    config = ServerConfig(cast("Any", nothing), access_log=False, log_config=None, lifespan="off")
-    config.load()
-    return config
-
-
-def connection(config: ServerConfig) -> tuple[HttpProtocol, Socket]:
-    protocol, socket = HttpProtocol(config, ServerState(), {}), Socket()
-    protocol.connection_made(cast("asyncio.Transport", socket))
-    return protocol, socket
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+    return config_of(nothing)
 
 
 async def test_a_head_beyond_the_limit_is_refused_with_a_time_to_try_again(
@@ -73,7 +32,7 @@ async def test_a_head_beyond_the_limit_is_refused_with_a_time_to_try_again(
         protocol.data_received(HALF)
     assert socket.written.startswith(REFUSED + b"Retry-After: 1\r\n")
     assert socket.closed
-    assert config.heads.size == 2 * len(HALF)
+    assert config.incomplete_heads == 2 * len(HALF)
 
 
 async def test_a_head_in_one_piece_is_served_at_the_limit(config: ServerConfig) -> None:
@@ -91,7 +50,7 @@ async def test_heads_that_are_whole_refused_or_given_up_count_no_longer(
     (whole, socket), (refused, _), (left, _) = (connection(config) for _ in range(3))
     for _ in range(3):
         whole.data_received(HALF)
-        assert config.heads.size == len(HALF)
+        assert config.incomplete_heads == len(HALF)
         whole.data_received(REST)
         await settle()
     assert socket.written.count(SERVED) == 3
@@ -99,6 +58,6 @@ async def test_heads_that_are_whole_refused_or_given_up_count_no_longer(
     refused.data_received(HALF)
     assert refused.transport.is_closing()
     left.data_received(HALF)
-    assert config.heads.size == len(HALF)
+    assert config.incomplete_heads == len(HALF)
     left.connection_lost(None)
-    assert config.heads.size == 0
+    assert config.incomplete_heads == 0
