@@ -201,6 +201,7 @@ class SocketCalls:
         self,
         operation: str,
         *,
+        caller: Caller | None = None,
         task: object = "",
         cursor: str = "",
         key: str | None = None,
@@ -211,6 +212,7 @@ class SocketCalls:
 
         Args:
             operation: A2A's name of the operation.
+            caller: The result of `authenticate`, if the frame's body was read after it.
             task: The task id for the audit log and traces.
             cursor: The cursor after which to resume.
             key: The Idempotency-Key.
@@ -223,7 +225,7 @@ class SocketCalls:
         """
         name_operation(operation)
         services, first = self._services, self._first
-        caller, agent, about = self.authenticate(), first.agent, _logged(task)
+        caller, agent, about = caller or self.authenticate(), first.agent, _logged(task)
         own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
         await services.access.check(caller, agent, operation, about, **named)
         return replace(

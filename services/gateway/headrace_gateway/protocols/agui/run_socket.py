@@ -85,16 +85,20 @@ class RunSession:
                 await self._refuse(error)
 
     async def _open(self, body: bytes) -> OpenedRun:
-        self._calls.authenticate()  # Before the body is read.
+        caller = self._calls.authenticate()  # Before the body is read.
         await MODELS.ready()
         named = attach_frame(body)
         if named is None:
             name_operation("SendStreamingMessage")
             run_input = RunInput.read(body, in_query(self._socket.query_params))
-            call = await self._calls.call("SendStreamingMessage", thread=run_input.thread)
+            call = await self._calls.call(
+                "SendStreamingMessage", caller=caller, thread=run_input.thread
+            )
             return await open_run(self._services, call, run_input)
         run, cursor = named
-        call = await self._calls.call("SubscribeToTask", cursor=cursor, thread=run.thread)
+        call = await self._calls.call(
+            "SubscribeToTask", caller=caller, cursor=cursor, thread=run.thread
+        )
         return await open_again(self._services, call, run)
 
     async def _stream(self, opened: OpenedRun) -> None:
