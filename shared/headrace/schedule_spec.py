@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from headrace.model.answers import AnswerRule
-from headrace.model.change import OWN
+from headrace.model.change import without_own
 from headrace.model.delegation import why_no_message
 from headrace.model.described import Described
 from headrace.model.events import Json
@@ -36,12 +36,11 @@ _LONGEST_JITTER = 24 * 3600.0
 _CONTENTS = {"text", "data"}
 
 
-def _without_own(part: Json) -> Json:
+def _unreserved(part: Json) -> Json:
     """Return the part without metadata that is reserved for the fleet."""
     if "metadata" not in part:
         return part
-    kept = {key: value for key, value in part["metadata"].items() if not key.startswith(OWN)}
-    return {**part, "metadata": kept}
+    return {**part, "metadata": without_own(part["metadata"])}
 
 
 def _in_utc(time: datetime) -> datetime:
@@ -113,9 +112,7 @@ class ScheduleSpec(Described):
         message = self.message
         return Schedule(
             agent=self.agent,
-            parts=[{"text": message}]
-            if isinstance(message, str)
-            else [*map(_without_own, message)],
+            parts=[{"text": message}] if isinstance(message, str) else [*map(_unreserved, message)],
             context=self.context_id,
             priority=priority,
             at=_stated(self.at),

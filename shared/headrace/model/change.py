@@ -154,6 +154,7 @@ def _status_update(update: Json, generation: int) -> Change:
         change.history.append([generation, IN, message])
     elif message is not None:
         change.history.append([generation, OF_CHILD if CHILD in metadata else OUT, message])
+    # As `without_own`, without a call for each event.
     if lasting := {key: value for key, value in metadata.items() if not key.startswith(OWN)}:
         change.history.append([generation, META, lasting])
     return change
@@ -191,6 +192,11 @@ def _answer(message: Json, generation: int) -> Change:
     bare = {key: value for key, value in message.items() if key != "metadata"}
     answer = {**bare, "metadata": metadata} if metadata else bare
     return Change(generation, answer=answer, context=_name(message, "contextId"))
+
+
+def without_own(metadata: Json) -> Json:
+    """Return the metadata without keys that are reserved for the fleet."""
+    return {key: value for key, value in metadata.items() if not key.startswith(OWN)}
 
 
 def _own(metadata: Json) -> Json:

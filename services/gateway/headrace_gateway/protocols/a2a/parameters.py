@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from headrace.dataclass import dataclass
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
-from headrace.model.change import OWN
+from headrace.model.change import OWN, without_own
 from headrace.model.events import Json
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
@@ -305,7 +305,7 @@ def _drop_reserved(message: Json) -> None:
     if not given or not any(key.startswith(OWN) for key in given):
         return
     # Copy, because the original request may be read again.
-    if kept := {key: value for key, value in given.items() if not key.startswith(OWN)}:
+    if kept := without_own(given):
         message["metadata"] = kept
     else:
         del message["metadata"]
