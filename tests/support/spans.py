@@ -30,11 +30,15 @@ class RecordedSpans:
         # A process' provider can be set only once.
         patch.setattr(trace, "get_tracer_provider", lambda: used)
 
+    def ended(self) -> list[ReadableSpan]:
+        """Return the spans of Headrace and of all libraries, in the order of their ends."""
+        return list(self._exporter.get_finished_spans())
+
     def all(self) -> list[ReadableSpan]:
         """Return the spans in the order of their beginnings."""
         found = [
             span
-            for span in self._exporter.get_finished_spans()
+            for span in self.ended()
             if span.instrumentation_scope and span.instrumentation_scope.name == "headrace"
         ]
         return sorted(found, key=lambda span: span.start_time or 0)
@@ -42,8 +46,7 @@ class RecordedSpans:
     def of_libraries(self, name: str) -> list[ReadableSpan]:
         """Return the spans with that name that are not Headrace's own."""
         own = self.all()
-        ended = self._exporter.get_finished_spans()
-        return [span for span in ended if span.name == name and span not in own]
+        return [span for span in self.ended() if span.name == name and span not in own]
 
     def named(self, name: str) -> list[ReadableSpan]:
         """Return the spans with that name, in the order of their beginnings."""
