@@ -355,7 +355,7 @@ class Limited:
     async def found(self) -> tuple[str, ...]:
         """Return outcomes: the first one, at the limit, also at it, and not concerned by it.
 
-        Everybody is concerned by the limit of a tenant.
+        A tenant's limit concerns all its owners and agents, so it has no last outcome.
         """
         first = await self.outcome()
 
