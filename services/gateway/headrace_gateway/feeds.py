@@ -257,8 +257,6 @@ class FeedReader:
         """Return the next blocks without waiting for new events; may read the log."""
         blocks = self.read_ring()
         if blocks is None:
-            if (loss := self._feed.loss) is not None:
-                raise loss
             blocks = await self._read_past()
             self._advance(blocks[-1])
         return blocks
@@ -328,7 +326,12 @@ class FeedReader:
             self._wakened.set_result(None)
 
     async def _read_past(self) -> list[FeedBlock]:
-        """Read one batch from the log. Between reads none of it is kept in memory."""
+        """Read one batch from the log. Between reads none of it is kept in memory.
+
+        A feed that has lost the log's newest events is asked all the same: what the reader needs
+        may be there, and end the task. So it is where a hostile worker wrote behind the end, and
+        the end was repeated behind that.
+        """
         feed, last = self._feed, self._feed.last
         if last is None:
             raise LogLost(f"task {feed.key.task} has no log")
@@ -336,6 +339,8 @@ class FeedReader:
             blocks = await self._read_on(await self._find_sequence(last), last)
         if not blocks or blocks[0].entry.generation > self.after + 1:
             raise LogLost(f"the log of {feed.key.task} is gone after generation {self.after}")
+        if feed.loss is not None and blocks[0].entry.stamp.log != feed.log:
+            raise feed.loss
         return blocks
 
     async def _read_on(self, sequence: int, last: Entry) -> list[FeedBlock]:

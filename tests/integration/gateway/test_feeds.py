@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
-from headrace.log import LogWriter, TailRule
+from headrace.log import LogWriter, TailRule, last_entry
 from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
@@ -211,6 +211,28 @@ async def test_a_head_trimmed_by_retention_is_lost_not_a_hole(bus: Bus, feeds: F
     async with feeds.using(log.key) as feed:
         with pytest.raises(LogLost):
             await asyncio.wait_for(drain(feed, 3), 60)
+
+
+async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_from_the_start(
+    bus: Bus, feeds: Feeds
+) -> None:
+    log = Log(bus)
+    await log.begin()
+    await log.status(COMPLETED)
+    end = await last_entry(bus, log.key)
+    assert end is not None
+    await log.status(WORKING)
+    async with feeds.using(log.key) as feed:
+        assert feed.head == end.last_generation + 1
+        await log.writer.repeat(end)
+
+        async def is_delivered() -> bool:
+            return feed.loss is not None
+
+        await eventually(is_delivered, "the feed has received the repeated end")
+        async with asyncio.timeout(60):
+            seen = [each.generation async for entries in feed.entries(0) for each in entries]
+    assert seen == [1, end.generation]
 
 
 class Client:
