@@ -11,10 +11,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from headrace.loop_metrics import LoopCounter, LoopHistogram
+
 # They would add an unused series to each metric.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _LONG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
 
@@ -29,7 +31,7 @@ LOOP_LAG_SECONDS = Histogram(
     "Seconds by which a timer of the event loop fires too late, measured twice a second.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
-APPENDS = Counter(
+APPENDS = LoopCounter(
     "headrace_appends",
     "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",
     ["outcome"],
@@ -46,13 +48,13 @@ DEAD_LETTERS = Counter(
 for _kind in ("run", "run-request", "entry", "push", "event", "other"):
     DEAD_LETTERS.labels(_kind)
 
-REQUEST_SECONDS = Histogram(
+REQUEST_SECONDS = LoopHistogram(
     "headrace_request_seconds",
     "Duration of requests in seconds, of all protocols; for streams, until they open.",
     ["protocol", "binding", "operation"],
-    buckets=_SECONDS,
+    buckets=SECONDS,
 )
-REQUESTS = Counter(
+REQUESTS = LoopCounter(
     "headrace_requests",
     "Requests, by outcome: ok, refused, unavailable, failed, disconnected.",
     ["protocol", "binding", "operation", "outcome"],
@@ -63,41 +65,43 @@ REFUSALS = Counter(
     ["reason"],
 )
 
-ATTEMPTS = Counter("headrace_attempts", "Attempts started by this worker.", ["agent", "version"])
+ATTEMPTS = LoopCounter(
+    "headrace_attempts", "Attempts started by this worker.", ["agent", "version"]
+)
 RUNS_TAKEN_OVER = Counter(
     "headrace_runs_taken_over",
     "Runs this worker took over from another worker.",
     ["agent", "version"],
 )
-RUNS_ENDED = Counter(
+RUNS_ENDED = LoopCounter(
     "headrace_runs_ended",
     "Runs that this worker ended, by task state.",
     ["agent", "version", "state"],
 )
-QUEUE_WAIT_SECONDS = Histogram(
+QUEUE_WAIT_SECONDS = LoopHistogram(
     "headrace_queue_wait_seconds",
     "Seconds from the request of a run to the start of its first attempt.",
     ["agent", "version"],
     buckets=_LONG_SECONDS,
 )
-FIRST_EVENT_SECONDS = Histogram(
+FIRST_EVENT_SECONDS = LoopHistogram(
     "headrace_first_event_seconds",
     "Seconds from the start of a run's last attempt to its first stored event.",
     ["agent", "version"],
-    buckets=_SECONDS,
+    buckets=SECONDS,
 )
-RUN_SECONDS = Histogram(
+RUN_SECONDS = LoopHistogram(
     "headrace_run_seconds",
     "Seconds from a run's input to its end, including the wait in the queue and all attempts.",
     ["agent", "version"],
     buckets=_LONG_SECONDS,
 )
-TOKENS = Counter(
+TOKENS = LoopCounter(
     "headrace_tokens",
     "Tokens that agents reported for runs that this worker completed, by kind: input, output.",
     ["agent", "version", "kind"],
 )
-COST = Counter(
+COST = LoopCounter(
     "headrace_cost",
     "Cost that agents reported for runs that this worker completed, in their currency.",
     ["agent", "version"],
@@ -140,7 +144,7 @@ PUSH_SECONDS = Histogram(
     "headrace_push_seconds",
     "Duration of webhook deliveries in seconds, by outcome: delivered, failed.",
     ["outcome"],
-    buckets=_SECONDS,
+    buckets=SECONDS,
 )
 for _outcome in ("delivered", "failed"):
     PUSH_SECONDS.labels(_outcome)

@@ -17,7 +17,9 @@ def declared() -> Iterator[str]:
         counters = {
             id(node.args[0])
             for node in nodes
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Counter" and node.args
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith("Counter")
+            and node.args
         }
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -22,8 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
+from headrace.loop_metrics import LoopCounter, LoopHistogram
+from headrace.metrics import SECONDS
 from tests.benchmarks import contestants, pace, processor_time, runs
 from tests.benchmarks.bindings import JSON_RPC
 from tests.benchmarks.contestants import Contestant
@@ -60,7 +62,12 @@ from pathlib import Path
 from opentelemetry import trace
 from prometheus_client import Counter, Gauge, Histogram
 
-METHODS = [(Counter, "inc"), (Gauge, "inc"), (Gauge, "dec"), (Gauge, "set"), (Histogram, "observe")]
+from headrace.loop_metrics import LoopCount, LoopTimes
+
+METHODS = [
+    *((Counter, "inc"), (Gauge, "inc"), (Gauge, "dec"), (Gauge, "set"), (Histogram, "observe")),
+    *((LoopCount, "inc"), (LoopTimes, "observe")),
+]
 folder = Path(os.environ["BENCHMARK_SWITCH"])
 with (folder / "variant").open("rb") as file:
     variant = mmap.mmap(file.fileno(), 1, access=mmap.ACCESS_READ)
@@ -265,11 +272,11 @@ async def _tokens(place: Place, switch: Switch) -> Tokens:
 def _metric_call(times: int = 20_000) -> float:
     """Return the microseconds of a call: the mean of a counter's and a histogram's.
 
-    Their labels are looked up once, as those of metrics that are counted per append are.
+    They are those of runs and appends, whose labels are looked up once.
     """
     registry = CollectorRegistry()
-    counter = Counter("counted", "Counted.", ["name"], registry=registry).labels("a")
-    histogram = Histogram("observed", "Observed.", ["name"], registry=registry).labels("a")
+    counter = LoopCounter("counted", "Counted.", ["name"], registry).labels("a")
+    histogram = LoopHistogram("observed", "Observed.", ["name"], SECONDS, registry).labels("a")
     start = time.process_time()
     for _ in range(times):
         counter.inc()

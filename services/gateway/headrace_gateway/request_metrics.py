@@ -10,9 +10,9 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 
 import grpc.aio
-from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 
+from headrace.loop_metrics import LoopCount, LoopTimes
 from headrace.metrics import REQUEST_SECONDS, REQUESTS
 from headrace_gateway.json_errors import CodedError
 from headrace_gateway.problems import status_of
@@ -72,8 +72,8 @@ class RequestMetrics:
     def __init__(self) -> None:
         """Begin with each protocol's operations at zero: their first failure is an increase."""
         # Kept, because each look-up by labels takes longer than the count itself.
-        self._counters: dict[_Key, Mapping[str, Counter]] = {}
-        self._seconds: dict[_Key, Histogram] = {}
+        self._counters: dict[_Key, Mapping[str, LoopCount]] = {}
+        self._seconds: dict[_Key, LoopTimes] = {}
         for (protocol, binding), operations in _FROM_ZERO.items():
             for name in (*operations, _UNKNOWN):
                 self._begin((protocol, binding, name))
@@ -88,7 +88,7 @@ class RequestMetrics:
             seconds = self._seconds[key] = REQUEST_SECONDS.labels(*key)
         seconds.observe(time.perf_counter() - request.began)
 
-    def _begin(self, key: _Key) -> Mapping[str, Counter]:
+    def _begin(self, key: _Key) -> Mapping[str, LoopCount]:
         begun = self._counters[key] = {name: REQUESTS.labels(*key, name) for name in OUTCOMES}
         return begun
 

@@ -8,10 +8,11 @@ from datetime import datetime
 from functools import cache
 from typing import Self
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from headrace import clock, metrics
 from headrace.dataclass import dataclass
+from headrace.loop_metrics import LoopCount, LoopTimes
 from headrace.model.entry import ANSWERED
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.agent import Agent
@@ -26,16 +27,16 @@ _TOKEN_KINDS = ("input", "output")
 class AgentSeries:
     """The series of the runs of one version of an agent."""
 
-    attempts: Counter
+    attempts: LoopCount
     taken_over: Counter
-    queue_wait: Histogram
-    first_event: Histogram
-    seconds: Histogram
-    ended: Mapping[str, Counter]
+    queue_wait: LoopTimes
+    first_event: LoopTimes
+    seconds: LoopTimes
+    ended: Mapping[str, LoopCount]
     """By the state in which a run ends."""
-    tokens: Mapping[str, Counter]
+    tokens: Mapping[str, LoopCount]
     """By kind."""
-    cost: Counter
+    cost: LoopCount
     working: int = 0
     """Runs at work now. The gauge reads it when it is scraped, so a run costs it no call."""
 

@@ -2,8 +2,9 @@
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
+from headrace.loop_metrics import LoopCounter
 from headrace_gateway import request_metrics
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.request_metrics import OUTCOMES, RequestMetrics
@@ -18,7 +19,7 @@ LABELS = ("protocol", "binding", "operation", "outcome")
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], float]:
     """The series of a gateway that has had no request."""
     registry = CollectorRegistry()
-    counter = Counter("requests", "Requests.", LABELS, registry=registry)
+    counter = LoopCounter("requests", "Requests.", LABELS, registry)
     monkeypatch.setattr(request_metrics, "REQUESTS", counter)
     RequestMetrics()
     [found] = registry.collect()
