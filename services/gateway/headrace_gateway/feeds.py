@@ -257,7 +257,12 @@ class FeedReader:
         """Return the next blocks without waiting for new events; may read the log."""
         blocks = self.read_ring()
         if blocks is None:
-            blocks = await self._read_past()
+            try:
+                blocks = await self._read_past()
+            except LogLost:
+                if (loss := self._feed.loss) is not None:
+                    raise loss from None  # It says more, as that the task was deleted.
+                raise
             self._advance(blocks[-1])
         return blocks
 
@@ -340,7 +345,7 @@ class FeedReader:
         if not blocks or blocks[0].entry.generation > self.after + 1:
             raise LogLost(f"the log of {feed.key.task} is gone after generation {self.after}")
         if feed.loss is not None and blocks[0].entry.stamp.log != feed.log:
-            raise feed.loss
+            raise LogLost(f"{feed.key.task} now has the log {blocks[0].entry.stamp.log}")
         return blocks
 
     async def _read_on(self, sequence: int, last: Entry) -> list[FeedBlock]:

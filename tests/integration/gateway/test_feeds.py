@@ -11,9 +11,10 @@ import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, TailRule, last_entry
+from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
+from headrace.model.errors import BusUnavailable, LogLost, TaskForgotten, TaskUnknown
 from headrace.model.task import (
     COMPLETED,
     INPUT_REQUIRED,
@@ -233,6 +234,25 @@ async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_f
         async with asyncio.timeout(60):
             seen = [each.generation async for entries in feed.entries(0) for each in entries]
     assert seen == [1, end.generation]
+
+
+async def test_who_is_behind_when_a_task_is_deleted_is_told_that(bus: Bus, feeds: Feeds) -> None:
+    log = Log(bus)
+    await log.begin()
+    await log.chunks(5)
+    await log.status(COMPLETED)
+    async with feeds.using(log.key) as feed:
+        await put_tombstone(bus, log.key, "anonymous", "deleted", 60, log.writer.sequence)
+        await bus.js.purge_stream(
+            bus.streams.events(0), subject=bus.subjects.event(log.key), keep=1
+        )
+
+        async def is_deleted() -> bool:
+            return feed.loss is not None
+
+        await eventually(is_deleted, "the feed has received the tombstone")
+        with pytest.raises(TaskForgotten, match="has been deleted"):
+            await asyncio.wait_for(drain(feed, 3), 60)
 
 
 class Client:
