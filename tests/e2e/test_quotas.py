@@ -4,8 +4,8 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -28,7 +28,8 @@ from tests.support.credentials import Person, write
 from tests.support.event_stream import Json
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import message
-from tests.support.waiting import eventually, until
+from tests.support.service_process import ServiceProcess
+from tests.support.waiting import TIMEOUT, eventually, until
 
 ANN, BOB = Person("limited", "ann"), Person("limited", "bob")
 OLA = Person("limited", "ola", ("on-call",))
@@ -55,26 +56,61 @@ ZOE, YAN = Person("open", "zoe"), Person("open", "yan")
 OPEN = '[[quota]]\nname = "two"\ntenant = "open"\nowner = "*"\nopen = 2\n'
 QUOTAS = f'{OPEN}[[quota]]\nname = "monthly"\ntenant = "limited"\nperiod = "month"\nruns = {RUNS}\n'
 AGENT = "echo"
+NO_COUNTS = re.compile("quotas: (?:no new counts of usage|can't count open tasks): ")
 
 
-@pytest.fixture
-def limited(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
-    """The URLs of two more gateways of the shared fleet, which have quotas."""
-    file = tmp_path / "credentials.toml"
-    (tmp_path / "quotas.toml").write_text(QUOTAS)
+@dataclass
+class Gateways:
+    """Gateways with quotas, beside those of the shared fleet."""
+
+    urls: list[str]
+    processes: list[ServiceProcess]
+    begun: int = 0
+    """Runs that have begun at a limit."""
+
+    async def at_limit[T](self, send: Callable[[], Awaitable[T | None]]) -> T:
+        """Return what `send` finds at a limit that fresh counts show; None is a run that begins.
+
+        One begins only where task state did not give the gateway its counts in time, which is in
+        the gateway's log. The next is sent when counts are read again.
+        """
+        async with asyncio.timeout(TIMEOUT):
+            while (found := await send()) is None:
+                self.begun += 1
+                logs = [process.log.read_text() for process in self.processes]
+                assert self.begun <= sum(len(NO_COUNTS.findall(log)) for log in logs)
+                await asyncio.sleep(FRESH)
+        return found
+
+
+@contextmanager
+def gateways(
+    fleet: Fleet, folder: Path, quotas: str, people: list[Person], *, number: int = 1
+) -> Iterator[Gateways]:
+    """Serve `people` by `quotas` at `number` more gateways of the shared fleet."""
+    (folder / "quotas.toml").write_text(quotas)
     settings = {
-        "HEADRACE_CREDENTIALS": str(write(file, ANN, BOB, EVE, OLA, ZOE, YAN, head=ROLES)),
-        "HEADRACE_QUOTAS": str(tmp_path / "quotas.toml"),
+        "HEADRACE_CREDENTIALS": str(write(folder / "credentials.toml", *people, head=ROLES)),
+        "HEADRACE_QUOTAS": str(folder / "quotas.toml"),
     }
     made = [
-        extra_services.gateway(tmp_path / name, fleet.nats_url, **settings) for name in ("a", "b")
+        extra_services.gateway(folder / str(one), fleet.nats_url, **settings)
+        for one in range(number)
     ]
-    urls = [url for _, url in made]
     with ExitStack() as running:
         for process, _ in made:
             running.enter_context(process.start(wait=False))
+        urls = [url for _, url in made]
         until(lambda: extra_services.is_served(urls, AGENT), "the gateways know the agent")
-        yield urls
+        yield Gateways(urls, [process for process, _ in made])
+
+
+@pytest.fixture
+def limited(fleet: Fleet, tmp_path: Path) -> Iterator[Gateways]:
+    """Two gateways with the quotas of a month's runs and of open tasks."""
+    people = [ANN, BOB, EVE, OLA, ZOE, YAN]
+    with gateways(fleet, tmp_path, QUOTAS, people, number=2) as serving:
+        yield serving
 
 
 def runs_shown(url: str, person: Person) -> dict[str, int]:
@@ -85,33 +121,37 @@ def runs_shown(url: str, person: Person) -> dict[str, int]:
 
 
 async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
-    limited: list[str], http: httpx.AsyncClient
+    limited: Gateways, http: httpx.AsyncClient
 ) -> None:
     async def sent(url: str, person: Person) -> httpx.Response:
         path = f"{url}/v1/agents/{AGENT}/message:send"
         return await http.post(path, json={"message": message("hi")}, headers=person.bearer)
 
-    here, there = limited
+    here, there = limited.urls
     (await sent(here, ANN)).raise_for_status()
     (await sent(there, BOB)).raise_for_status()
     begun = [ANN, BOB]
+
+    def are_counted() -> bool:
+        return runs_shown(here, OLA) == Counter(one.owner for one in begun)
+
+    await asyncio.to_thread(until, are_counted, "both runs are counted")
     await asyncio.sleep(FRESH)
 
     async def refusal(url: str) -> httpx.Response | None:
-        """Return the refusal of a run; None if it began: task state was late with its counts."""
         answer = await sent(url, ANN)
         if answer.is_error:
             return answer
         begun.append(ANN)
         return None
 
-    refusals = [await eventually(partial(refusal, url), f"{url} refuses") for url in limited]
+    refusals = [await limited.at_limit(partial(refusal, url)) for url in limited.urls]
     run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
     words = [{"id": "m", "role": "user", "content": "hi"}]
     request = {**run, "forwardedProps": {}, "messages": words}
     agui = [
         await http.post(f"{url}/v1/agents/{AGENT}/ag-ui", json=request, headers=BOB.bearer)
-        for url in limited
+        for url in limited.urls
     ]
     assert [answer.status_code for answer in (*refusals, *agui)] == [429] * 4
     reasons = [answer.json()["error"]["details"][0]["reason"] for answer in refusals]
@@ -125,9 +165,9 @@ async def test_two_gateways_refuse_a_tenant_beyond_its_quota_and_no_other(
 
 
 async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
-    limited: list[str], http: httpx.AsyncClient
+    limited: Gateways, http: httpx.AsyncClient
 ) -> None:
-    agents = [f"{url}/v1/agents/counter" for url in limited]
+    agents = [f"{url}/v1/agents/counter" for url in limited.urls]
 
     async def sent(agent: str, person: Person = ZOE) -> httpx.Response:
         body = {"message": message("600 500"), "configuration": {"returnImmediately": True}}
@@ -138,7 +178,6 @@ async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
         (await http.post(path, json={}, headers=person.bearer)).raise_for_status()
 
     async def refusal(agent: str) -> httpx.Response | None:
-        """Return the refusal of a task; None if it began, because the counts were not yet there."""
         answer = await sent(agent)
         if answer.is_error:
             return answer
@@ -147,7 +186,7 @@ async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
 
     begun = [(await sent(agent)).raise_for_status().json()["task"]["id"] for agent in agents]
     await asyncio.sleep(FRESH)  # Until then, each knows of its own task alone.
-    refused = [await eventually(partial(refusal, agent), f"{agent} refuses") for agent in agents]
+    refused = [await limited.at_limit(partial(refusal, agent)) for agent in agents]
     assert [answer.status_code for answer in refused] == [429, 429]
     [reason, _] = [answer.json()["error"]["message"] for answer in refused]
     assert reason == "quota 'two' is used up: 2 open tasks; try again when one of them has ended"
@@ -160,7 +199,7 @@ async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
         return "" if answer.is_error else str(answer.json()["task"]["id"])
 
     begun[0] = await eventually(accepted, "one more begins once one has ended")
-    again = await eventually(partial(refusal, agents[0]), "the other gateway has counted it")
+    again = await limited.at_limit(partial(refusal, agents[0]))
     assert again.status_code == 429
     for task in begun:
         await canceled(task, ZOE)
@@ -168,21 +207,20 @@ async def test_two_gateways_refuse_an_owner_more_open_tasks_than_its_quota(
 
 
 @pytest.fixture
-def asking(fleet: Fleet, tmp_path: Path) -> Iterator[list[str]]:
-    """The URLs of a gateway at whose quota tasks wait, and of one without quotas."""
-    (tmp_path / "quotas.toml").write_text(PATIENT)
-    credentials = {"HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", PAT, WIM))}
-    quotas = {"HEADRACE_QUOTAS": str(tmp_path / "quotas.toml")}
-    made = [
-        extra_services.gateway(tmp_path / "asking", fleet.nats_url, **credentials, **quotas),
-        extra_services.gateway(tmp_path / "free", fleet.nats_url, **credentials),
-    ]
-    urls = [url for _, url in made]
-    with ExitStack() as running:
-        for process, _ in made:
-            running.enter_context(process.start(wait=False))
-        until(lambda: extra_services.is_served(urls, AGENT), "the gateways know the agent")
-        yield urls
+def asking(fleet: Fleet, tmp_path: Path) -> Iterator[Gateways]:
+    """A gateway at whose quota tasks wait."""
+    with gateways(fleet, tmp_path, PATIENT, [PAT, WIM]) as serving:
+        yield serving
+
+
+@pytest.fixture
+def free(fleet: Fleet, tmp_path: Path) -> Iterator[str]:
+    """The URL of a gateway without quotas."""
+    credentials = {"HEADRACE_CREDENTIALS": str(write(tmp_path / "free.toml", PAT))}
+    process, url = extra_services.gateway(tmp_path / "free", fleet.nats_url, **credentials)
+    with process.start(wait=False):
+        until(lambda: extra_services.is_served([url], AGENT), "the gateway knows the agent")
+        yield url
 
 
 async def quotas_said(gateway: str, http: httpx.AsyncClient) -> dict[str, str]:
@@ -216,9 +254,9 @@ async def quotas_said(gateway: str, http: httpx.AsyncClient) -> dict[str, str]:
 
 
 async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_next_message(
-    asking: list[str], fleet: Fleet, http: httpx.AsyncClient
+    asking: Gateways, free: str, fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
-    here, free = asking
+    [here] = asking.urls
     said = await quotas_said(here, http)
     assert said == dict.fromkeys(said, "warned")
     assert len(said) == 7
@@ -242,7 +280,13 @@ async def test_at_a_quota_that_requests_input_a_task_waits_and_goes_on_with_the_
         task: Json = (await sent(here, "one more")).json()["task"]
         return task if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" else None
 
-    task = await eventually(asked, "the quota is used up")
+    async def is_counted() -> bool:
+        answer = await http.get(f"{here}/v1/usage", headers=PAT.bearer)
+        return [row["runs"] for row in answer.raise_for_status().json()["rows"]] == [1]
+
+    await eventually(is_counted, "the run is counted")
+    await asyncio.sleep(FRESH)
+    task = await asking.at_limit(asked)
     again = (await sent(here, "now?", taskId=task["id"])).json()["task"]
     assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     words = again["status"]["message"]["parts"][0]["text"]
@@ -306,6 +350,13 @@ async def spender(ctx: RunContext) -> AsyncIterator[Emission]:
     yield "spent"
 
 
+def quota_of(scope: str, what: str, form: str) -> str:
+    """Return the only quota of the tenant that is called as it is."""
+    name = f"{scope}-{what}-{form}"
+    whose = f'name = "{name}"\ntenant = "{name}"\n{SCOPES[scope]}'
+    return f"[[quota]]\n{whose}{what} = {LIMITS[what]}\n{FORMS[form]}\n"
+
+
 @dataclass
 class Limited:
     """The only quota of a tenant, and what its owners find."""
@@ -314,18 +365,12 @@ class Limited:
     what: str
     form: str
     http: httpx.AsyncClient
-    url: str = ""
+    gateways: Gateways
     opened: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"{self.scope}-{self.what}-{self.form}"
-
-    @property
-    def quota(self) -> str:
-        limit = f"{self.what} = {LIMITS[self.what]}\n"
-        whose = f'name = "{self.name}"\ntenant = "{self.name}"\n{SCOPES[self.scope]}'
-        return f"[[quota]]\n{whose}{limit}{FORMS[self.form]}\n"
 
     def person(self, owner: str = "ann") -> Person:
         return Person(self.name, owner)
@@ -334,7 +379,7 @@ class Limited:
         """Return what becomes of a message: a form, or "begun"."""
         body: Json = {"message": message("hold" if self.what == "open" else "spend")}
         body["configuration"] = {"returnImmediately": self.what == "open"}
-        path = f"{self.url}/v1/agents/{agent_name}"
+        path = f"{self.gateways.urls[0]}/v1/agents/{agent_name}"
         person = self.person(owner)
         answer = await self.http.post(f"{path}/message:send", json=body, headers=person.bearer)
         if answer.status_code == 429:
@@ -352,22 +397,30 @@ class Limited:
         assert said is None or said.startswith(f"{self.name};{self.what};")
         return "begun" if said is None else "warned"
 
+    async def is_counted(self) -> bool:
+        """Return whether task state shows what the first run used."""
+        url = f"{self.gateways.urls[0]}/v1/usage"
+        answer = await self.http.get(url, headers=self.person().bearer)
+        return any(row[self.what] for row in answer.raise_for_status().json()["rows"])
+
     async def found(self) -> tuple[str, ...]:
         """Return outcomes: the first one, at the limit, also at it, and not concerned by it.
 
         A tenant's limit concerns all its owners and agents, so it has no last outcome.
         """
         first = await self.outcome()
+        if self.what != "open":  # Open tasks are counted at once.
+            await eventually(self.is_counted, f"the {self.what} of {self.name} are counted")
+            await asyncio.sleep(FRESH)
 
-        async def at_limit(*of: str) -> str:
-            # Without an answer of task state in time, as on a busy machine, runs begin.
+        async def at_limit(*of: str) -> str | None:
             outcome = await self.outcome(*of)
-            return "" if outcome == "begun" else outcome
+            return None if outcome == "begun" else outcome
 
-        second = await eventually(at_limit, f"the limit of {self.name} is reached")
+        second = await self.gateways.at_limit(at_limit)
         by_another, of_another = ("bob", "spender"), ("ann", AGENT)
         concerned = of_another if self.scope == "owner" else by_another
-        too = await eventually(partial(at_limit, *concerned), f"{self.name} concerns both")
+        too = await self.gateways.at_limit(partial(at_limit, *concerned))
         if self.scope == "tenant":
             return first, second, too
         others = by_another if self.scope == "owner" else of_another
@@ -387,22 +440,16 @@ class Limited:
 async def test_each_limit_of_each_scope_refuses_asks_or_warns(
     fleet: Fleet, tmp_path: Path, http: httpx.AsyncClient
 ) -> None:
-    every = [Limited(*one, http) for one in product(SCOPES, LIMITS, FORMS)]
-    people = [one.person(owner) for one in every for owner in ("ann", "bob")]
-    (tmp_path / "quotas.toml").write_text("".join(one.quota for one in every))
-    settings = {
-        "HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", *people)),
-        "HEADRACE_QUOTAS": str(tmp_path / "quotas.toml"),
-    }
-    process, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    cases = list(product(SCOPES, LIMITS, FORMS))
+    quotas = "".join(quota_of(*case) for case in cases)
+    people = [Person("-".join(case), owner) for case in cases for owner in ("ann", "bob")]
     worker = Worker(WorkerSettings(nats_url=fleet.nats_url, drain_seconds=0), Agents([spender]))
-    with process.start(wait=False):
+    with gateways(fleet, tmp_path, quotas, people) as serving:
+        every = [Limited(*case, http, serving) for case in cases]
         await worker.start()
         try:
-            served = partial(extra_services.is_served, [url], "spender")
+            served = partial(extra_services.is_served, serving.urls, "spender")
             await asyncio.to_thread(until, served, "the gateway knows the agent")
-            for one in every:
-                one.url = url
             found = await asyncio.gather(*(one.found() for one in every))
         finally:
             await asyncio.gather(*(one.end() for one in every))
