@@ -240,15 +240,20 @@ class Directory:
     """A gateway's copy of the bucket."""
 
     def __init__(
-        self, bus: Bus, timing: DirectoryTiming = TIMING, *, stores_routes: bool = False
+        self,
+        bus: Bus,
+        timing: DirectoryTiming = TIMING,
+        *,
+        stores_routes: bool = False,
+        bucket: Bucket | None = None,
     ) -> None:
-        """Create an empty copy; `start` fills it.
+        """Create an empty copy of `bucket`, by default the fleet's; `start` fills it.
 
         With `stores_routes`, it stores the first route of an agent, so that all gateways send new
         tasks to the same version.
         """
         self._bus, self._timing, self._stores_routes = bus, timing, stores_routes
-        self._bucket = Bucket(bus, bus.streams.agents)
+        self._bucket = bucket or Bucket(bus, bus.streams.agents)
         self.content = DirectoryContent()
         """What the last read found."""
         self._renewals = Renewals()
