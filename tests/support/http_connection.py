@@ -49,9 +49,3 @@ def connection(config: ServerConfig) -> tuple[HttpProtocol, Socket]:
     protocol, socket = HttpProtocol(config, ServerState(), {}), Socket()
     protocol.connection_made(cast("asyncio.Transport", socket))
     return protocol, socket
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(10):
-        await asyncio.sleep(0)

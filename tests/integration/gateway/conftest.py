@@ -84,6 +84,8 @@ async def fleet(one_fleet: ScriptedFleet) -> AsyncIterator[ScriptedFleet]:
     await one_fleet.settle()
     one_fleet.runs.clear()
     yield one_fleet
+    for run in one_fleet.runs:
+        run.go_on.set()
     await one_fleet.stop_state()
     await one_fleet.start_state()
     one_fleet.working = one_fleet.following = True

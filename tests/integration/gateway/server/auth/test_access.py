@@ -187,11 +187,9 @@ async def test_the_caller_is_looked_up_and_counted_once(
 
 
 @BINDINGS
+@pytest.mark.usefixtures("fleet")
 async def test_an_operator_sees_and_ends_its_tenants_tasks(
-    guarded: GatewaySettings,
-    fleet: ScriptedFleet,
-    binding: type[Talk],
-    caplog: pytest.LogCaptureFixture,
+    guarded: GatewaySettings, binding: type[Talk], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headrace.audit")
     async with AsyncExitStack() as stack:
@@ -220,12 +218,11 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
     assert f"SendMessage agent=patient task={hers['id']} target_owner=-" in audited[-2]
     assert sum(f"task={foreign['id']} target_owner=- " in line for line in audited) == 2
     assert all("owner=operator" in line for line in audited)
-    for run in fleet.runs:
-        run.go_on.set()
 
 
+@pytest.mark.usefixtures("fleet")
 async def test_lines_of_the_audit_log_name_the_task_that_is_reached_and_the_trace(
-    guarded: GatewaySettings, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
+    guarded: GatewaySettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headrace.audit")
     caplog.handler.setFormatter(JsonFormatter("headrace-gateway"))
@@ -246,8 +243,6 @@ async def test_lines_of_the_audit_log_name_the_task_that_is_reached_and_the_trac
     named = [(line["operation"], line["task"]) for line in lines]
     assert named == [("GetTask", task), *[("SendMessage", task)] * 4, ("DrainWorker", "-")]
     assert {line.get("trace_id") for line in lines} == {"a" * 32}
-    for run in fleet.runs:
-        run.go_on.set()
 
 
 async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(
