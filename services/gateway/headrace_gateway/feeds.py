@@ -580,7 +580,7 @@ class Feeds:
         return feed
 
     async def acquire(self, key: TaskKey) -> Feed:
-        """Return the feed of an existing log.
+        """Return the feed of an existing log: a new one, if what there is has lost it.
 
         Raises:
             TaskUnknown: no such log.
@@ -588,7 +588,7 @@ class Feeds:
         """
         feed = self._feeds.get(key)
         opening: asyncio.Task[None] | None
-        if feed is None:
+        if feed is None or feed.loss is not None:
             feed = self._new(key)
             feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
             opening = self._background.start(self._open(feed))

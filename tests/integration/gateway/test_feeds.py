@@ -233,7 +233,11 @@ async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_f
         await eventually(is_delivered, "the feed has received the repeated end")
         async with asyncio.timeout(60):
             seen = [each.generation async for entries in feed.entries(0) for each in entries]
+        # A client that is slow to take its loss keeps the feed open; others are not left with it.
+        async with feeds.using(log.key) as other:
+            assert (other.ended, other.head) == (True, end.last_generation)
     assert seen == [1, end.generation]
+    assert len(feeds) == 0
 
 
 async def test_who_is_behind_when_a_task_is_deleted_is_told_that(bus: Bus, feeds: Feeds) -> None:
