@@ -83,7 +83,7 @@ format: $(DEVELOPMENT) ## Format the code and apply lint fixes
 ##@ Benchmarks and long tests
 
 .PHONY: bench
-bench: $(DEVELOPMENT) ## Compare with the official SDK, fasta2a and a plain route; write docs/benchmarks.md from it
+bench: $(DEVELOPMENT) ## Compare with the official SDK, fasta2a and a plain route; write docs/benchmarks.md and the README's figures
 	@$(BIN)/python -m tests.benchmarks $(or $(ARGS),--record)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.falls --record)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)

@@ -1,13 +1,18 @@
-"""The measured part of the benchmarks' page is what the last recorded run measured."""
+"""The measured parts of pages are what the last recorded run measured."""
+
+from pathlib import Path
+
+import pytest
 
 from tests.benchmarks import last_run
 from tests.benchmarks.falls import MEASURED, recorded
 from tests.benchmarks.measures import MEASURES
 
 
-def test_the_measured_part_is_made_of_the_recorded_run() -> None:
-    _, measured, _ = last_run.parts(last_run.PAGE.read_text())
-    expected = last_run.section(last_run.load(last_run.WHOLE))
+@pytest.mark.parametrize("page", last_run.PAGES, ids=lambda page: page.name)
+def test_the_measured_part_is_made_of_the_recorded_run(page: Path) -> None:
+    _, measured, _ = last_run.parts(page.read_text())
+    expected = last_run.PAGES[page](last_run.load(last_run.WHOLE))
     assert measured == expected, "run: make bench"
 
 

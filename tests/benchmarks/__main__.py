@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> None:
         last_run.save(measured, arguments.json)
     if arguments.record:
         last_run.save(measured, last_run.WHOLE)
-        last_run.write_page()
+        last_run.write_pages()
 
 
 def _share_cores(count: int) -> None:

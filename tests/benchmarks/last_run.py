@@ -1,5 +1,6 @@
-"""What the last recorded run measured, and the part of a page that is made of it."""
+"""What the last recorded run measured, and the parts of pages that are made of it."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import orjson
@@ -14,7 +15,6 @@ WHOLE = Path(__file__).parent / "last_run.json"
 SMALL = Path(__file__).parent / "last_small_run.json"
 """What the small form measured, which is compared with by `tests.benchmarks.falls`."""
 
-PAGE = ROOT / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
@@ -38,8 +38,7 @@ def load(file: Path) -> Json:
     return report
 
 
-def section(report: Json) -> str:
-    """Return the measured part of the page."""
+def _tables(report: Json) -> str:
     return "\n".join(
         [
             tables.circumstances(report) + "\n",
@@ -49,6 +48,17 @@ def section(report: Json) -> str:
     )
 
 
+def _summary(report: Json) -> str:
+    return tables.summary(report).as_markdown()
+
+
+PAGES: Mapping[Path, Callable[[Json], str]] = {
+    ROOT / "docs" / "benchmarks.md": _tables,
+    ROOT / "README.md": _summary,
+}
+"""The pages with a measured part, and what makes it of a report."""
+
+
 def parts(page: str) -> tuple[str, str, str]:
     """Return what stands before the measured part of a page, that part, and what stands behind."""
     before, _, rest = page.partition(_BEGIN)
@@ -56,7 +66,9 @@ def parts(page: str) -> tuple[str, str, str]:
     return before + _BEGIN, measured.strip("\n") + "\n", _END + after
 
 
-def write_page() -> None:
-    """Write the measured part of the page anew, from the recorded run."""
-    before, _, after = parts(PAGE.read_text())
-    PAGE.write_text(f"{before}\n{section(load(WHOLE))}\n{after}")
+def write_pages() -> None:
+    """Write the measured parts of the pages anew, from the recorded run."""
+    report = load(WHOLE)
+    for page, measured in PAGES.items():
+        before, _, after = parts(page.read_text())
+        page.write_text(f"{before}\n{measured(report)}\n{after}")

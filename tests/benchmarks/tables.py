@@ -16,7 +16,21 @@ _TITLES = {
 _PRECISE_BELOW = 100
 """Figures below have two decimals."""
 
+_FINE_BELOW = 0.1
+"""Figures below have three."""
+
 _BY_PROCESS = ("run", "token")
+
+_FIRST_LOOK = (
+    "many-streams",
+    "short-runs",
+    "short-runs-awaited",
+    "first-event",
+    "hundred",
+    "other-replica",
+    "resume",
+)
+"""Measures in the summary, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,8 @@ def _spread(of: Json | None, unit: str = "") -> str:
 
 
 def _number(value: float) -> str:
+    if value < _FINE_BELOW:
+        return f"{value:.3f}"
     return f"{value:.2f}" if value < _PRECISE_BELOW else f"{value:,.0f}"
 
 
@@ -89,6 +105,26 @@ def _goal(goal: Json, unit: str) -> str:
     verdict = {None: "not measured", True: "met", False: "missed"}[goal["met"]]
     of = f"x {_TITLES[goal['of']]}" if goal["of"] else unit
     return f"{sign} {goal['bound']:g} {of}: {verdict}"
+
+
+def summary(report: Json) -> Table:
+    """Return the medians that a first look needs, beside the official SDK's server."""
+    measures = {measure["name"]: measure for measure in report["measures"]}
+    return Table(
+        ["", _TITLES[OFFICIAL], _TITLES[HEADRACE], "ratio"],
+        [_median_row(measures[name]) for name in _FIRST_LOOK],
+        texts=1,
+    )
+
+
+def _median_row(measure: Json) -> list[str]:
+    servers, ratio = measure["figures"][""], measure["ratios"][""].get(OFFICIAL)
+    figures = [servers.get(server) for server in (OFFICIAL, HEADRACE)]
+    return [
+        f"{measure['title']}, {measure['unit']}",
+        *("not possible" if one is None else _number(one["median"]) for one in figures),
+        "" if ratio is None else f"{_number(ratio['median'])} x",
+    ]
 
 
 def processes(report: Json) -> Table:

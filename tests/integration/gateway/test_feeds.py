@@ -240,7 +240,9 @@ async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_f
     assert len(feeds) == 0
 
 
-async def test_who_is_behind_when_a_task_is_deleted_is_told_that(bus: Bus, feeds: Feeds) -> None:
+async def test_a_deleted_task_is_reported_as_such_to_a_reader_that_is_behind(
+    bus: Bus, feeds: Feeds
+) -> None:
     log = Log(bus)
     await log.begin()
     await log.chunks(5)
