@@ -19,19 +19,21 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from headrace.dataclass import dataclass
-from headrace.span_recorder import UNSET, RecordedSpan, UsualParts
+from headrace.span_recorder import UNSET, Origin, RecordedSpan, UsualParts
 from headrace.span_template import SpanTemplate
 
+# Functions are called as few times as can be: a call takes longer than what most of them would do.
 # A field is its tag, which is its number times 8 and its wire type, and its value. Wire type 0 is a
 # number with 7 bits in a byte, 1 and 5 are numbers of 8 and 4 bytes, 2 is a length and the bytes.
 _RESOURCE_SPANS = b"\x0a"
 _SCOPE_SPANS = b"\x12"
 _SPANS = b"\x12"
-_TRACE_ID = b"\x0a\x10"
-_SPAN_ID = b"\x12\x08"
-_PARENT_SPAN_ID = b"\x22\x08"
+# The ids of a trace, which has two halves here, of a span and of its parent.
+_IDS_OF_ROOT, _IDS = Struct(">2sQQ2sQ").pack, Struct(">2sQQ2sQ2sQ").pack
+_TRACE_ID, _SPAN_ID, _PARENT_SPAN_ID = b"\x0a\x10", b"\x12\x08", b"\x22\x08"
+_HALF = 2**64 - 1
 _NAME = b"\x2a"
-_TIMES = Struct("<BQBQ")
+_TIMES = Struct("<BQBQ").pack
 _START_TIME, _END_TIME = 0x39, 0x41
 _ATTRIBUTES = b"\x4a"
 _KEY, _VALUE = b"\x0a", b"\x12"
@@ -75,15 +77,20 @@ def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
     # By identity: to compare two resources costs more than to encode a span.
     groups = defaultdict[int, dict[int, _EncodedScope]](dict)
     left = list[ReadableSpan]()
+    origin: Origin | None = None
+    into = list[bytes]()
     for span in spans:
-        encoded = _encoded(span)
-        if encoded is None:
+        usual = span.usual_parts() if type(span) is RecordedSpan else _usual_parts(span)
+        encoded = None if usual is None else _encoded(usual)
+        if usual is None or encoded is None:
             left.append(span)
             continue
-        scopes, scope = groups[id(span.resource)], id(span.instrumentation_scope)
-        if scope not in scopes:
-            scopes[scope] = _EncodedScope(span, [])
-        scopes[scope].encoded.append(_SPANS + _sized(encoded))
+        if usual[0] is not origin:
+            origin = usual[0]
+            scopes, scope = groups[id(origin[0])], id(origin[1])
+            into = scopes.setdefault(scope, _EncodedScope(span, [])).encoded
+        size = len(encoded)
+        into += (_HEADS[size] if size < _MANY else _SPANS + _varint(size), encoded)
     parts = [_of_resource(list(scopes.values())) for scopes in groups.values()]
     if left:
         parts.append(encode_spans(left).SerializePartialToString())
@@ -91,7 +98,7 @@ def encode(spans: Sequence[ReadableSpan]) -> EncodedSpans:
 
 
 class _EncodedScope(NamedTuple):
-    """Encoded spans of one resource and scope, and a span that has these."""
+    """Encoded spans of one resource and scope, each after its head, and a span that has these."""
 
     span: ReadableSpan
     encoded: list[bytes]
@@ -110,35 +117,35 @@ def _of_resource(scopes: Sequence[_EncodedScope]) -> bytes:
     return _RESOURCE_SPANS + _sized(b"".join(parts))
 
 
-def _encoded(span: ReadableSpan) -> bytes | None:
+def _encoded(usual: UsualParts) -> bytes | None:
     """Return a span's bytes; None for one that is left to the exporter's encoder."""
-    usual = span.usual_parts() if type(span) is RecordedSpan else _usual_parts(span)
-    if usual is None:
-        return None
-    template, attributes, context, parent, start, end, status = usual
-    parts = [_TRACE_ID, context[0].to_bytes(16), _SPAN_ID, context[1].to_bytes(8)]
-    if parent is not None:
-        parts += (_PARENT_SPAN_ID, parent[1].to_bytes(8))
+    _, template, attributes, context, parent, start, end, status = usual
+    trace, span, is_remote = context[0], context[1], False
+    ids = _TRACE_ID, trace >> 64, trace & _HALF, _SPAN_ID, span
     try:
-        name_and_kind, constants = _template(template)
-        parts += (name_and_kind, _TIMES.pack(_START_TIME, start, _END_TIME, end), constants)
+        if parent is None:
+            written = _IDS_OF_ROOT(*ids)
+        else:
+            written, is_remote = _IDS(*ids, _PARENT_SPAN_ID, parent[1]), parent[2]
+        name_and_kind, constants = template.encoded or _template(template)
+        parts = [written, name_and_kind, _TIMES(_START_TIME, start, _END_TIME, end), constants]
         for key, value in attributes.items():
             if type(value) is str:
                 data = value.encode()
                 parts += (_text_head(key, len(data)), data)
             else:
-                parts.append(_attribute(key, value))
+                parts += (_attribute(key, value),)
     except (TypeError, ValueError):  # A value that can't be hashed, or not be encoded here.
         return None
-    is_remote = parent is not None and parent[2]
-    parts.append(_UNSET_ENDS[is_remote] if status is UNSET else _end(status, is_remote=is_remote))
+    parts += (_UNSET_ENDS[is_remote] if status is UNSET else _end(status, is_remote=is_remote),)
     return b"".join(parts)
 
 
 def _usual_parts(span: ReadableSpan) -> UsualParts | None:
     """Return what `RecordedSpan.usual_parts` does, of a span that the SDK recorded."""
     context, status = span.context, span.status
-    if context is None or span.start_time is None or span.end_time is None:
+    scope = span.instrumentation_scope
+    if context is None or scope is None or span.start_time is None or span.end_time is None:
         return None
     if span.events or span.links or context.trace_state or status.description:
         return None
@@ -148,19 +155,19 @@ def _usual_parts(span: ReadableSpan) -> UsualParts | None:
     attributes: MappingProxyType[str, Any] = span.attributes  # type: ignore[assignment]
     template = SpanTemplate(span.name, span.kind)
     times = span.start_time, span.end_time
-    return template, attributes.copy(), context, span.parent, *times, status
+    origin = span.resource, scope
+    return origin, template, attributes.copy(), context, span.parent, *times, status
 
 
 def _template(template: SpanTemplate) -> tuple[bytes, bytes]:
-    """Return the bytes of a template's name and kind, and of its attributes.
+    """Encode a template: return the bytes of its name and kind, and of its attributes.
 
     Raises:
         ValueError: They are left to the exporter's encoder.
     """
-    if template.encoded is None:
-        attributes = [_attribute(key, value) for key, value in template.attributes.items()]
-        template.encoded = _named(template.name) + _KINDS[template.kind], b"".join(attributes)
-    encoded: tuple[bytes, bytes] = template.encoded
+    attributes = [_attribute(key, value) for key, value in template.attributes.items()]
+    encoded = _named(template.name) + _KINDS[template.kind], b"".join(attributes)
+    template.encoded = encoded
     return encoded
 
 
@@ -221,3 +228,7 @@ def _varint(number: int) -> bytes:
 _LAST = [bytes((number,)) for number in range(128)]
 _CONTINUED = [bytes((number | 0x80,)) for number in range(128)]
 """Seven bits with another byte after them."""
+
+_MANY = 2048
+_HEADS = [_SPANS + _varint(size) for size in range(_MANY)]
+"""What stands before a span, by its size."""

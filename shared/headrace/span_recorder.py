@@ -55,11 +55,14 @@ _FEW = 32
 _NONE: Sequence[Any] = ()
 """The events and links of most spans."""
 
+type Origin = tuple[Resource, InstrumentationScope]
+"""What spans are of: the same tuple for all of a provider."""
+
 type UsualParts = tuple[
-    SpanTemplate, dict[str, Any], SpanContext, SpanContext | None, int, int, Status
+    Origin, SpanTemplate, dict[str, Any], SpanContext, SpanContext | None, int, int, Status
 ]
-"""Template, attributes beside the template's, context, parent, start and end in nanoseconds, and
-status. Not a named tuple, which takes longer to make."""
+"""Origin, template, attributes beside the template's, context, parent, start and end in
+nanoseconds, and status. Not a named tuple, which takes longer to make."""
 
 
 class RecordingProvider(TracerProvider):
@@ -68,8 +71,7 @@ class RecordingProvider(TracerProvider):
     def __init__(self, resource: Resource, scope: str, schema_url: str) -> None:
         """Record spans of `scope`, made by `resource`. The caller shuts the provider down."""
         limits = self.limits = SpanLimits()
-        self.resource_of_spans = resource
-        self.scope = InstrumentationScope(scope, "", schema_url)
+        self.origin: Origin = resource, InstrumentationScope(scope, "", schema_url)
         super().__init__(resource=resource, shutdown_on_exit=False, span_limits=limits)
         self.processors = list[SpanProcessor]()
         """What exports a span that has ended."""
@@ -157,7 +159,7 @@ class RecordedSpan(ReadableSpan, Span):
         self._parent = parent
         self._given: dict[str, Any] = attributes
         self._links = BoundedList.from_seq(provider.limits.max_links, links) if links else _NONE
-        self._resource, self._instrumentation_scope = provider.resource_of_spans, provider.scope
+        self._resource, self._instrumentation_scope = provider.origin
         self._start_time = self._began = time_ns()
 
     @property
@@ -180,10 +182,12 @@ class RecordedSpan(ReadableSpan, Span):
         if self._events is not _NONE or self._links is not _NONE:
             return None
         context, status, end = self._own_context, self._status, self._end_time
-        if end is None or context[4] is not DEFAULT_TRACE_STATE or status.description:
+        if end is None or context[4] is not DEFAULT_TRACE_STATE:
             return None
-        own = self._given
-        return self._template, own, context, self._parent, self._began, end, status
+        if status is not UNSET and status.description:
+            return None
+        origin, own = self._provider.origin, self._given
+        return origin, self._template, own, context, self._parent, self._began, end, status
 
     @override
     def get_span_context(self) -> SpanContext:

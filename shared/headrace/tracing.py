@@ -157,24 +157,30 @@ def start_span(
 
 def start_span_of(
     template: SpanTemplate,
-    parent: str | None,
+    parent: str | SpanContext | None,
     attributes: dict[str, Plain],
     links: Sequence[str] = (),
 ) -> Span:
     """Start a span as `start_span` does, with what `template` states.
 
     `attributes` are added to the template's, none of which they change. They belong to the span
-    from now on.
+    from now on. `parent` may also be a span's context; with an invalid one the span begins a trace.
     """
     provider = trace.get_tracer_provider()
     if type(provider) is trace.ProxyTracerProvider:
         return trace.INVALID_SPAN
     linked = _links(links) if links else ()
     if getattr(provider, "can_record", False):
-        above = _span_context(parent) if parent else trace.get_current_span().get_span_context()
+        if not parent:
+            above = current_context()
+        else:  # By its type, as `is_enabled` does.
+            above = parent if type(parent) is SpanContext else _span_context(parent)  # type: ignore[arg-type]
         recorder: _Recorder = provider  # type: ignore[assignment]
         return recorder.record(template, above, attributes, linked)
-    around = _remote(parent) if parent else None
+    around = None
+    if parent:
+        above = parent if isinstance(parent, SpanContext) else _span_context(parent)
+        around = trace.set_span_in_context(NonRecordingSpan(above), _EMPTY)
     return _tracer_of(provider).start_span(
         template.name, around, template.kind, {**template.attributes, **attributes}, linked
     )
@@ -256,9 +262,9 @@ def note_error(span: Span, error_type: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _remote(traceparent: str) -> context.Context:
-    """Return a context in which the span that `traceparent` names is the current one."""
-    return trace.set_span_in_context(NonRecordingSpan(_span_context(traceparent)), _EMPTY)
+def current_context() -> SpanContext:
+    """Return the context of the current span; an invalid one if there is none."""
+    return trace.get_current_span().get_span_context()
 
 
 def _span_context(traceparent: str) -> SpanContext:

@@ -25,13 +25,12 @@ def begin_span(
     asyncio task that serves the call.
     """
     # Instrumentation of the surrounding application has already continued the client's trace.
-    is_inside = trace.get_current_span().get_span_context().is_valid
+    current = tracing.current_context()
+    parent = current if current.is_valid or not traceparent else traceparent
     request = open_request()
     binding = None if request is None else (request.protocol, request.binding)
     attributes: dict[str, Plain] = {"headrace.task.id": task} if task else {}
-    span = tracing.start_span_of(
-        _template(operation, agent, binding), None if is_inside else traceparent, attributes
-    )
+    span = tracing.start_span_of(_template(operation, agent, binding), parent, attributes)
     _current.set(span)
     _end_with(connection, span)
     return tracing.traceparent_of(span) or traceparent

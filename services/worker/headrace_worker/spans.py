@@ -249,6 +249,8 @@ class AttemptSpan:
 
     def _usage_attributes(self) -> dict[str, int | str]:
         usage = self._usage
+        if not usage.is_reported:
+            return {}
         found: dict[str, int | str] = {
             "gen_ai.usage.input_tokens": usage.input_tokens - self._input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens - self._output_tokens,

@@ -283,3 +283,18 @@ def test_a_sampler_that_decides_for_each_span_is_queried_by_the_sdk(
     exported = _Exported(RecordingProvider(RESOURCE, "headrace", tracing.SCHEMA_URL), monkeypatch)
     tracing.start_span("one", SpanKind.SERVER, NOT_SAMPLED).end()
     assert [span["name"] for span in exported.spans()] == ["one"]
+
+
+@pytest.mark.parametrize("parent", [LINKED, trace.INVALID_SPAN_CONTEXT], ids=["valid", "invalid"])
+def test_a_parent_may_be_a_spans_context(
+    monkeypatch: pytest.MonkeyPatch, parent: SpanContext
+) -> None:
+    around = SpanContext(7, 8, is_remote=False, trace_flags=TraceFlags(1))
+
+    def run() -> None:
+        with trace.use_span(NonRecordingSpan(around)):
+            tracing.start_span_of(TEMPLATE, parent, {}).end()
+
+    ours, theirs = _both(monkeypatch, run)
+    assert ours == theirs
+    assert [one["kept"][2] for one in ours] == [parent if parent.is_valid else None]
