@@ -55,11 +55,11 @@ class FleetMetrics(Collector):
 
     def _queues(self, sample: Sample) -> Iterator[GaugeMetricFamily]:
         names = {card.name for card in self._directory.cards()}
-        versions = [(name, version) for name in names for version in self._directory.versions(name)]
+        versions = [(name, version) for name in names for version in self._versions(name)]
         waiting, oldest = dict.fromkeys(versions, 0), dict[tuple[str, ...], float]()
         for queue in sample.queues:
             version = (queue.agent, queue.version)
-            # Runs of a version without a card wait too; its empty queues are not shown.
+            # Runs of any other version wait too; its empty queues are not shown.
             if version in waiting or (queue.agent in names and queue.waiting):
                 waiting[version] = waiting.get(version, 0) + queue.waiting
                 if queue.oldest is not None:
@@ -72,6 +72,13 @@ class FleetMetrics(Collector):
         available = {(name,): float(self._directory.available(name)) for name in names}
         help_text = "1 while a running worker serves the agent."
         yield _family("headrace_agent_available", help_text, available, "agent")
+
+    def _versions(self, agent: str) -> set[str]:
+        """Return the versions of `agent` that are shown even if no run waits for them.
+
+        Workers of a version that tasks are sent to may be scaled to none, and its card expire.
+        """
+        return self._directory.route(agent).named() | self._directory.versions(agent).keys()
 
 
 def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:

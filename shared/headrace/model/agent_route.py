@@ -92,6 +92,11 @@ class AgentRoute(BusMessage):
         candidate = None if self.candidate is None else self.candidate.shown()
         return {"current": self.current, "candidate": candidate, "continuedBy": self.moved}
 
+    def named(self) -> set[str]:
+        """Return the versions that get new tasks, or that a rollback can return to."""
+        candidate = set() if self.candidate is None else {self.candidate.version}
+        return {self.current, *self.previous} | candidate
+
     def is_routed_to(self, version: str) -> bool:
         """Return whether new tasks may go to `version`."""
         return version == self.current or (

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.model.agent_route import AgentRoute, Candidate
 from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.fleet_sample import QueueState, Sample, _fill, _looked_up
 from headrace_gateway.services import Services
@@ -71,17 +72,33 @@ def of(agent: str, waiting: int, oldest: float | None, version: str = "") -> Que
     return QueueState(agent, "default", "normal", version, waiting, 0, oldest)
 
 
+async def test_versions_of_an_agents_route_are_shown_without_a_card_or_runs() -> None:
+    route = AgentRoute(current="2", candidate=Candidate(version="3"), previous=["1"])
+    exported = await exported_of([], {"shop": ["2"]}, route)
+    for name in ("headrace_runs_waiting", "headrace_oldest_run_seconds"):
+        shown = {key[1:]: value for key, value in exported.items() if key[0] == name}
+        assert shown == {("shop", version): 0 for version in "123"}
+
+
 async def exported_of(
-    queues: list[QueueState], versions: dict[str, list[str]]
+    queues: list[QueueState],
+    versions: dict[str, list[str]],
+    route: AgentRoute | None = None,
 ) -> dict[tuple[str, ...], float]:
-    """Return the metrics of queues by their names and labels' values; `versions` have cards."""
+    """Return the metrics of queues by their names and labels' values; `versions` have cards.
+
+    Without `route`, all new tasks go to an agent's first version.
+    """
 
     async def sample() -> Sample:
         return Sample(datetime.now(UTC), queues=queues)
 
     cards = [SimpleNamespace(name=name) for name in versions]
     directory = SimpleNamespace(
-        cards=lambda: cards, available=lambda _: True, versions=versions.__getitem__
+        cards=lambda: cards,
+        available=lambda _: True,
+        versions=lambda agent: dict.fromkeys(versions[agent]),
+        route=lambda agent: route or AgentRoute(current=versions[agent][0]),
     )
     services = SimpleNamespace(
         bus=SimpleNamespace(connected=True),
