@@ -254,23 +254,23 @@ class FileStore:
         """
         await self._remove(key, "*", erase)
 
-    async def tasks(self) -> set[TaskKey]:
-        """Return the tasks of which the store has files, complete or not.
+    async def tasks(self) -> AsyncIterator[set[TaskKey]]:
+        """Yield the tasks of which the store has files, complete or not, some at a time.
 
-        What a worker has stored on subjects of no possible task is left out.
+        NATS lists at most 100,000 files at once. A task may be yielded twice, or not if files are
+        deleted meanwhile. What a worker has stored on subjects of no possible task is left out.
 
         Raises:
             BusUnavailable: The store does not answer.
         """
-        found, passed = set[TaskKey](), 0
-        while True:
+        passed, total = 0, 1
+        while passed < total:
             query = {"subjects_filter": f"{self._all_chunks}>", "offset": passed}
             info = await self._info(query)
             subjects = info["state"].get("subjects") or {}
-            found.update(key for subject in subjects if (key := self._key_of(subject)) is not None)
+            yield {key for subject in subjects if (key := self._key_of(subject)) is not None}
             passed += len(subjects)
-            if not subjects or passed >= info.get("total", 0):
-                return found
+            total = info.get("total", 0) if subjects else 0
 
     def _key_of(self, chunks: str) -> TaskKey | None:
         tokens = chunks.removeprefix(self._all_chunks).split(".")

@@ -3,12 +3,18 @@
 A file is stored before the event that links to it. So a gateway that is killed in between leaves
 files of a task that never begins, and a worker that does not notice the end of its task may store
 one when the task is erased already.
+
+A log may also be missing because its stream was lost, and somebody is about to restore it. So the
+files of no log are deleted only if its stream has existed since before them, or for so long that
+the task would have been erased meanwhile. A restored stream is as old as the one that was copied.
 """
 
 import asyncio
 import logging
+from datetime import datetime
 from itertools import batched
 
+from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.server_clock import ServerClock
@@ -25,19 +31,22 @@ _log = logging.getLogger(__name__)
 _PAGE = 200
 """Tasks looked up in the view at a time."""
 
-_REST = 0.01
-"""Seconds of pause after each log that is read."""
+_PAUSE = 0.01
+"""Seconds after each log that is read."""
 
 
 class FileUpkeep:
     """Looks for the tasks of all files; one replica does so, under the lease of a range."""
 
     def __init__(
-        self, bus: Bus, writer: Writer, clock: ServerClock, timing: MaintenanceTiming
+        self, bus: Bus, writer: Writer, clock: ServerClock, timing: MaintenanceTiming, kept: float
     ) -> None:
-        """Find tasks through `writer`, of whichever range they are."""
+        """Find tasks through `writer`, of whichever range they are.
+
+        `kept` is the number of seconds for which a task that has ended is kept.
+        """
         self._bus, self._writer = bus, writer
-        self._clock, self._timing = clock, timing
+        self._clock, self._timing, self._kept = clock, timing, kept
         self._files = FileStore(bus)
 
     async def run(self) -> None:
@@ -51,14 +60,18 @@ class FileUpkeep:
             BusUnavailable: NATS does not answer.
             StateUnavailable: The store does not answer.
         """
-        for keys in batched(sorted(await self._files.tasks()), _PAGE):
-            await self._writer.confirm()
-            tasks = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
-            for key, task in zip(keys, tasks, strict=True):
-                # The view may lag, or be rebuilt: what it has not is decided by the log.
-                if task.get("agent") != key.agent:
-                    await self._look_after(key)
-                    await asyncio.sleep(_REST)
+        async for found in self._files.tasks():
+            for keys in batched(sorted(found), _PAGE):
+                await self._writer.confirm()
+                await self._look_at(keys)
+
+    async def _look_at(self, keys: tuple[TaskKey, ...]) -> None:
+        tasks = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
+        for key, task in zip(keys, tasks, strict=True):
+            # The view may lag, or be rebuilt: what it has not is decided by the log.
+            if task.get("agent") != key.agent:
+                await self._look_after(key)
+                await asyncio.sleep(_PAUSE)
 
     async def _look_after(self, key: TaskKey) -> None:
         try:
@@ -78,5 +91,9 @@ class FileUpkeep:
 
     async def _is_abandoned(self, key: TaskKey) -> bool:
         stored = await self._files.newest(key)
-        allowed = self._timing.file_without_task
-        return stored is not None and stored < self._clock.now() - allowed
+        now = self._clock.now()
+        if stored is None or stored >= now - self._timing.file_without_task:
+            return False
+        stream = await stream_state(self._bus, self._bus.streams.of_shard(key.shard))
+        created = datetime.fromisoformat(stream.origin).timestamp()
+        return created < max(stored, now - self._kept)

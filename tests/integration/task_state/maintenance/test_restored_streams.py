@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from headrace.jetstream.objects import FileStore
+from headrace.jetstream.server_clock import ServerClock
+from headrace.jetstream.streams import ensure_streams
 from headrace.model.entry import Entry
+from headrace.model.errors import FileUnknown
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
+from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
+from tests.integration.task_state.maintenance.test_upkeep import ANNS, applied, submitted
 from tests.integration.worker.test_follow_ups import answers, hand_in
 from tests.support.servers import NatsProcess, ValkeyProcess
-from tests.support.task_states import TaskStates, open_task_states
+from tests.support.task_states import TaskStates, new_key, open_task_states
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -124,3 +130,35 @@ async def test_tasks_that_were_at_work_end_though_their_log_alone_is_restored(
             await until_attempt(task, 2, AUTH_REQUIRED)
             await hand_in(task, "again")
             assert answers(await ended(task)) == ["got again"]
+
+
+async def test_no_file_is_deleted_whose_log_may_still_be_restored(
+    fleet: TaskStates, nats_alone: NatsProcess, tmp_path: Path
+) -> None:
+    backups, logs = Backups(nats_alone, tmp_path / "backups"), fleet.bus.streams.events(0)
+    files, tenant = FileStore(fleet.bus), "default"
+    task, at_once = submitted(), MaintenanceTiming(file_without_task=0.0)
+
+    def upkeep(kept: float) -> FileUpkeep:
+        return FileUpkeep(fleet.bus, writer, ServerClock(fleet.bus), at_once, kept)
+
+    await fleet.store(task)
+    link = await files.put(task.key, ANNS, b"y" * 300_000)
+    await backups.take(logs)
+    await fleet.bus.js.delete_stream(logs)
+    await ensure_streams(fleet.bus.js, fleet.settings)
+    writer = await applied(fleet)
+    await upkeep(3600.0).look()
+    assert await files.read(link, tenant, ANNS) == b"y" * 300_000
+    await backups.restore(logs)
+    newer = await files.put(new_key(), ANNS, b"x")
+    await upkeep(3600.0).look()
+    assert await files.read(link, tenant, ANNS) == b"y" * 300_000
+    with pytest.raises(FileUnknown):
+        await files.read(newer, tenant, ANNS)
+    # Nobody restores it any more: its task would have been erased.
+    await fleet.bus.js.delete_stream(logs)
+    await ensure_streams(fleet.bus.js, fleet.settings)
+    await upkeep(0.0).look()
+    with pytest.raises(FileUnknown):
+        await files.read(link, tenant, ANNS)
