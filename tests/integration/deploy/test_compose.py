@@ -120,35 +120,36 @@ def test_no_server_is_root() -> None:
     assert "runAsGroup: 1000" in chart
 
 
-def test_nats_has_a_volume_of_its_users_before_it_starts(
-    services: dict[str, ComposeService], tmp_path: Path
-) -> None:
+def test_nats_starts_once_its_volume_is_checked() -> None:
     declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    nats, check = declared["nats"], declared["nats-volume"]
     waits = {"nats-volume": {"condition": "service_completed_successfully"}}
-    assert declared["nats"]["depends_on"] == waits
-    assert declared["nats"]["volumes"][-1] == declared["nats-volume"]["volumes"][0] == "nats:/data"
-    assert (declared["nats-volume"]["network_mode"], declared["nats-volume"]["restart"]) == (
-        "none",
-        "no",
-    )
+    assert nats["depends_on"] == waits
+    assert nats["volumes"][-1] == check["volumes"][0] == "nats:/data"
+    assert (check["network_mode"], check["restart"]) == ("none", "no")
+
+
+def test_a_new_volume_belongs_to_the_user_of_nats() -> None:
+    declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
     # An empty volume gets the owner of the folder in the image that it is first mounted over.
     owner = re.search(r"--owner (\d+) --group (\d+) /data$", DOCKERFILE, re.MULTILINE)
     user = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
     assert owner is not None
     assert user is not None
     assert owner.groups() == user.groups() == tuple(declared["nats"]["user"].split(":"))
+
+
+def test_a_volume_of_another_user_is_refused(
+    services: dict[str, ComposeService], tmp_path: Path
+) -> None:
+    declared = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["nats-volume"]
     [script] = services["nats-volume"].command
-    script = script.replace("$$", "$")
-    own, foreign = (
-        subprocess.run(
-            [*declared["nats-volume"]["entrypoint"], script.replace("/data", folder)],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        for folder in (str(tmp_path), _foreign(tmp_path / "foreign"))
-    )
+
+    def checked(folder: str) -> subprocess.CompletedProcess[str]:
+        command = [*declared["entrypoint"], script.replace("$$", "$").replace("/data", folder)]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    own, foreign = checked(str(tmp_path)), checked(_foreign(tmp_path / "foreign"))
     assert (own.returncode, own.stderr) == (0, "")
     assert foreign.returncode == 1
     assert "the volume of NATS belongs to another user" in foreign.stderr
