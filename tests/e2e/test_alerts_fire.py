@@ -24,6 +24,7 @@ from tests.support.plain_http import NO_TLS
 from tests.support.prometheus import needs_prometheus
 from tests.support.scraped_fleet import ScrapedFleet
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
+from tests.support.service_process import ServiceProcess
 from tests.support.waiting import until
 
 pytestmark = [needs_prometheus, pytest.mark.soak, pytest.mark.timeout(900)]
@@ -45,6 +46,11 @@ local ended = os.clock() + 0.3
 while os.clock() < ended do end
 """
 """A script of 0.3 s of processor time. Leases, which must be renewed meanwhile, last for 3 s."""
+DEFECT = """
+from headrace_gateway.protocols.a2a import operations
+
+operations.task_key = lambda *_, **__: {}["missing"]
+"""
 TIMEOUT = 120.0
 VERSION = {"A2A-Version": "1.0"}
 
@@ -128,12 +134,14 @@ def test_rules_fire(
         push_attempts="5",
         push_backoff="0.1",
     )
+    build_in(DEFECT, fleet.gateway, tmp_path / "defective")
     with (
         fleet,
         httpx.Client(base_url=fleet.url, headers=VERSION, verify=NO_TLS, timeout=60) as http,
     ):
         error = Trouble(fleet, http, tmp_path)
         until(error.is_served, "the agents are served")
+        a_request_meets_a_defect(error)
         runs_and_webhooks_fail(error)
         a_loop_is_blocked(error)
         a_worker_dies(error)
@@ -149,6 +157,19 @@ def test_rules_fire(
     groups = yaml.safe_load(RULES.read_text())["groups"]
     names = {one["alert"].removeprefix("Headrace") for group in groups for one in group["rules"]}
     assert names - fired == ELSEWHERE
+
+
+def build_in(code: str, service: ServiceProcess, folder: Path) -> None:
+    """Have the service's interpreter run `code` when it starts."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    service.anew = True
+    service.environment = {**(service.environment or {}), "PYTHONPATH": str(folder)}
+
+
+def a_request_meets_a_defect(error: Trouble) -> None:
+    assert error.http.get("/v1/agents/failing/tasks/any").status_code == 500
+    error.fires("GatewayErrors")
 
 
 def runs_and_webhooks_fail(error: Trouble) -> None:

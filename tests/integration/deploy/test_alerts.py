@@ -74,6 +74,31 @@ CASES: dict[str, list[Case]] = {
         ),
         never(OTHER, "others", {'headrace_appends_total{outcome="stored"}': "0+100x30"}),
     ],
+    "GatewayErrors": [
+        Case(
+            FIRST,
+            "first",
+            {'headrace_refusals_total{reason="INTERNAL_ERROR"}': "0x5 1x40"},
+            (6, 14),
+            (5, 17),
+        ),
+        Case(
+            BURST,
+            "every request",
+            {'headrace_refusals_total{reason="INTERNAL_ERROR"}': "0x3 0+99x5 495x40"},
+            (5, 17),
+            (3, 20),
+        ),
+        never(
+            OTHER,
+            "clients' faults, and NATS'",
+            {
+                'headrace_refusals_total{reason="TASK_NOT_FOUND"}': "0+99x30",
+                'headrace_refusals_total{reason="UNAVAILABLE"}': "0+99x30",
+                'headrace_refusals_total{reason="INTERNAL_ERROR"}': "3x30",
+            },
+        ),
+    ],
     "NatsReplicaMissing": [
         Case(
             BURST,
@@ -427,6 +452,7 @@ NOT_TESTED: dict[str, dict[str, str]] = {
     "LoopBlocked": {RETIRED: _FLEET},
     "StreamFills": {RETIRED: _FLEET},
     "RunsRefused": {RETIRED: _FLEET},
+    "GatewayErrors": {RETIRED: _FLEET},
     "WebhooksFail": {RETIRED: _FLEET},
 }
 """Why a rule has no case of a kind."""
