@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from headrace.model.events import Json
 from headrace.model.subjects import LONGEST_CONTEXT
+from headrace.tracing import TRACEPARENT
 from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
 from headrace_gateway.server.body import BodyLimits, read_body
 
@@ -31,13 +33,13 @@ async def named_run(request: Request, limits: BodyLimits) -> NamedRun:
     return _named(params)
 
 
-def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
+def attach_frame(frame: Json) -> tuple[NamedRun, str] | None:
     """Return the run and the cursor of a WebSocket's attach frame; None if it is another frame.
 
     Raises:
         InputInvalid: as `named_run`.
     """
-    value = json_object(body).get("attach")
+    value = frame.get("attach")
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -46,6 +48,18 @@ def attach_frame(body: bytes) -> tuple[NamedRun, str] | None:
     if not isinstance(after, str):
         raise InputInvalid("attach.after: must be a string")
     return _named(value), after.strip()
+
+
+def frame_traceparent(frame: Json) -> str | None:
+    """Return the W3C trace context of a WebSocket's frame; None if it states none.
+
+    Raises:
+        InputInvalid: it is not a string.
+    """
+    stated = frame.get(TRACEPARENT)
+    if stated is not None and not isinstance(stated, str):
+        raise InputInvalid(f"{TRACEPARENT}: must be a string")
+    return stated
 
 
 def _named(params: dict[str, object]) -> NamedRun:

@@ -147,7 +147,11 @@ class RunInput:
         Raises:
             InputInvalid: the body is not a RunAgentInput; the message names field and rule.
         """
-        given = json_object(body)
+        return cls.of(json_object(body), extras)
+
+    @classmethod
+    def of(cls, given: Json, extras: frozenset[str] = frozenset()) -> Self:
+        """Read a request's body that is parsed, as `read` does."""
         _check_depth(given)
         validated = _validated(given)
         for name in ("threadId", "runId", "parentRunId"):

@@ -2,8 +2,9 @@
 
 Several runs may share a socket, one after the other, because events do not name their run. An input
 that arrives during a run is queued. A frame ``{"attach": {"threadId", "runId"?, "after"?}}``
-reconnects to a run. Clients that request cursors get ``{"cursor", "event"}`` for each event, with
-``"recovered": false`` if the events after the client's cursor are lost.
+reconnects to a run. Either frame may also have a member ``traceparent``. Clients that request
+cursors get ``{"cursor", "event"}`` for each event, with ``"recovered": false`` if the events after
+the client's cursor are lost.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ from starlette.websockets import WebSocket
 
 from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
-from headrace_gateway.json_errors import error_answer
+from headrace_gateway.json_errors import error_answer, json_object
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.models import MODELS
-from headrace_gateway.protocols.agui.named_run import attach_frame
+from headrace_gateway.protocols.agui.named_run import attach_frame, frame_traceparent
 from headrace_gateway.protocols.agui.open_run import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import OpenedRun
 from headrace_gateway.protocols.agui.run_input import RunInput
@@ -87,17 +88,25 @@ class RunSession:
     async def _open(self, body: bytes) -> OpenedRun:
         caller = self._calls.authenticate()  # Before the body is read.
         await MODELS.ready()
-        named = attach_frame(body)
+        frame = json_object(body)
+        traceparent, named = frame_traceparent(frame), attach_frame(frame)
         if named is None:
             name_operation("SendStreamingMessage")
-            run_input = RunInput.read(body, in_query(self._socket.query_params))
+            run_input = RunInput.of(frame, in_query(self._socket.query_params))
             call = await self._calls.call(
-                "SendStreamingMessage", caller=caller, thread=run_input.thread
+                "SendStreamingMessage",
+                caller=caller,
+                traceparent=traceparent,
+                thread=run_input.thread,
             )
             return await open_run(self._services, call, run_input)
         run, cursor = named
         call = await self._calls.call(
-            "SubscribeToTask", caller=caller, cursor=cursor, thread=run.thread
+            "SubscribeToTask",
+            caller=caller,
+            cursor=cursor,
+            traceparent=traceparent,
+            thread=run.thread,
         )
         return await open_again(self._services, call, run)
 

@@ -67,6 +67,29 @@ async def test_one_socket_serves_one_run_after_the_other(
         assert client.messages[-1]["content"] == "ab"
 
 
+async def test_a_frame_may_have_a_trace_context_of_its_own(
+    gateway: str, fleet: ScriptedFleet
+) -> None:
+    opened, own, again = (f"00-{'a' * 32}-{digit * 16}-01" for digit in "bcd")
+    body = run_input("ask") | {"traceparent": own}
+    bodies = [run_input("ask"), body, run_input("ask") | {"traceparent": "nonsense"}]
+    async with connect(
+        address(gateway, "ending"), additional_headers={"traceparent": opened}
+    ) as socket:
+        for one in bodies:
+            await socket.send(json.dumps(one))
+            assert (await events(socket))[-1]["type"] == "RUN_FINISHED"
+        # The same run, whose stream another trace asks for: the run and its trace stay.
+        await socket.send(json.dumps(body | {"traceparent": again}))
+        assert (await events(socket))[-1]["runId"] == body["runId"]
+        for wrong in (run_input() | {"traceparent": 7}, {"attach": {}, "traceparent": 7}):
+            await socket.send(json.dumps(wrong))
+            [refusal] = await events(socket)
+            assert refusal["message"] == "traceparent: must be a string"
+    traces = [run.metadata.get("headrace.traceparent") for run in fleet.runs]
+    assert traces == [opened, own, None]
+
+
 async def test_what_is_no_input_is_a_run_that_failed_and_the_socket_goes_on(
     socket: ClientConnection, fleet: ScriptedFleet
 ) -> None:
