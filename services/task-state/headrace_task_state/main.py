@@ -247,7 +247,14 @@ class TaskState:
             self._bus, writer, self._directory, sweep, clock=self._clock, timing=timing
         )
         watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
-        files = FileUpkeep(self._bus, writer, self._clock, timing, self._times.ended)
+        files = FileUpkeep(
+            self._bus,
+            writer,
+            self._store.reader,
+            clock=self._clock,
+            timing=timing,
+            kept=self._times.ended,
+        )
         return [
             # Workers and files belong to no range, but one replica should look after them.
             *([watch.run(), files.run()] if lease.range == self._ranges[0] else ()),

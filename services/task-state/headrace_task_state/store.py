@@ -110,6 +110,9 @@ class Progress:
     """When NATS stored that message, nanoseconds since 1970."""
     origin: str = ""
     """When the stream of these sequences was created, in NATS' notation."""
+    began: int = 0
+    """When the projection of the range began, by NATS' clock, milliseconds since 1970. It begins
+    again when a stream is lost or replaced by an older copy. 0: unknown."""
     summarized: int = 0
     """Sequence up to which only the last entry of each log was applied."""
     summaries: int = 0
@@ -375,6 +378,9 @@ class Reader(Protocol):
 
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         """Return the stream sequence up to which each range has been applied."""
+
+    async def progress(self, place: Range) -> Progress:
+        """Return how far the range has been applied; `Progress()` is the beginning."""
 
     async def are_followed(self, ranges: Iterable[Range]) -> bool:
         """Return whether every range is being applied by a replica."""

@@ -374,6 +374,9 @@ class _MemoryReader:
         progress = self._store.projection.progress
         return [progress.get(place, Progress()).position for place in ranges]
 
+    async def progress(self, place: Range) -> Progress:
+        return self._store.projection.progress.get(place, Progress())
+
     async def are_followed(self, ranges: Iterable[Range]) -> bool:
         progress = self._store.projection.progress
         return all(self._store.holds(place) and place in progress for place in ranges)

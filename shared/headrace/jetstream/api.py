@@ -35,6 +35,8 @@ class StreamState:
     """When it was created. Another stream with the same name has another origin."""
     last: int
     """Sequence of its last message, which may be deleted. 0: it never had one."""
+    at: float
+    """When that was so, by the leader's clock, seconds since 1970."""
 
 
 async def request(
@@ -197,7 +199,8 @@ async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamSta
     answer = await until_answered(
         bus, lambda: stream_info(bus, stream, timeout=bus.timing.leader), timeout
     )
-    return StreamState(answer["created"], int(answer["state"]["last_seq"]))
+    at = datetime.fromisoformat(answer["ts"]).timestamp()
+    return StreamState(answer["created"], int(answer["state"]["last_seq"]), at)
 
 
 async def server_time(bus: Bus, stream: str) -> float:

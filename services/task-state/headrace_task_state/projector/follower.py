@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from headrace import metrics
 from headrace.background import keep_running
-from headrace.jetstream.api import get_message, stream_state, until_answered
+from headrace.jetstream.api import StreamState, get_message, stream_state, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import nanoseconds
 from headrace.model.errors import BusUnavailable, StateUnavailable
@@ -43,8 +43,8 @@ _LOOKS = 2
 _TIMEOUT = 2.0
 
 
-async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
-    """Return the stream's origin if `progress` is of this very stream; None: it is of another.
+async def same_stream(bus: Bus, stream: str, progress: Progress) -> StreamState | None:
+    """Return the stream's state if `progress` is of this very stream; None: it is of another.
 
     A leader that was frozen briefly answers with outdated state, so a single mismatch is not
     trusted.
@@ -53,18 +53,18 @@ async def origin_of(bus: Bus, stream: str, progress: Progress) -> str | None:
         BusUnavailable: no leader answers.
     """
     for pause in (*[_CONFIRM] * _LOOKS, 0.0):
-        if (origin := await _look(bus, stream, progress)) is not None:
-            return origin
+        if (state := await _look(bus, stream, progress)) is not None:
+            return state
         await asyncio.sleep(pause)
     return None
 
 
-async def _look(bus: Bus, stream: str, progress: Progress) -> str | None:
+async def _look(bus: Bus, stream: str, progress: Progress) -> StreamState | None:
     state = await stream_state(bus, stream, _TIMEOUT)
     same = progress.origin in ("", state.origin) and progress.position <= state.last
     if not same or not await _holds(bus, stream, progress):
         return None
-    return state.origin
+    return state
 
 
 async def _holds(bus: Bus, stream: str, progress: Progress) -> bool:
@@ -174,12 +174,13 @@ class RangeFollower:
 
     async def _follow(self) -> None:
         progress = await self._writer.progress()
-        origin = await origin_of(self._bus, self._stream, progress)
-        if origin is None:
+        state = await same_stream(self._bus, self._stream, progress)
+        if state is None:
             _log.error("stream %s was recreated; removing the tasks of the old one", self._stream)
             await self._writer.begin_projection()
             raise LeaseLost("the view is rebuilt from the start")
-        progress = replace(progress, origin=origin)
+        began = progress.began or round(state.at * 1000)
+        progress = replace(progress, origin=state.origin, began=began)
         metrics.FOLLOWING.labels(self._range.name).set(1)
         self._lag.applied(progress.position)
         try:
@@ -187,7 +188,7 @@ class RangeFollower:
             if not self._reads_all and (progress.is_summarizing or not progress.position):
                 progress, shards = await self._summarize(progress)
             elif progress.is_summarizing:
-                previous, progress = progress, Progress(origin=origin)
+                previous, progress = progress, Progress(origin=state.origin, began=began)
                 await self._writer.apply(previous, progress, [])
             await self._apply_all(progress, shards)
         finally:
@@ -211,7 +212,7 @@ class RangeFollower:
         newest = 0, 0  # Sequence and time of the last message up to the head.
         try:
             await entries.open()
-            at = Progress(origin=progress.origin, summarized=entries.head)
+            at = Progress(origin=progress.origin, began=progress.began, summarized=entries.head)
             await writing.begin(progress, at, [])
             _log.info("range %s: summarized up to sequence %d", self._range.name, entries.head)
             async for arrivals in entries.batches():

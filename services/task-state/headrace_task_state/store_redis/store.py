@@ -230,6 +230,10 @@ class RedisReader:
         queries = [["HGET", self._keys.progress(place), "position"] for place in ranges]
         return [int(position or 0) for position in await self._redis.ask(*queries)]
 
+    async def progress(self, place: Range) -> Progress:
+        """Return how far the range has been applied."""
+        return await _progress(self._redis, self._keys.progress(place))
+
     async def are_followed(self, ranges: Iterable[Range]) -> bool:
         """Return whether every range is being applied by a replica."""
         queries = [
@@ -244,6 +248,19 @@ class RedisReader:
 
     def _progress(self, heads: Heads) -> list[str]:
         return [self._keys.progress(place) for place in heads]
+
+
+async def _progress(redis: Connection, key: str) -> Progress:
+    [fields] = await redis.ask(["HGETALL", key])
+    return Progress(
+        position=int(fields.get(b"position", 0)),
+        last=int(fields.get(b"last", 0)),
+        time=int(fields.get(b"time", 0)),
+        origin=fields.get(b"origin", b"").decode(),
+        began=int(fields.get(b"began", 0)),
+        summarized=int(fields.get(b"summarized", 0)),
+        summaries=int(fields.get(b"summaries", 0)),
+    )
 
 
 def _or_all(number: int | None) -> str:
@@ -311,15 +328,7 @@ class RedisWriter:
 
     async def progress(self) -> Progress:
         """Return how far the range has been applied."""
-        [fields] = await self._redis.ask(["HGETALL", self._keys.progress(self.lease.range)])
-        return Progress(
-            position=int(fields.get(b"position", 0)),
-            last=int(fields.get(b"last", 0)),
-            time=int(fields.get(b"time", 0)),
-            origin=fields.get(b"origin", b"").decode(),
-            summarized=int(fields.get(b"summarized", 0)),
-            summaries=int(fields.get(b"summaries", 0)),
-        )
+        return await _progress(self._redis, self._keys.progress(self.lease.range))
 
     async def apply(
         self, expected: Progress, then: Progress, changes: Sequence[TaskChange | TaskRemoval]

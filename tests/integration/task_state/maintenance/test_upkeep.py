@@ -267,7 +267,10 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
     assert await left() == 4 + 4 + 4 + 1
     writer = await applied(hasty)
     young = MaintenanceTiming(file_without_task=3600.0)
-    await FileUpkeep(hasty.bus, writer, ServerClock(hasty.bus), young, 1.0).look()
+    upkeep = FileUpkeep(
+        hasty.bus, writer, hasty.reader, clock=ServerClock(hasty.bus), timing=young, kept=1.0
+    )
+    await upkeep.look()
     assert await left() == 4 + 4 + 1, "what a gateway has stored for a task to come stays"
     await hasty.redis.ask(["DEL", hasty.keys.lease(hasty.ranges[0])])
     hasty.timing = replace(HASTY, file_interval=0.1, file_without_task=0.0)
