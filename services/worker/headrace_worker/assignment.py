@@ -126,16 +126,18 @@ def _carried_input(request: RunRequest, run: int, msg: Msg) -> Entry | None:
 async def make_dead_letter(bus: Bus, msg: Msg, reason: str, task: str | None = None) -> None:
     """Store a run request, of `task` if that is known, as a dead letter; remove it from the queue.
 
+    If this process is killed in between, the next one stores no second letter.
+
     Raises:
         BusUnavailable: the letter was not stored; the request stays queued.
     """
-    await _send(bus, msg, reason, task)
+    place = f"{bus.streams.runs}.{msg.metadata.sequence.stream}"
+    await _send(bus, msg, reason, task, place)
     await bus.connection.publish(msg.reply, TERM)
 
 
-async def _send(
-    bus: Bus, msg: Msg, reason: str, task: str | None = None, name: str | None = None
-) -> None:
+async def _send(bus: Bus, msg: Msg, reason: str, task: str | None, name: str) -> None:
+    """Store the letter, once per `name`."""
     letter = DeadLetter(
         reason=reason,
         subject=msg.subject,

@@ -152,12 +152,12 @@ class Attempt:
         task, failures = assignment.key.task, self._resources.failed_clean_ups
         if assignment.message.metadata.num_delivered > timing.cleanup_deliveries:
             _log.error("task %s: its clean-up is given up; it may have killed its workers", task)
-            failures.forget(assignment.key)
             deliveries = timing.cleanup_deliveries
             reason = (
                 f"the task's clean-up did not end within {deliveries} deliveries of its request"
             )
             await assignment.give_up(bus, reason, task)
+            failures.forget(assignment.key)
             return
         try:
             async with asyncio.timeout(timing.cleanup):
@@ -175,8 +175,8 @@ class Attempt:
                 await assignment.give_back(bus, pause)
                 return
             _log.error("task %s: the agent's last clean-up attempt failed", task, exc_info=error)
-            failures.forget(assignment.key)
             await assignment.give_up(bus, "the last attempt at the task's clean-up failed", task)
+            failures.forget(assignment.key)
             return
         failures.forget(assignment.key)
         await assignment.ack(bus)

@@ -4,15 +4,29 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import pytest
+
 from headrace import Agent, Emission, EndedTask, InputRequired, Retryable, RunContext, agent
+from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model import events
+from headrace.model.errors import BusUnavailable
 from headrace.model.events import ATTEMPT
+from headrace.model.messages import DeadLetter
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.sdk.agent import Policy
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.dead_letters import LetterFilter, Letters, RetryResult, retry_and_drop
+from headrace.tasks.dead_letters import (
+    Letter,
+    LetterFilter,
+    Letters,
+    RetryResult,
+    retry_and_drop,
+    write_letter,
+)
 from headrace.tasks.end import fail_task
+from headrace_worker import assignment
+from headrace_worker.assignment import read_assignment
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import UNHURRIED, Working
 from tests.integration.worker.test_cancelling import cancel
@@ -209,9 +223,46 @@ async def test_a_clean_up_whose_last_attempt_failed_is_retried_by_an_operator(
     assert {ended.key for ended in tidy.told} == {task.key}
 
 
+async def test_a_clean_up_that_is_given_up_twice_is_one_dead_letter(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """A worker is killed after it stored the letter: the next one gets the same request."""
+    async with working(Tidy().agent()):
+        task = await asks(submitter)
+    assert await cancel(task) == CANCELED
+    pulling = await task.bus.js.pull_subscribe_bind("tidy", task.bus.streams.runs)
+    [msg] = await pulling.fetch(1, timeout=60)
+    for _ in range(2):
+        await read_assignment(task.bus, msg).give_up(task.bus, "why", task.key.task)
+    assert len(await letters(task)) == 1
+
+
+async def test_failures_of_a_clean_up_count_until_its_letter_is_stored(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [BusUnavailable("not now")]
+
+    async def write(bus: Bus, letter: DeadLetter, name: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        await write_letter(bus, letter, name)
+
+    monkeypatch.setattr(assignment, "write_letter", write)
+    tidy = Tidy(failures=99)
+    async with working(tidy.agent(), timing=Timing(cleanup_pauses=(0.0,))):
+        task = await asks(submitter)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+    assert len(tidy.told) == 3
+
+
+async def letters(task: Task) -> list[Letter]:
+    return [one async for one in Letters(task.bus).find(LetterFilter(task=task.key.task))]
+
+
 async def retried(task: Task) -> str:
     """Retry the one dead letter, which is the task's clean-up, and return its reason."""
-    [letter] = [one async for one in Letters(task.bus).find(LetterFilter(task=task.key.task))]
+    [letter] = await letters(task)
     outcome = await retry_and_drop(task.bus, letter)
     assert outcome == RetryResult(task.key.task, "the task's clean-up is requested again")
     return letter.content.reason.partition(" of its request")[0]
