@@ -91,13 +91,13 @@ LAWS = [
     ),
     Law(
         "no protocol asks itself whether its caller may: a call can't be had otherwise",
-        re.compile(r"\baccess\.check\(|\bcallers\.of\(|(?<!\w)Caller\("),
+        re.compile(r"\baccess\.(?:admit|permitted)\(|\bcallers\.of\(|(?<!\w)Caller\("),
         (
             "services/gateway/headrace_gateway/call.py",
             "services/gateway/headrace_gateway/server/auth/",
             "shared/headrace/testing/gateway.py",  # a test's caller, who may do everything
         ),
-        'services.access.check(caller, agent, "SendMessage")',
+        'services.access.admit(caller, agent, "SendMessage")',
     ),
     Law(
         "only streaming/ writes to clients' streams",

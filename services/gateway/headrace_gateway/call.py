@@ -16,7 +16,7 @@ from headrace.model.events import TRACEPARENT, Json
 from headrace.model.subjects import encode_token
 from headrace_gateway.extensions import HEADERS, activated, requested_extensions
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
-from headrace_gateway.request_span import begin_span
+from headrace_gateway.request_span import begin_span, note_named_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER
 from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
@@ -38,6 +38,9 @@ type _Called = tuple[Caller, AgentCard, tuple[str, ...], tuple[str, ...]]
 """A call's caller, card, extensions and extension headers. Made for each request, where a class
 takes a microsecond longer."""
 
+type Admission = tuple[_Called, str, str]
+"""A call that passed access control: who calls what, the operation, and its traceparent."""
+
 _LONGEST_TASK = 64
 """Maximum logged characters of a task id; no valid id is longer."""
 
@@ -46,7 +49,8 @@ _LONGEST_TASK = 64
 class Call:
     """A permitted call: caller, agent, operation, and what is sent besides its parameters.
 
-    Every call has passed access control, because only `call_of` and `SocketCalls.call` create one.
+    Every call has passed access control, because only `call_of`, `admitted_call` and
+    `SocketCalls.call` create one.
     """
 
     operation: str
@@ -103,6 +107,8 @@ def caller_of(services: Services, request: Request) -> Caller:
         callers = services.callers
         found = callers.everyone or callers.of(request.headers, of_any_agent=True)
         request.scope[CALLER] = found
+    if services.access.counts:
+        services.access.expect(found)
     return found
 
 
@@ -142,11 +148,55 @@ async def call_of(
 ) -> Call:
     """Return the call of A2A's `operation`, after authentication and access control.
 
+    `task` is the task id for the audit log and traces; `version` is the client's A2A version.
+    `tenant` is as of `admit`. `named`: further fields of the audit log that name what the operation
+    concerns.
+
+    Raises:
+        HeadraceError, ExtensionSupportRequiredError: as `admit`.
+    """
+    admission = admit(services, request, operation, task=task, tenant=tenant, **named)
+    # Not by `admitted_call`: this is the path of most submissions.
+    called, _, traceparent = admission
+    about = _logged(task)
+    await services.access.permitted(called[0], called[1].name, operation, about, **named)
+    return _call(request, called, operation, traceparent=traceparent, version=version)
+
+
+async def admitted_call(
+    services: Services,
+    request: Request,
+    admission: Admission,
+    *,
+    task: object = "",
+    version: str = PROTOCOL_VERSION_1_0,
+    **named: str,
+) -> Call:
+    """Return the call of an admitted request, whose body has been read; arguments as `call_of`."""
+    called, operation, traceparent = admission
+    if about := _logged(task):
+        note_named_task(about)
+    await services.access.permitted(called[0], called[1].name, operation, about, **named)
+    return _call(request, called, operation, traceparent=traceparent, version=version)
+
+
+def admit(
+    services: Services,
+    request: Request,
+    operation: str,
+    *,
+    task: object = "",
+    tenant: object = "",
+    **named: str,
+) -> Admission:
+    """Authenticate the caller and check its roles and rates, for `admitted_call`.
+
+    Where the route names the operation, this comes before the body is read. The request is counted
+    even if its body is malformed.
+
     The agent is the one in the path (or the metadata), else the one that `tenant` names, else the
     default one. The tenant comes from an agent card: it only routes, and grants no permission.
-
-    `task` is the task id for the audit log and traces; `version` is the client's A2A version.
-    `named`: further fields of the audit log that name what the operation concerns.
+    `task` and `named` as of `call_of`, if they are known.
 
     Raises:
         CredentialsMissing, CredentialsRefused: the request does not identify a caller.
@@ -157,10 +207,10 @@ async def call_of(
     """
     name_operation(operation)
     called = _called(services, request, caller_of(services, request), tenant)
-    caller, agent, about = called[0], called[1].name, _logged(task)
+    agent, about = called[1].name, _logged(task)
     traceparent = _begin(request, agent, operation, about)
-    await services.access.check(caller, agent, operation, about, **named)
-    return _call(request, called, operation, traceparent=traceparent, version=version)
+    services.access.admit(called[0], agent, operation, about, **named)
+    return called, operation, traceparent
 
 
 class SocketCalls:
@@ -195,7 +245,14 @@ class SocketCalls:
         """
         services, first, headers = self._services, self._first, self._socket.headers
         anyone = services.callers.of(headers, of_any_agent=True)
-        return _same_caller(first.caller, _asking(services, headers, first.card, anyone))
+        caller = _same_caller(first.caller, _asking(services, headers, first.card, anyone))
+        if services.access.counts:
+            services.access.expect(caller)
+        return caller
+
+    def counted(self, error: Exception) -> Exception:
+        """Count a frame that `error` refused before its request began; see `Access.counted`."""
+        return self._services.access.counted(self.caller, error)
 
     async def call(
         self,
@@ -227,7 +284,8 @@ class SocketCalls:
         services, first = self._services, self._first
         caller, agent, about = caller or self.authenticate(), first.agent, _logged(task)
         own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
-        await services.access.check(caller, agent, operation, about, **named)
+        services.access.admit(caller, agent, operation, about, **named)
+        await services.access.permitted(caller, agent, operation, about, **named)
         return replace(
             first,
             operation=operation,

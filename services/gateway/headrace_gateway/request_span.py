@@ -52,6 +52,14 @@ def _end_with(connection: HTTPConnection, span: Span) -> None:
         task.add_done_callback(lambda _: span.end())
 
 
+def note_named_task(task: str) -> None:
+    """Record the task that the call names in its body, in its span and its log lines."""
+    log_context.note_task(task)
+    span = _current.get()
+    if span.is_recording():
+        span.set_attribute("headrace.task.id", task)
+
+
 def note_task(task: str, context: str) -> None:
     """Record the call's task and context, in its span and its log lines."""
     log_context.note_task(task)

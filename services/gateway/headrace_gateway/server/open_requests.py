@@ -48,6 +48,8 @@ class OpenRequest:
         "at_end",
         "began",
         "binding",
+        "count",
+        "is_counted",
         "is_forwarded",
         "is_given_up",
         "operation",
@@ -72,6 +74,10 @@ class OpenRequest:
         self._unsettled: HeadraceError | None = None
         self.at_end: Callable[[], None] | None = None
         """Called at the end of the block, to release the request's body."""
+        self.is_counted = False
+        """Whether the request is counted against its caller's rates."""
+        self.count: Callable[[], None] | None = None
+        """Counts it, or raises why its caller may send no more; None: its caller is not known."""
         self.response_headers: list[tuple[bytes, bytes]] = []
         """Headers of the HTTP response to add to its own."""
 
@@ -101,8 +107,20 @@ class OpenRequest:
             abandoned = self._unsettled or _restarting()
             self._ended(self, abandoned)
             raise abandoned from error
+        limited = None if error is None else self._refusal_of_rate()
         if error is not None or not self.is_forwarded:
-            self._ended(self, error)
+            self._ended(self, limited or error)
+        if limited is not None and isinstance(error, Exception):
+            raise limited from error
+
+    def _refusal_of_rate(self) -> HeadraceError | None:
+        """Count the request, unless it is counted; return why its caller may send no more."""
+        if not self.is_counted and self.count is not None:
+            try:
+                self.count()
+            except HeadraceError as limited:
+                return limited
+        return None
 
     def give_up(self) -> None:
         """Make the block raise `GatewayRestarting`, or the error given to `storing`."""
@@ -162,7 +180,7 @@ def name_operation(operation: str) -> None:
 def forward_request() -> None:
     """Record that another binding answers the current task's request, and opens its own for it."""
     if (request := _current.get()) is not None:
-        request.is_forwarded = True
+        request.is_forwarded = request.is_counted = True
 
 
 def unrepeatable_request() -> OpenRequest | None:

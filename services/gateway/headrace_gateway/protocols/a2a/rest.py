@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headrace.dataclass import dataclass
 from headrace.model.events import Json
-from headrace_gateway.call import IDEMPOTENCY_KEY, Call, call_of, caller_of, cursor_of
+from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
@@ -43,7 +43,7 @@ from headrace_gateway.protocols.a2a.versions import (
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoints import EndpointApp
-from headrace_gateway.server.open_requests import Endpoint, name_operation
+from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
 from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
@@ -173,9 +173,14 @@ class RestBinding:
         answer = self._stream if operation in STREAMING else self._answer
 
         async def endpoint(request: Request) -> ASGIApp:
-            name_operation(operation)
-            # Authenticate the caller before the body is read.
-            caller_of(self._services, request)
+            # Before the body is read.
+            admission = admit(
+                self._services,
+                request,
+                operation,
+                task=task_in(operation, request.path_params),
+                tenant=_tenant(request),
+            )
             params = await self._params(request, operation)
             choice = choice_of(self._variant, request)
             if operation in SENDS and served is BOTH and plain_message(params) is None:
@@ -188,13 +193,9 @@ class RestBinding:
             if operation not in binding.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
             params = binding.params(operation, params)
-            call = await call_of(
-                self._services,
-                request,
-                operation,
-                task=task_in(operation, params),
-                tenant=_tenant(request),
-                version=version,
+            task = task_in(operation, params)
+            call = await admitted_call(
+                self._services, request, admission, task=task, version=version
             )
             return await answer(request, _RestRequest(call, choice, binding, operation, params))
 

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.call import Call, SocketCalls, call_of, caller_of
+from headrace_gateway.call import Call, SocketCalls, admit, admitted_call, call_of
 from headrace_gateway.json_errors import check_body_type, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
@@ -27,7 +27,6 @@ from headrace_gateway.protocols.agui.threads import RunThread
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
-from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.websocket_handshake import open_socket
@@ -69,16 +68,14 @@ class RunEndpoint:
 
         With a cursor, resume the stream of a run that the client has read before.
         """
-        self._begin(request, "SendStreamingMessage")
+        admission = admit(self._services, request, "SendStreamingMessage")
         encoding = encoding_for(request)
         check_body_type(request)
         extras = in_query(request.query_params)
         body = await read_body(request, self._services.body_limits)
         await MODELS.ready()
         run_input = RunInput.read(body, extras)
-        call = await call_of(
-            self._services, request, "SendStreamingMessage", thread=run_input.thread
-        )
+        call = await admitted_call(self._services, request, admission, thread=run_input.thread)
 
         async def opening() -> ASGIApp:
             opened = await open_run(self._services, call, run_input)
@@ -88,15 +85,15 @@ class RunEndpoint:
 
     async def attach(self, request: Request) -> ASGIApp:
         """Return the stream of an existing run: after a cursor, or from its current state."""
-        self._begin(request, "SubscribeToTask")
-        named = await named_run(request, self._services.body_limits)
-        call = await call_of(self._services, request, "SubscribeToTask", thread=named.thread)
+        call, named = await self._call_of_run(request, "SubscribeToTask")
         return await self._attached(request, call, named)
 
-    def _begin(self, request: Request, operation: str) -> None:
-        """Authenticate the caller and name the operation, before the body is read."""
-        name_operation(operation)
-        caller_of(self._services, request)
+    async def _call_of_run(self, request: Request, operation: str) -> tuple[Call, NamedRun]:
+        """Return the call of an operation on a run, and the run."""
+        admission = admit(self._services, request, operation)  # Before the body is read.
+        named = await named_run(request, self._services.body_limits)
+        call = await admitted_call(self._services, request, admission, thread=named.thread)
+        return call, named
 
     async def _attached(self, request: Request, call: Call, named: NamedRun) -> ASGIApp:
         encoding = encoding_for(request)
@@ -119,10 +116,8 @@ class RunEndpoint:
 
         The official client gives each request a new run id, even when it reconnects.
         """
-        self._begin(request, "SubscribeToTask")
-        thread, _ = await named_run(request, self._services.body_limits)
-        call = await call_of(self._services, request, "SubscribeToTask", thread=thread)
-        return await self._attached(request, call, NamedRun(thread, None))
+        call, named = await self._call_of_run(request, "SubscribeToTask")
+        return await self._attached(request, call, NamedRun(named.thread, None))
 
     async def resumed(self, request: Request) -> ASGIApp | None:
         """Return the stream of the newest run in the body's thread, or None if it has no runs.
@@ -155,9 +150,7 @@ class RunEndpoint:
 
     async def stop(self, request: Request) -> ASGIApp:
         """Stop the run in the request, or the thread's newest, for all its clients."""
-        self._begin(request, "CancelTask")
-        named = await named_run(request, self._services.body_limits)
-        call = await call_of(self._services, request, "CancelTask", thread=named.thread)
+        call, named = await self._call_of_run(request, "CancelTask")
         stopped = await stop(self._services, call, named)
         content = {"threadId": named.thread, "runId": stopped.run, "stopped": stopped.was_going_on}
         return json_response(content, headers=NO_STORE)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from headrace.background import keep_running
 from headrace.dataclass import dataclass
@@ -24,7 +25,7 @@ from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
-from headrace_gateway.server.open_requests import name_operation
+from headrace_gateway.server.open_requests import name_operation, open_request
 from headrace_gateway.settings import GatewaySettings
 
 INTERVAL = 0.2
@@ -196,32 +197,67 @@ _PUBLIC = frozenset({"GetAgentCard"})
 
 
 class Access:
-    """Checks every operation once per request, whatever the protocol."""
+    """Checks every operation once per request, whatever the protocol.
+
+    Each request of a known caller counts once against its rates: where its operation is checked,
+    or, if it ends with an error before that, at its end. So a body that nobody can read is no way
+    around a limit.
+    """
 
     def __init__(self, rates: RateLimits, audit: AuditLog) -> None:
         """Count requests against `rates`, and record them in `audit`."""
         self._rates, self._audit = rates, audit
+        self.counts = rates.are_set
+        """Whether requests are counted: any rate is limited."""
 
-    async def check(
+    def expect(self, caller: Caller) -> None:
+        """Count the current task's request at its end, if nothing counts it before.
+
+        At that time it may also raise `RateLimited`.
+        """
+        if (request := open_request()) is not None:
+            request.count = partial(self._rates.take, caller)
+
+    def counted(self, caller: Caller, error: Exception) -> Exception:
+        """Count a request that `error` refused before it began, and return its refusal.
+
+        That is `error`, or `RateLimited` if the caller or its tenant has reached its limit.
+        """
+        try:
+            self._rates.take(caller)
+        except RateLimited as limited:
+            return limited
+        return error
+
+    def admit(
         self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
     ) -> None:
         """Check that the caller may carry out A2A's `operation` with the agent (and `task`).
 
-        `named`: further fields of the audit log that name what the operation concerns.
+        This needs no body. `permitted` follows when the task is known. `named`: further fields of
+        the audit log that name what the operation concerns.
 
         Raises:
             NotPermitted: the caller's roles do not include the operation.
             RateLimited: the caller, its tenant or the agent has reached its rate limit.
         """
+        if self.counts:
+            _is_counted()
         if operation in _PUBLIC:
             return
         if not caller.may(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
-        if self._rates.are_set:
+        if self.counts:
             self._rates.take(caller, agent)
-        operates = caller.operates(agent, operation)
-        await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
+
+    async def permitted(
+        self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
+    ) -> None:
+        """Record an operation that `admit` has admitted, before it is carried out."""
+        if operation not in _PUBLIC:
+            operates = caller.operates(agent, operation)
+            await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
     async def check_operator(
         self,
@@ -231,13 +267,14 @@ class Access:
         task: str = "",
         **named: str,
     ) -> None:
-        """Check that the caller may carry out an operation of operators; `named` as in `check`.
+        """Check that the caller may carry out an operation of operators; `named` as in `admit`.
 
         Raises:
             NotPermitted: no operator's role of the caller includes the operation.
             RateLimited: the caller, its tenant or the agent has reached its rate limit.
         """
         name_operation(operation)
+        _is_counted()
         if not caller.operates(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             where = "all agents" if agent == ANY_AGENT else f"agent {agent!r}"
@@ -259,6 +296,7 @@ class Access:
         if caller.operates(ANY_AGENT, operation):
             await self.check_operator(caller, operation)
             return True
+        _is_counted()
         self._rates.take(caller)
         return False
 
@@ -276,7 +314,7 @@ class Access:
         """Record what a caller does with one of several things, all checked together.
 
         `operates`: as an operator; `target_owner`: whose the thing is. If it is empty, it is looked
-        up for a task. `named` as in `check`.
+        up for a task. `named` as in `admit`.
         """
         await self._audit.permitted(
             caller,
@@ -287,3 +325,9 @@ class Access:
             target_owner=target_owner,
             **named,
         )
+
+
+def _is_counted() -> None:
+    """Record that the current task's request is counted, or that its refusal is not."""
+    if (request := open_request()) is not None:
+        request.is_counted = True

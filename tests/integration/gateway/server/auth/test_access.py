@@ -31,6 +31,7 @@ from tests.support.waiting import eventually
 
 READER = Person("acme", "reader", ("reader",))
 OPERATOR = Person("acme", "operator", ("on-call",))
+NOBODY = Person("acme", "nobody", ())
 ROLES = """
 [[role]]
 name = "reader"
@@ -54,7 +55,7 @@ async def guarded(
     """A gateway that knows roles, by its settings."""
     assert one_fleet.working
     folder = tmp_path_factory.mktemp("access")
-    file = write(folder / "credentials.toml", ANN, EVE, READER, OPERATOR, head=ROLES)
+    file = write(folder / "credentials.toml", ANN, EVE, READER, OPERATOR, NOBODY, head=ROLES)
     update = {"credentials": file, "http_port": ports.pick(), "grpc_port": ports.pick()}
     guarded = settings.model_copy(update=update)
     async with running(guarded, WITH_JSON_LINES):
@@ -110,8 +111,9 @@ async def test_ag_ui_copilotkit_and_sockets_refuse_it_too(
             assert answer.json()["error"]["code"] == "permission_denied"
         stop = await http.post(f"{agui('assistant')}/stop", json={"threadId": "t"})
         assert stop.status_code == 403
-        threads = [getattr(one, "audit", {}).get("thread") for one in caplog.records]
-        assert (len(threads), threads[-1], None in threads) == (3, "t", False)
+        # They are denied before their bodies are read, which would name the thread.
+        denied = [one.__dict__["audit"] for one in caplog.records]
+        assert [one["operation"] for one in denied] == ["SendStreamingMessage"] * 2 + ["CancelTask"]
         assert (await http.get(f"{agui('assistant')}/threads/t")).status_code == 404
     url = f"http://127.0.0.1:{guarded.http_port}"
     path = "/v1/agents/assistant/stream"
@@ -167,20 +169,20 @@ async def test_the_caller_is_looked_up_and_counted_once(
     guarded: GatewaySettings, monkeypatch: pytest.MonkeyPatch, path: str, body: object
 ) -> None:
     looks, counted = list[object](), list[str]()
-    of, check = Callers.of, Access.check
+    of, admit = Callers.of, Access.admit
 
     def looked_up(callers: Callers, headers: Headers, *, of_any_agent: bool = False) -> Caller:
         looks.append(headers)
         return of(callers, headers, of_any_agent=of_any_agent)
 
-    async def asked(
+    def asked(
         access: Access, caller: Caller, agent: str, operation: str, task: str = "", **named: str
     ) -> None:
         counted.append(operation)
-        await check(access, caller, agent, operation, task, **named)
+        admit(access, caller, agent, operation, task, **named)
 
     monkeypatch.setattr(Callers, "of", looked_up)
-    monkeypatch.setattr(Access, "check", asked)
+    monkeypatch.setattr(Access, "admit", asked)
     async with client(guarded, ANN) as http, http.stream("POST", path, json=body) as answer:
         assert answer.status_code < 500
     assert (len(looks), len(counted)) == (1, 1)
@@ -215,7 +217,8 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
         assert ended["status"]["state"] == "TASK_STATE_CANCELED"
     audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
     assert f"CancelTask agent=patient task={hers['id']} target_owner=ann" in audited[-1]
-    assert f"SendMessage agent=patient task={hers['id']} target_owner=-" in audited[-2]
+    named = "-" if binding is Rest else hers["id"]  # Denied before the body is read, or after it.
+    assert f"SendMessage agent=patient task={named} target_owner=-" in audited[-2]
     assert sum(f"task={foreign['id']} target_owner=- " in line for line in audited) == 2
     assert all("owner=operator" in line for line in audited)
 
@@ -237,12 +240,104 @@ async def test_lines_of_the_audit_log_name_the_task_that_is_reached_and_the_trac
             follow = message("more") | {"id": "other", "taskId": "other"}
             follow["message"] |= {spelling: task}
             await rpc.refused("SendMessage", follow)
-            await Rest(operator, "patient").refused("SendMessage", follow)
+        rest = Rest(operator, "patient")
+        await rest.call("CancelTask", {"id": task})
+        # Denied before its body is read.
+        await rest.refused("SendMessage", message("more", taskId=task))
         assert (await operator.post("/v1/workers/nobody:drain")).status_code == 403
     lines = [json.loads(line) for line in caplog.text.splitlines() if "headrace.audit" in line]
     named = [(line["operation"], line["task"]) for line in lines]
-    assert named == [("GetTask", task), *[("SendMessage", task)] * 4, ("DrainWorker", "-")]
+    assert named == [
+        ("GetTask", task),
+        *[("SendMessage", task)] * 2,
+        ("CancelTask", task),
+        ("SendMessage", "-"),
+        ("DrainWorker", "-"),
+    ]
     assert {line.get("trace_id") for line in lines} == {"a" * 32}
+
+
+NO_JSON = b"{"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/agents/assistant/message:send",
+        agui("assistant"),
+        f"{agui('assistant')}/attach",
+        f"{agui('assistant')}/stop",
+        "/copilotkit/agent/assistant/run",
+    ],
+)
+async def test_a_denied_request_is_audited_before_its_body_is_read(
+    guarded: GatewaySettings, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    caplog.set_level(logging.WARNING, "headrace.audit")
+    headers = {"Content-Type": "application/json"}
+    async with client(guarded, NOBODY) as http:
+        answer = await http.post(path, content=NO_JSON, headers=headers)
+    assert answer.status_code == 403
+    [line] = [one.__dict__["audit"] for one in caplog.records if one.name == "headrace.audit"]
+    assert (line["owner"], line["agent"], line["outcome"]) == ("nobody", "assistant", "denied")
+
+
+async def _malformed_socket(url: str, path: str, frame: str) -> str:
+    async with connect(f"{url.replace('http', 'ws')}{path}") as socket:
+        await socket.send(frame)
+        return str(await socket.recv())
+
+
+async def test_a_request_whose_operation_can_not_be_read_counts_once(
+    settings: GatewaySettings, one_fleet: ScriptedFleet
+) -> None:
+    assert one_fleet.working
+    headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+    agent = "/v1/agents/assistant"
+    paths = [
+        agent,
+        f"{agent}/message:send",
+        f"{agent}/rpc",
+        f"{agent}/stream",
+        agui("assistant"),
+        f"{agui('assistant')}/attach",
+        "/copilotkit",
+    ]
+    update = {
+        "owner_requests_per_minute": len(paths) + 3,
+        "http_port": ports.pick(),
+        "grpc_port": ports.pick(),
+    }
+    limited = settings.model_copy(update=update)
+    async with (
+        running(limited, WITH_JSON_LINES) as url,
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=60, verify=NO_TLS) as http,
+        grpc.aio.insecure_channel(f"127.0.0.1:{limited.grpc_port}") as channel,
+    ):
+
+        async def malformed_rpc() -> grpc.StatusCode:
+            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+                "/lf.a2a.v1.A2AService/SendMessage"
+            )
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await method(b"\xff")
+            return refused.value.code()
+
+        async def limited_paths() -> list[str]:
+            answers = {path: await http.post(path, content=NO_JSON) for path in paths}
+            assert all("error" in answer.json() for answer in answers.values())
+            return [path for path, one in answers.items() if "RATE_LIMITED" in one.text.upper()]
+
+        assert await limited_paths() == []
+        assert await malformed_rpc() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "429" not in await _malformed_socket(url, f"{agent}/stream", "{")
+        assert "rate_limited" not in await _malformed_socket(url, f"{agui('assistant')}/ws", "{")
+        # That was the limit.
+        assert await limited_paths() == paths
+        assert await malformed_rpc() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "429" in await _malformed_socket(url, f"{agent}/stream", "{")
+        assert "rate_limited" in await _malformed_socket(url, f"{agui('assistant')}/ws", "{")
+        assert (await http.get(f"{agent}/tasks")).status_code == 429
 
 
 async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(

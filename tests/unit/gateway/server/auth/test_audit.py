@@ -42,6 +42,13 @@ def access(audited: Audited) -> Access:
     return Access(RateLimits(cast("Bus", None), settings), AuditLog(audited, owner_of))
 
 
+async def check(
+    access: Access, caller: Caller, agent: str, operation: str, task: str = "", **named: str
+) -> None:
+    access.admit(caller, agent, operation, task, **named)
+    await access.permitted(caller, agent, operation, task, **named)
+
+
 def fields(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     assert all(one.name == "headrace.audit" for one in caplog.records)
     return [one.__dict__["audit"] for one in caplog.records]
@@ -59,7 +66,7 @@ async def test_each_operation_of_an_operator_is_a_line(
     if operation in FLEET:
         await access(Audited.OPERATORS).check_operator(OPERATOR, operation, "shop", "t1")
     else:
-        await access(Audited.OPERATORS).check(OPERATOR, "shop", operation, "t1")
+        await check(access(Audited.OPERATORS), OPERATOR, "shop", operation, "t1")
     [line] = fields(caplog)
     assert line == {
         "tenant": "acme",
@@ -87,7 +94,7 @@ async def test_the_setting_states_which_requests_of_owners_are_lines(
 ) -> None:
     checked = access(audited)
     for operation in OPERATIONS:
-        await checked.check(OWNER, "shop", operation, "t1")
+        await check(checked, OWNER, "shop", operation, "t1")
     lines = fields(caplog)
     assert {line["operation"] for line in lines} == expected
     assert {line["role"] for line in lines} <= {"owner"}
@@ -95,11 +102,11 @@ async def test_the_setting_states_which_requests_of_owners_are_lines(
 
 async def test_a_line_names_the_owner_of_what_is_reached(caplog: pytest.LogCaptureFixture) -> None:
     checked = access(Audited.ALL)
-    await checked.check(OPERATOR, "shop", "CancelTask", "t1")
-    await checked.check(OPERATOR, "shop", "CancelTask", "gone")
-    await checked.check(OPERATOR, "shop", "ListTasks")
-    await checked.check(OWNER, "shop", "CancelTask", "t2")
-    await checked.check(OWNER, "shop", "SendMessage")
+    await check(checked, OPERATOR, "shop", "CancelTask", "t1")
+    await check(checked, OPERATOR, "shop", "CancelTask", "gone")
+    await check(checked, OPERATOR, "shop", "ListTasks")
+    await check(checked, OWNER, "shop", "CancelTask", "t2")
+    await check(checked, OWNER, "shop", "SendMessage")
     await checked.record(OPERATOR, "shop", "PauseTrigger", target_owner="bea", trigger="orders")
     await checked.record(OPERATOR, "shop", "DropDeadLetter", "t1")
     owners = [line["target_owner"] for line in fields(caplog)]
@@ -112,7 +119,7 @@ async def test_a_denied_request_is_a_warning(
 ) -> None:
     reader = Caller("acme", "eve", grants=(Grant(("*",), frozenset({"GetTask"})),))
     with pytest.raises(NotPermitted):
-        await access(audited).check(reader, "shop", "CancelTask", "t1")
+        await check(access(audited), reader, "shop", "CancelTask", "t1")
     with pytest.raises(NotPermitted):
         await access(audited).check_operator(reader, "FailTask", "shop", "t1")
     assert [line["outcome"] for line in fields(caplog)] == ["denied", "denied"]
@@ -124,9 +131,9 @@ async def test_what_an_operation_concerns_is_a_field_also_of_a_denied_request(
 ) -> None:
     reader = Caller("acme", "eve", grants=(Grant(("*",), frozenset({"GetTask"})),))
     with pytest.raises(NotPermitted):
-        await access(Audited.ALL).check(reader, "shop", "PutSchedule", schedule="nightly")
-    await access(Audited.ALL).check(OWNER, "shop", "PutTrigger", trigger="orders")
-    await access(Audited.ALL).check(OWNER, "shop", "GetTask", process="")
+        await check(access(Audited.ALL), reader, "shop", "PutSchedule", schedule="nightly")
+    await check(access(Audited.ALL), OWNER, "shop", "PutTrigger", trigger="orders")
+    await check(access(Audited.ALL), OWNER, "shop", "GetTask", process="")
     denied, permitted, unnamed = fields(caplog)
     assert (denied["schedule"], permitted["trigger"]) == ("nightly", "orders")
     assert not {"schedule", "trigger", "process"} & unnamed.keys()
@@ -136,7 +143,7 @@ async def test_what_a_client_names_is_one_field_of_the_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     forged = 't1 outcome=permitted owner="oncall"'
-    await access(Audited.ALL).check(OWNER, "shop", "GetTask", forged)
+    await check(access(Audited.ALL), OWNER, "shop", "GetTask", forged)
     [message] = caplog.messages
     assert shlex.split(message)[-3:] == [
         f"task={forged}",
@@ -159,7 +166,7 @@ async def test_an_audit_line_is_never_left_out_but_denials_are_limited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     checked = access(Audited.ALL)
-    await checked.check(OWNER, "shop", "GetTask", "t1")
+    await check(checked, OWNER, "shop", "GetTask", "t1")
     with pytest.raises(NotPermitted):
         await checked.check_operator(OWNER, "FailTask", "shop", "t1")
     permitted, denied = caplog.records

@@ -134,8 +134,9 @@ class A2ASession:
             else:
                 self._begin(envelope, request, len(body))
         except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
-            self._connection.refused(error)
-            await self._connection.write([envelope.error(problem_of(error))])
+            refusal = self._calls.counted(error)
+            self._connection.refused(refusal)
+            await self._connection.write([envelope.error(problem_of(refusal))])
 
     def _shapes_for(self, frame: Json) -> VariantShapes | None:
         """Return the variant's shapes if the connection or the frame's form requests them."""
