@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import Field
 
@@ -35,8 +35,9 @@ MAX_AGE = 300
 LEAD = 2 * MAX_AGE
 """Seconds for which a new key is published before it is used."""
 
-KEPT = 3
-"""Maximum number of published keys. After a rotation the previous key stays until the next one."""
+MARGIN = MAX_AGE
+"""Seconds that clocks of two processes may be apart. A key may sign so long before its time, and
+its predecessor so long after that."""
 
 LOOK_EVERY = 15.0
 """Seconds between reads of the bucket."""
@@ -79,14 +80,21 @@ class KeyRing(BusMessage):
 
     keys: list[StoredKey] = Field(default_factory=list)
 
+    def pending(self) -> list[StoredKey]:
+        """Return the keys that have signed nothing, whatever process's clock is ahead."""
+        return [one for one in self.keys if one.since - MARGIN > time.time()]
+
     def with_new(self, since: float, *, alone: bool) -> Self:
         """Return the ring with a new key that is used from `since`; `alone` removes the others.
 
-        It replaces keys whose use has not begun, which have signed nothing: otherwise several
-        rotations in a row would remove the key in use.
+        It replaces the pending keys: otherwise several rotations in a row would remove the key in
+        use. Every key that any process may sign with stays, and the key before those.
         """
-        begun = [one for one in self.keys if one.since <= time.time()]
-        before = [] if alone else begun[1 - KEPT :]
+        pending, settled = self.pending(), time.time() - MARGIN
+        used = [one for one in self.keys if one not in pending]
+        over = sum(one.since <= settled for one in used[1:])
+        """How many have a successor with which every process signs."""
+        before = [] if alone else used[max(over - 1, 0) :]
         return self.model_copy(update={"keys": [*before, StoredKey(pem=make_pem(), since=since)]})
 
 
@@ -177,8 +185,16 @@ async def read_ring(bucket: Bucket) -> KeyRing:
             continue  # another process has created one
 
 
-async def rotate(bus: Bus, *, at_once: bool = False) -> str:
-    """Add a key to the fleet's keys and return its id.
+class Rotation(NamedTuple):
+    """A new key."""
+
+    id: str
+    replaced: list[str]
+    """Ids of the keys that it replaces: the pending one, or with `at_once` all."""
+
+
+async def rotate(bus: Bus, *, at_once: bool = False) -> Rotation:
+    """Add a key to the fleet's keys.
 
     With `at_once` it is used immediately, and all other keys are removed.
 
@@ -190,16 +206,22 @@ async def rotate(bus: Bus, *, at_once: bool = False) -> str:
         found = await bucket.get(_KEY)
         ring = _ring(found)
         since = 0.0 if at_once or not ring.keys else time.time() + LEAD
+        replaced = ring.keys if at_once else ring.pending()
         ring = ring.with_new(since, alone=at_once)
         try:
             await bucket.put(_KEY, ring.encode(), found.sequence)
         except KeyChanged:
             continue
-        return _parsed(ring.keys)[-1][1].id
+        return Rotation(_id_of(ring.keys[-1]), [_id_of(one) for one in replaced])
 
 
 def _ring(found: Value) -> KeyRing:
     return KeyRing() if found.data is None else KeyRing.decode(_SUBJECT, found.data)
+
+
+def _id_of(key: StoredKey) -> str:
+    [(_, parsed)] = _parsed([key])
+    return parsed.id
 
 
 def _parsed(keys: Iterable[StoredKey]) -> "list[tuple[float, SigningKey]]":

@@ -96,7 +96,7 @@ async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
     keys = SigningKeys(bus)
     await keys.start()
     old = keys.current.id
-    new = await rotate(bus)
+    new = (await rotate(bus)).id
     await keys._look()
     published = {key["kid"] for key in keys.key_set()["keys"]}
     assert (keys.current.id, published) == (old, {old, new})
@@ -104,7 +104,7 @@ async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
     monkeypatch.setattr("headrace.signing.time.time", lambda: moment)
     assert keys.current.id == new
     monkeypatch.undo()
-    sole = await rotate(bus, at_once=True)
+    sole = (await rotate(bus, at_once=True)).id
     await keys._look()
     assert [key["kid"] for key in keys.key_set()["keys"]] == [keys.current.id] == [sole]
     await keys.stop()
@@ -112,9 +112,30 @@ async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
 
 def test_rotations_in_a_row_keep_the_key_in_use() -> None:
     ring, later = KeyRing().with_new(0.0, alone=True), time.time() + signing.LEAD
-    for _ in range(signing.KEPT + 1):
+    for _ in range(4):
         ring = ring.with_new(later, alone=False)
     assert [one.since for one in ring.keys] == [0.0, later]
+
+
+@pytest.mark.parametrize("minutes", [4, 6, 11])
+def test_rotations_keep_what_a_process_whose_clock_is_off_may_sign_with(
+    monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    """Two clocks are up to `MARGIN` apart; there is a rotation every few `minutes`."""
+    start, ring = time.time(), KeyRing().with_new(0.0, alone=True)
+    most = 0
+    for minute in range(0, 120, minutes):
+        now = start + minute * 60
+        monkeypatch.setattr("headrace.signing.time.time", lambda now=now: now)
+        signing_now = {
+            [one for one in ring.keys if one.since <= now + apart][-1].pem
+            for apart in (-signing.MARGIN, 0.0, signing.MARGIN)
+        }
+        ring = ring.with_new(now + signing.LEAD, alone=False)
+        published = [one.pem for one in ring.keys]
+        assert signing_now <= set(published)
+        most = max(most, len(published))
+    assert most <= 6
 
 
 async def test_keys_of_files_sign_instead_and_all_are_published(bus: Bus, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.model.events import Json
 from headrace.signing import LEAD, rotate
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
@@ -33,16 +34,17 @@ class SigningKeyRotation:
         self._services = services
 
     async def rotate(self, request: Request) -> ASGIApp:
-        """Add a key, and return its id and after how many seconds it signs."""
+        """Add a key; return its id, after how many seconds it signs, and which it replaces."""
         services, caller = self._services, caller_of(self._services, request)
         await services.access.check_operator(caller, _OPERATION)
         at_once = await self._at_once(request)
         if services.settings.signing_keys:
             raise KeysInFiles("HEADRACE_SIGNING_KEYS names the keys: add the new key's file there")
         await services.access.record(caller, ANY_AGENT, _OPERATION)
-        kid = await rotate(services.bus, at_once=at_once)
+        new = await rotate(services.bus, at_once=at_once)
         used_in = 0 if at_once else LEAD
-        return json_response({"kid": kid, "usedInSeconds": used_in}, headers=NO_STORE)
+        content: Json = {"kid": new.id, "usedInSeconds": used_in, "replaced": new.replaced}
+        return json_response(content, headers=NO_STORE)
 
     async def _at_once(self, request: Request) -> bool:
         check_body_type(request)

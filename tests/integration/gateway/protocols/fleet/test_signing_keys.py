@@ -30,10 +30,13 @@ async def test_a_new_key_is_published_and_signs_later_or_at_once(
 ) -> None:
     [before] = await published(bus)
     later = (await http.post(ROTATE)).raise_for_status().json()
-    assert later["usedInSeconds"] == LEAD
+    assert (later["usedInSeconds"], later["replaced"]) == (LEAD, [])
     assert await published(bus) == [later["kid"], before]
+    again = (await http.post(ROTATE)).raise_for_status().json()
+    assert again["replaced"] == [later["kid"]]
+    assert await published(bus) == [again["kid"], before]
     sole = (await http.post(ROTATE, json={"atOnce": True})).raise_for_status().json()
-    assert sole["usedInSeconds"] == 0
+    assert (sole["usedInSeconds"], sorted(sole["replaced"])) == (0, sorted([again["kid"], before]))
     assert await published(bus) == [sole["kid"]]
 
 
