@@ -12,16 +12,18 @@ from headrace_gateway.server.http_protocol import HttpProtocol, ServerConfig
 class Socket:
     """A transport that keeps what is written."""
 
-    def __init__(self) -> None:
-        """Begin open, with nothing written."""
+    def __init__(self, host: str) -> None:
+        """Begin open, with nothing written, to a client on `host`."""
         self.written, self.closed = b"", False
+        self._host = host
 
     def write(self, data: bytes) -> None:
         """Keep `data`."""
         self.written += data
 
-    def get_extra_info(self, name: str) -> None:
-        """Know nothing."""
+    def get_extra_info(self, name: str) -> object:
+        """Know the client's address only."""
+        return (self._host, 50_000) if name == "peername" else None
 
     def is_closing(self) -> bool:
         """Return whether it has been closed."""
@@ -44,8 +46,8 @@ def config_of(app: ASGIApp) -> ServerConfig:
     return config
 
 
-def connection(config: ServerConfig) -> tuple[HttpProtocol, Socket]:
-    """Return a connection to a server."""
-    protocol, socket = HttpProtocol(config, ServerState(), {}), Socket()
+def connection(config: ServerConfig, host: str = "127.0.0.1") -> tuple[HttpProtocol, Socket]:
+    """Return a connection to a server, from `host`."""
+    protocol, socket = HttpProtocol(config, ServerState(), {}), Socket(host)
     protocol.connection_made(cast("asyncio.Transport", socket))
     return protocol, socket

@@ -16,15 +16,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from headrace.light_event import LightEvent
 from headrace_gateway.server.auth.schemes import repeated_credentials
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
+from headrace_gateway.server.incomplete_heads import MOST_BYTES, IncompleteHeads, address_of
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 from headrace_gateway.timing import TIMING, GatewayTiming
 
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
-
-INCOMPLETE_HEADS = 64 * 1024 * 1024
-"""Maximum bytes of incomplete heads of all connections. A usual head arrives in one piece, and does
-not count."""
 
 MOST_HEADERS = 256
 """Maximum headers of a request: thousands of short ones cost several times their bytes."""
@@ -42,7 +39,8 @@ HOLD_BY = "headrace.hold_by"
 _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 
 _TOO_MANY_HEADS = (
-    f"this gateway holds {INCOMPLETE_HEADS} bytes of incomplete requests, its limit; try again"
+    f"this gateway holds {MOST_BYTES} bytes of incomplete requests, its limit, and this one is the "
+    "oldest of the address that sent most; try again"
 )
 
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
@@ -215,7 +213,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timing = cast("ServerConfig", self.config).timing
         self._awaited = _Awaited.HEAD
         self._head_bytes = self._head_held = 0
-        """Bytes of the incomplete head, and those of them that count for `INCOMPLETE_HEADS`."""
+        """Bytes of the incomplete head, and those of them that `IncompleteHeads` counts."""
         self._framing = 0
         """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
         self._chunks = 0
@@ -265,8 +263,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
-            elif not self._hold_head(self._head_bytes):
-                self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
+            else:
+                self._hold_head(self._head_bytes)
         elif self._head_held:
             self._hold_head(0)
         if self._awaited is _Awaited.NOTHING:
@@ -379,12 +377,16 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer data that is not HTTP with 400, unless another answer has begun."""
         self._refuse(400, "INVALID_ARGUMENT", msg)
 
-    def _hold_head(self, size: int) -> bool:
-        """Count `size` bytes of an incomplete head; return False if there are too many."""
-        config = cast("ServerConfig", self.config)
-        config.incomplete_heads += size - self._head_held
-        self._head_held = size
-        return config.incomplete_heads <= INCOMPLETE_HEADS
+    def _hold_head(self, size: int) -> None:
+        """Count `size` bytes of an incomplete head; heads may be refused, also this one."""
+        if size != self._head_held:
+            self._head_held = size
+            address = address_of(self._plain.get_extra_info("peername"))
+            cast("ServerConfig", self.config).incomplete_heads.resize(self, address, size)
+
+    def give_way(self) -> None:
+        """Refuse the incomplete head: all connections hold too many bytes of them."""
+        self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
 
     def _look_again(self) -> None:
         self._timer = self.loop.call_at(self._deadline, self._on_time)
@@ -441,5 +443,9 @@ class ServerConfig(uvicorn.Config):
     """Uvicorn's configuration, which it passes to every connection, with the gateway's timing."""
 
     timing = TIMING
-    incomplete_heads = 0
-    """Bytes of the incomplete heads of all connections."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
+        """Pass the arguments to uvicorn."""
+        super().__init__(*arguments, **named)
+        self.incomplete_heads = IncompleteHeads()
+        """The incomplete heads of all connections."""

@@ -3,8 +3,9 @@
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from headrace_gateway.server import http_protocol
+from headrace_gateway.server import incomplete_heads
 from headrace_gateway.server.http_protocol import ServerConfig
+from headrace_gateway.server.incomplete_heads import REFUSED as REFUSED_HEADS
 from tests.support.http_connection import config_of, connection
 from tests.support.waiting import soon
 
@@ -21,19 +22,46 @@ async def nothing(_: Scope, __: Receive, send: Send) -> None:
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> ServerConfig:
     """A server's that holds two halves of heads, but not three."""
-    monkeypatch.setattr(http_protocol, "INCOMPLETE_HEADS", 150_000)
+    monkeypatch.setattr(incomplete_heads, "MOST_BYTES", 150_000)
     return config_of(nothing)
 
 
-async def test_a_head_beyond_the_limit_is_refused_with_a_time_to_try_again(
+async def test_beyond_the_limit_the_oldest_head_is_refused_with_a_time_to_try_again(
     config: ServerConfig,
 ) -> None:
-    (one, _), (two, _), (three, socket) = (connection(config) for _ in range(3))
+    (one, socket), (two, second), (three, third) = (connection(config) for _ in range(3))
+    refused = REFUSED_HEADS._value.get()
     for protocol in (one, two, three):
         protocol.data_received(HALF)
     assert socket.written.startswith(REFUSED + b"Retry-After: 1\r\n")
-    assert socket.closed
-    assert config.incomplete_heads == 2 * len(HALF)
+    assert (socket.closed, second.closed, third.closed) == (True, False, False)
+    assert config.incomplete_heads.size == 2 * len(HALF)
+    assert REFUSED_HEADS._value.get() == refused + 1
+
+
+@pytest.mark.parametrize(
+    ("attacker", "other", "client"),
+    [
+        ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+        ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"),  # one network, and another
+        ("::ffff:192.0.2.7", "192.0.2.7", "::ffff:192.0.2.8"),
+    ],
+)
+async def test_a_client_that_holds_many_heads_has_no_other_refused(
+    config: ServerConfig, attacker: str, other: str, client: str
+) -> None:
+    mine, socket = connection(config, client)
+    mine.data_received(HALF)  # The oldest of all.
+    attacks = [connection(config, host) for host in (attacker, other) * 5]
+    for protocol, _ in attacks:
+        protocol.data_received(HALF)
+    assert [one.closed for _, one in attacks] == [True] * 9 + [False]
+    late, _ = connection(config, client)
+    late.data_received(HALF[:10_000])
+    mine.data_received(REST)
+    late.data_received(HALF[10_000:] + REST)
+    await soon(lambda: socket.written.startswith(SERVED), "the request is served")
+    assert late.transport.is_closing() is False
 
 
 async def test_a_head_in_one_piece_is_served_at_the_limit(config: ServerConfig) -> None:
@@ -50,7 +78,7 @@ async def test_heads_that_are_whole_refused_or_given_up_count_no_longer(
     (whole, socket), (refused, _), (left, _) = (connection(config) for _ in range(3))
     for _ in range(3):
         whole.data_received(HALF)
-        assert config.incomplete_heads == len(HALF)
+        assert config.incomplete_heads.size == len(HALF)
         whole.data_received(REST)
         await soon(lambda: socket.written.startswith(SERVED), "the request is served")
         socket.written = b""
@@ -58,6 +86,6 @@ async def test_heads_that_are_whole_refused_or_given_up_count_no_longer(
     refused.data_received(HALF)
     assert refused.transport.is_closing()
     left.data_received(HALF)
-    assert config.incomplete_heads == len(HALF)
+    assert config.incomplete_heads.size == len(HALF)
     left.connection_lost(None)
-    assert config.incomplete_heads == 0
+    assert config.incomplete_heads.size == 0
