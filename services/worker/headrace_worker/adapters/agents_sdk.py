@@ -40,7 +40,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaration import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.openai_content import TAKES
+from headrace_worker.adapters.openai_content import TAKES, without_image_urls
 from headrace_worker.adapters.openai_run import refusal_of
 from headrace_worker.conversation import Turn, answered, open_calls, other_parts
 from headrace_worker.memory import Memory, conversation
@@ -71,6 +71,7 @@ def openai_agents_agent(  # noqa: PLR0913  # the adapter's options
     memory: Memory = "context",
     show_thinking: bool = True,
     approve_within: float | None = None,
+    image_urls: bool = False,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Return an agent that runs an agent of the OpenAI Agents SDK.
@@ -90,13 +91,15 @@ def openai_agents_agent(  # noqa: PLR0913  # the adapter's options
         memory: How much of the conversation the agent gets.
         show_thinking: Whether to emit reasoning.
         approve_within: Seconds after which an open approval counts as refused; None for no limit.
+        image_urls: Whether models get the URLs of images that users link, and so fetch them from
+            where their endpoints run.
         **declared: Keywords of `agent`.
 
     Raises:
         Misdeclared: As for `agent`.
     """
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
-    options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within)
+    options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within, image_urls)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The agent {wrapped.name}.")
     declare_capabilities(
@@ -124,6 +127,11 @@ class _AgentsOptions:
     memory: Memory
     show_thinking: bool
     approve_within: float | None
+    image_urls: bool
+
+    def shown(self, content: Sequence[Json]) -> Sequence[Json]:
+        """Return the A2A Parts of a user's message as models get them."""
+        return content if self.image_urls else without_image_urls(content)
 
 
 async def _run(
@@ -134,8 +142,10 @@ async def _run(
 ) -> None:
     """Execute one run; its tools get `given` as context."""
     turns = await conversation(ctx, options.memory, FORMAT)
+    for turn in turns:
+        turn.parts = options.shown(turn.parts)
     try:
-        start = await _begin(ctx, wrapped, turns)
+        start = await _begin(ctx, wrapped, turns, options)
     except AnswerInvalid as error:
         await ask_again(ctx, error)
         return
@@ -236,7 +246,7 @@ class _Last:
 
 
 async def _begin(
-    ctx: RunContext, wrapped: SdkAgent[Any], turns: Sequence[Turn]
+    ctx: RunContext, wrapped: SdkAgent[Any], turns: Sequence[Turn], options: _AgentsOptions
 ) -> _AgentsStart | None:
     """Return where the run starts; None if it only has to be ended.
 
@@ -256,12 +266,16 @@ async def _begin(
         if left or hands_over or is_answer or may_be_over:
             return last.replay(agent, {})
     elif left:
-        return await _answer(ctx, agent, last, turns)
+        return await _answer(ctx, agent, last, turns, options)
     return _AgentsStart(agent, items_of(answered(turns)))
 
 
 async def _answer(
-    ctx: RunContext, agent: SdkAgent[Any], last: _Last, turns: Sequence[Turn]
+    ctx: RunContext,
+    agent: SdkAgent[Any],
+    last: _Last,
+    turns: Sequence[Turn],
+    options: _AgentsOptions,
 ) -> _AgentsStart | None:
     """Resume open calls of an earlier run with the user's answers."""
     interrupts = await interrupts_before(ctx)
@@ -279,7 +293,7 @@ async def _answer(
     return last.replay(
         agent,
         {call.id: decided.get(call.id, unasked) for call in left},
-        other_parts(message),
+        options.shown(other_parts(message)),
     )
 
 

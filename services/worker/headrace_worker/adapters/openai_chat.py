@@ -11,7 +11,7 @@ from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
 from headrace_worker.adapters.declaration import Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
-from headrace_worker.adapters.openai_content import TAKES
+from headrace_worker.adapters.openai_content import TAKES, without_image_urls
 from headrace_worker.adapters.openai_run import ChatRun, ModelEndpoint
 from headrace_worker.adapters.openai_stream import FORMAT
 from headrace_worker.memory import Memory, conversation
@@ -60,6 +60,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     temperature: float | None = None,
     max_tokens: int | None = None,
     options: Mapping[str, Any] | None = None,
+    image_urls: bool | None = None,
     headers: Mapping[str, str] | None = None,
     memory: Memory = "context",
     max_turns: int = 16,
@@ -88,6 +89,8 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
         temperature: A field of each request, if given.
         max_tokens: A field of each request, if given.
         options: Other fields of each request, sent unchanged.
+        image_urls: Whether the endpoint gets the URLs of images that users link, and so fetches
+            them from where it runs. By default, only OpenAI's own does.
         headers: Headers of each request. They go to the endpoint only: redirects are not followed.
         memory: How much of the conversation the model gets.
         max_turns: Maximum number of model responses in a run.
@@ -110,6 +113,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     endpoint = ModelEndpoint(
         client, model, {**request, **(options or {})}, show_thinking, max_turns
     )
+    takes_image_urls = _is_openais(str(client.base_url)) if image_urls is None else image_urls
     toolbox = Toolbox(tools)
     declared.setdefault("input_modes", TAKES)
     declared.setdefault("description", f"The model {model}.")
@@ -118,6 +122,9 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
         turns = await conversation(ctx, memory, FORMAT)
+        if not takes_image_urls:
+            for turn in turns:
+                turn.parts = without_image_urls(turn.parts)
         system = instruction if isinstance(instruction, str) else instruction(ctx)
         async with toolbox.open() as found:
             await ChatRun(ctx, endpoint, found).answer(system, turns)

@@ -35,6 +35,20 @@ def content_of(content: Sequence[Json], pieces: ContentNames) -> str | list[Json
     return [_piece(part, pieces) for part in content]
 
 
+def without_image_urls(content: Sequence[Json]) -> list[Json]:
+    """Return A2A Parts with a text in place of each image that is only linked.
+
+    An endpoint would fetch the user's URL from where it runs: the fleet's own network, perhaps.
+    """
+    return [{"text": _mention(part)} if _is_linked_image(part) else part for part in content]
+
+
+def _is_linked_image(part: Json) -> bool:
+    url = str(part.get("url", ""))
+    is_image = str(part.get("mediaType", "")).startswith("image/")
+    return is_image and not part.get("raw") and not url.lower().startswith("data:")
+
+
 def _mention(part: Json) -> str:
     """Return the text that replaces a file whose content the model does not get."""
     name = part.get("filename") or part.get("url") or part.get("mediaType") or "unnamed"

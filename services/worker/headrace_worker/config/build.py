@@ -123,6 +123,7 @@ def _model(configuration: Configuration, name: str, section: ModelAgent, model: 
         max_tokens=model.max_tokens,
         headers=model.headers or None,
         options=model.options or None,
+        image_urls=model.image_urls,
         instruction=section.instruction,
         show_thinking=section.reasoning.show_thinking,
         streaming=section.reasoning.enable_streaming,

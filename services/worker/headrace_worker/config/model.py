@@ -151,6 +151,9 @@ class Model(Section):
     headers: Headers = Field(default_factory=dict)
     options: Json = Field(default_factory=dict)
     """Added to each request unchanged."""
+    image_urls: bool | None = None
+    """Whether the endpoint gets the URLs of images that users link, and so fetches them from where
+    it runs. None: only OpenAI's does."""
 
 
 class Reasoning(Section):

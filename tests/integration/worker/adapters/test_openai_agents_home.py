@@ -247,6 +247,32 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     assert len(served.requests) == 1
 
 
+@pytest.mark.parametrize("image_urls", [False, True])
+async def test_the_model_gets_links_of_images_only_if_allowed(
+    submitter: TaskSubmitter, working: Working, *, image_urls: bool
+) -> None:
+    from agents import Agent as SdkAgent
+
+    from headrace_worker.adapters import openai_agents_agent
+
+    url = "http://169.254.169.254/latest/meta-data/a.jpg"
+    message: dict[str, Any] = {
+        "messageId": "m",
+        "role": "ROLE_USER",
+        "parts": [{"text": "Look."}, {"url": url, "mediaType": "image/jpeg"}],
+    }
+    async with model([replies("Nice.")]) as (served, llm):
+        wrapped: SdkAgent[None] = SdkAgent("a", model=llm)
+        async with working(
+            openai_agents_agent(wrapped, name="a", memory="task", image_urls=image_urls)
+        ):
+            await (await submitter.start("a", message=message)).ended()
+    [sent] = [one for one in served.requests[0]["messages"] if one["role"] == "user"]
+    linked = {"type": "image_url", "image_url": {"url": url, "detail": "auto"}}
+    with_link = [{"type": "text", "text": "Look."}, linked]
+    assert sent["content"] == (with_link if image_urls else f"Look.[file {url}]")
+
+
 async def test_images_that_a_tool_returns_are_sent_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:

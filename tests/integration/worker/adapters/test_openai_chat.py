@@ -51,6 +51,10 @@ def refuse() -> str:
     raise ToolError("not today")
 
 
+LINKED = "http://169.254.169.254/latest/meta-data/a.jpg"
+"""An image's URL, which the endpoint would fetch inside of its network."""
+
+
 def model(stub: ChatStub, **more: object) -> Agent:
     from headrace_worker.adapters import openai_agent
 
@@ -358,8 +362,9 @@ async def test_an_agui_clients_messages_are_the_conversation(
     ]
 
 
-async def test_images_data_and_files_reach_the_model(
-    submitter: TaskSubmitter, working: Working
+@pytest.mark.parametrize("image_urls", [None, True])
+async def test_images_data_and_files_reach_the_model_and_links_only_if_allowed(
+    submitter: TaskSubmitter, working: Working, *, image_urls: bool | None
 ) -> None:
     raw = base64.b64encode(b"png").decode()
     message: Json = {
@@ -368,17 +373,22 @@ async def test_images_data_and_files_reach_the_model(
         "parts": [
             {"text": "What is it?"},
             {"raw": raw, "mediaType": "image/png"},
-            {"url": "http://x.test/a.jpg", "mediaType": "image/jpeg"},
+            {"url": LINKED, "mediaType": "image/jpeg"},
+            {"url": "Data:image/png;base64,iVBO", "mediaType": "image/png"},
             {"data": {"n": 1}},
             {"raw": raw, "filename": "a.zip", "mediaType": "application/zip"},
         ],
     }
-    async with chat_stub(Reply(deltas({"content": "x"}))) as stub, working(model(stub)):
+    reply = Reply(deltas({"content": "x"}))
+    async with chat_stub(reply) as stub, working(model(stub, image_urls=image_urls)):
         await (await submitter.start("model", message=message)).ended()
     assert stub.requests[0]["messages"][0]["content"] == [
         {"type": "text", "text": "What is it?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{raw}"}},
-        {"type": "image_url", "image_url": {"url": "http://x.test/a.jpg"}},
+        {"type": "image_url", "image_url": {"url": LINKED}}
+        if image_urls
+        else {"type": "text", "text": f"[file {LINKED}]"},
+        {"type": "image_url", "image_url": {"url": "Data:image/png;base64,iVBO"}},
         {"type": "text", "text": '{"n":1}'},
         {"type": "text", "text": "[file a.zip]"},
     ]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import Provider, RunContext, agent
+from headrace import Agent, Provider, RunContext, agent
 from headrace.model.agent_card import SecurityScheme
+from headrace_worker import adapters
 from headrace_worker.config import Configuration, Unusable, build
 
 
@@ -57,6 +58,22 @@ def test_a_model_is_an_agent() -> None:
     agents = {"talker": {"type": "openai", "llm": "default", "description": "Talks."}}
     [talker] = build(configured(agents, llms={"default": llm}))
     assert (talker.name, talker.card.description) == ("talker", "Talks.")
+
+
+def test_a_model_gets_links_of_images_if_the_file_allows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = dict[str, Any]()
+    openai_agent = adapters.openai_agent
+
+    def kept(**options: Any) -> Agent:  # noqa: ANN401 - the adapter's
+        given.update(options)
+        return openai_agent(**options)
+
+    monkeypatch.setattr(adapters, "openai_agent", kept)
+    llm = {"model": "m", "base_url": "http://127.0.0.1:1/v1", "image_urls": True}
+    build(configured({"talker": {"type": "openai", "llm": "default"}}, llms={"default": llm}))
+    assert given["image_urls"] is True
 
 
 def test_agents_elsewhere_are_agents() -> None:
