@@ -1,7 +1,7 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import MISSING, Field, field, fields, replace
 from hashlib import sha256
 from typing import Self
 
@@ -25,23 +25,27 @@ _LONGEST_TOKEN = 1024
 """Maximum characters of a page token; those of responses have about a hundred."""
 
 
+_FIRST: Mapping[str, bool] = {"is_of_first_version": True}
+"""Metadata of a field that is in every fingerprint; no later field has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SendMessageParams:
     """Parameters of SendMessage and SendStreamingMessage."""
 
-    message: Json
+    message: Json = field(metadata=_FIRST)
     """An A2A Message in canonical ProtoJSON, without contextId and taskId, which are fields here.
     """
-    context: str | None = None
-    task: str | None = None
-    history_length: int | None = None
+    context: str | None = field(default=None, metadata=_FIRST)
+    task: str | None = field(default=None, metadata=_FIRST)
+    history_length: int | None = field(default=None, metadata=_FIRST)
     """None for all messages, 0 for none, n for the n latest."""
-    return_immediately: bool = False
-    if_generation: int | None = None
+    return_immediately: bool = field(default=False, metadata=_FIRST)
+    if_generation: int | None = field(default=None, metadata=_FIRST)
     """Generation that the task must have; None for any. Only with `task`."""
-    accepted_output_modes: list[str] = field(default_factory=list)
-    push_config: Json | None = None
-    metadata: Json | None = None
+    accepted_output_modes: list[str] = field(default_factory=list, metadata=_FIRST)
+    push_config: Json | None = field(default=None, metadata=_FIRST)
+    metadata: Json | None = field(default=None, metadata=_FIRST)
 
     @classmethod
     def read(cls, params: object) -> Self:
@@ -86,8 +90,8 @@ class SendMessageParams:
     def as_sent(self) -> dict[str, orjson.Fragment]:
         """Return what a repetition contains, too, as JSON: no message id that a gateway minted.
 
-        A field that older versions don't know is in it only if the request sets it: its hash must
-        be the one that an older gateway stored.
+        A field that the first version's gateways didn't know is in it only if the request sets it:
+        its hash must be the one that an older gateway stored.
         """
         message = self.message
         if is_minted(message.get("messageId", "")):
@@ -96,24 +100,12 @@ class SendMessageParams:
         return {
             each.name: orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
             for each in fields(sent)
-            if (value := getattr(sent, each.name)) != each.default or each.name in _ALWAYS_SENT
+            if (value := getattr(sent, each.name)) != _default(each) or each.metadata == _FIRST
         }
 
 
-_ALWAYS_SENT = frozenset(
-    {
-        "message",
-        "context",
-        "task",
-        "history_length",
-        "return_immediately",
-        "if_generation",
-        "accepted_output_modes",
-        "push_config",
-        "metadata",
-    }
-)
-"""The fields of the first version's requests. A later one has a default, and is not added here."""
+def _default(of: Field[object]) -> object:
+    return of.default if of.default_factory is MISSING else of.default_factory()
 
 
 def _check_message(message: Json) -> None:
