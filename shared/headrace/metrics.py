@@ -45,8 +45,14 @@ DEAD_LETTERS = Counter(
     "Dead letters written, by kind: run, run-request, entry, push, event, other.",
     ["kind"],
 )
+DEAD_LETTERS_DROPPED = Counter(
+    "headrace_dead_letters_dropped",
+    "Dead letters that were not stored, because there was no room for them, by kind.",
+    ["kind"],
+)
 for _kind in ("run", "run-request", "entry", "push", "event", "other"):
     DEAD_LETTERS.labels(_kind)
+    DEAD_LETTERS_DROPPED.labels(_kind)
 
 REQUEST_SECONDS = LoopHistogram(
     "headrace_request_seconds",

@@ -4,14 +4,17 @@ How long a condition must hold, and the windows of rates, are shorter here than 
 is the wait of a run; NATS need be lost a quarter as often. Everything else is as in the rules.
 """
 
+import asyncio
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
 import httpx
+import nats as nats_client
 import pytest
 import redis
 import yaml
@@ -143,6 +146,7 @@ def test_rules_fire(
         until(error.is_served, "the agents are served")
         a_request_meets_a_defect(error)
         runs_and_webhooks_fail(error)
+        asyncio.run(dead_letters_have_no_room(error, nats.url))
         a_loop_is_blocked(error)
         a_worker_dies(error)
         an_agent_is_without_worker(error)
@@ -173,10 +177,27 @@ def a_request_meets_a_defect(error: Trouble) -> None:
 
 
 def runs_and_webhooks_fail(error: Trouble) -> None:
-    hook = {"id": "one", "url": f"http://127.0.0.1:{ports.pick()}/"}
     for _ in range(2):
-        assert error.submit("failing", "hello", taskPushNotificationConfig=hook) == 200
+        begin_with_webhook(error)
     error.fires("RunsFail", "WebhooksFail", "DeadLetters")
+
+
+def begin_with_webhook(error: Trouble) -> None:
+    """Begin a task whose notifications become dead letters."""
+    hook = {"id": "one", "url": f"http://127.0.0.1:{ports.pick()}/"}
+    assert error.submit("failing", "hello", taskPushNotificationConfig=hook) == 200
+
+
+async def dead_letters_have_no_room(error: Trouble, url: str) -> None:
+    connection = await nats_client.connect(url)
+    js = connection.jetstream()
+    [dead] = [one for one in await js.streams_info() if str(one.config.name).endswith("DEAD")]
+    # Not by bytes, of which another alert reports that they are used up.
+    await js.update_stream(replace(dead.config, max_msgs=dead.state.messages))
+    await asyncio.to_thread(begin_with_webhook, error)
+    await asyncio.to_thread(error.fires, "DeadLettersDropped")
+    await js.update_stream(dead.config)
+    await connection.close()
 
 
 def a_loop_is_blocked(error: Trouble) -> None:

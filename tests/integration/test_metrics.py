@@ -215,6 +215,7 @@ async def test_a_worker_counts_its_runs(nats_server: NatsProcess, tmp_path: Path
     assert before["headrace_runs_taken_over_total", echo] == 0
     assert before["headrace_runs_ended_total", (echo[0], ("state", FAILED), echo[1])] == 0
     assert before["headrace_dead_letters_total", (("kind", "run"),)] == 0
+    assert before["headrace_dead_letters_dropped_total", (("kind", "run"),)] == 0
     assert before["headrace_tokens_total", (echo[0], ("kind", "input"), echo[1])] == 0
 
 

@@ -350,6 +350,7 @@ async def write_letter(
         if not refused.is_full:
             raise
         _log.error("there is no room for a dead letter of %s: %s", letter.subject, letter.reason)
+        metrics.DEAD_LETTERS_DROPPED.labels(_kind(letter, prefix)).inc()
     metrics.DEAD_LETTERS.labels(_kind(letter, prefix)).inc()
 
 

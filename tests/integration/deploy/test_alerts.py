@@ -276,6 +276,30 @@ CASES: dict[str, list[Case]] = {
             (5, 67),
         ),
     ],
+    "DeadLettersDropped": [
+        Case(
+            FIRST,
+            "first",
+            {'headrace_dead_letters_dropped_total{kind="run"}': "0x5 1x100"},
+            (6, 60),
+            (5, 67),
+        ),
+        Case(
+            BURST,
+            "burst",
+            {'headrace_dead_letters_dropped_total{kind="push"}': "0x3 0+99x5 495x100"},
+            (5, 60),
+            (3, 70),
+        ),
+        never(
+            OTHER,
+            "letters that are stored",
+            {
+                'headrace_dead_letters_total{kind="run"}': "0x5 9x100",
+                'headrace_dead_letters_dropped_total{kind="run"}': "3x100",
+            },
+        ),
+    ],
     "RunsFail": [
         Case(
             OTHER,
@@ -449,6 +473,7 @@ NOT_TESTED: dict[str, dict[str, str]] = {
     "RedisFills": {RETIRED: _FLEET},
     "TaskStateBehind": {RETIRED: _FLEET},
     "DeadLetters": {RETIRED: _FLEET},
+    "DeadLettersDropped": {RETIRED: _FLEET},
     "LoopBlocked": {RETIRED: _FLEET},
     "StreamFills": {RETIRED: _FLEET},
     "RunsRefused": {RETIRED: _FLEET},

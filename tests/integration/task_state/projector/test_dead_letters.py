@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from prometheus_client import REGISTRY
 
 import headrace.tasks.dead_letters
 from headrace.model.messages import DeadLetter
@@ -43,10 +44,19 @@ async def test_a_full_stream_of_letters_does_not_stop_the_view(
     bus, log = fleet.bus, LegalLog(new_key())
     config = (await bus.js.stream_info(bus.streams.dead)).config
     await bus.js.update_stream(replace(config, max_bytes=1))
+    before = dropped("entry")
     await bus.js.publish(bus.subjects.event(new_key()), b"no entry")
     log.submit("hello")
     await fleet.store(log)
     await fleet.start()
     assert log.key.task in await fleet.listed()
     assert "there is no room for a dead letter" in caplog.text
+    assert dropped("entry") == before + 1
     assert (await bus.js.stream_info(bus.streams.dead)).state.messages == 0
+
+
+def dropped(kind: str) -> float:
+    """Return how many letters of the kind this process had no room for."""
+    found = REGISTRY.get_sample_value("headrace_dead_letters_dropped_total", {"kind": kind})
+    assert found is not None
+    return found
