@@ -80,6 +80,7 @@ class _Running:
     background: BackgroundWork
     admission: Admission
     rates: RateLimits
+    clock: ServerClock
     quotas: list[Quota]
 
 
@@ -118,7 +119,8 @@ async def _start(
     admission.start()
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings, warn=note_quota))
-    stack.callback(keep_running(ServerClock(bus).run, "clocks").cancel)
+    clock = ServerClock(bus)
+    stack.callback(keep_running(clock.run, "clocks").cancel)
     return _Running(
         bus,
         directory,
@@ -129,6 +131,7 @@ async def _start(
         background,
         admission,
         rates,
+        clock,
         quotas,
     )
 
@@ -158,7 +161,7 @@ def _services(
     quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None
     inputs = InputWriter(bus, feeds, RunLimits(running.admission, quotas), appends)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
-    records = IdempotencyRecords(bus, settings.idempotency_seconds)
+    records = IdempotencyRecords(bus, settings.idempotency_seconds, running.clock.now)
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
         settings=settings,

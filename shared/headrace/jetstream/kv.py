@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
-from headrace import clock
 from headrace.dataclass import dataclass
 from headrace.jetstream.api import (
     Json,
@@ -46,8 +45,6 @@ class Value:
     """Sequence in the bucket's stream, which a change expects. 0: the key never existed."""
     written: datetime | None = field(default=None, compare=False)
     """When it was written, by NATS's clock."""
-    age: float = field(default=0.0, compare=False)
-    """Seconds since it was written, by NATS's clock and this machine's."""
 
 
 class ReplicaValue(NamedTuple):
@@ -211,7 +208,7 @@ class Bucket:
         data = b64decode(message["data"]) if message.get("data") else None
         key = message["subject"].removeprefix(self.prefix)
         written = datetime.fromisoformat(message["time"])
-        return key, Value(data, int(message["seq"]), written, _age(written))
+        return key, Value(data, int(message["seq"]), written)
 
 
 def stream_of(name: str) -> str:
@@ -227,7 +224,3 @@ def subject_of(name: str, key: str) -> str:
 def _deletion(seconds: int | None) -> dict[str, str]:
     """Return the headers of a deletion marker that expires after `seconds`."""
     return {KV_OPERATION: "DEL"} | ({} if seconds is None else {TTL: str(seconds)})
-
-
-def _age(written: datetime) -> float:
-    return max((clock.now() - written).total_seconds(), 0.0)

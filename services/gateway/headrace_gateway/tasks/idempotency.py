@@ -7,6 +7,7 @@ waits for another, and exactly one task is created.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
@@ -57,15 +58,16 @@ class StoredRecord:
 
     record: IdempotencyRecord
     age: float = field(default=0.0, compare=False)
-    """Seconds since the record was made."""
+    """Seconds since the record was made, by NATS's clock: a gateway's may be wrong."""
 
 
 class IdempotencyRecords:
     """The bucket's records, by name (a subject token)."""
 
-    def __init__(self, bus: Bus, seconds: int) -> None:
-        """Keep each record for `seconds`."""
+    def __init__(self, bus: Bus, seconds: int, now: Callable[[], float] = time.time) -> None:
+        """Keep each record for `seconds`; `now` returns NATS's time, in seconds since 1970."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
+        self._now = now
 
     async def claim(self, name: str, record: IdempotencyRecord) -> StoredRecord:
         """Create the record and return it, or another request's, if that one was first.
@@ -94,9 +96,10 @@ class IdempotencyRecords:
             BusUnavailable: no leader answers.
         """
         found = await self._bucket.get(name)
-        if found.data is None:
+        if found.data is None or found.written is None:
             return None
-        return StoredRecord(IdempotencyRecord.decode(f"record {name}", found.data), found.age)
+        record = IdempotencyRecord.decode(f"record {name}", found.data)
+        return StoredRecord(record, max(self._now() - found.written.timestamp(), 0.0))
 
 
 def begins_within(tombstone_seconds: float) -> float:

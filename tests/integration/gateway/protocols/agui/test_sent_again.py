@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -216,6 +217,17 @@ async def test_a_run_that_was_refused_minutes_ago_begins_when_it_is_sent_again(
     body = run_input()
     sent = await _claimed(bus, body, task=mint_task_id(3), run=1)
     _age_records(monkeypatch, 250)
+    assert (await run(http, "assistant", body))[-1].json["type"] == "RUN_FINISHED"
+    assert [one.key.task for one in fleet.runs] == [sent.task]
+
+
+async def test_a_gateway_whose_clock_is_wrong_knows_how_old_a_request_is(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = run_input()
+    sent = await _claimed(bus, body, task=mint_task_id(3), run=1)
+    ahead = timedelta(hours=1)
+    monkeypatch.setattr("headrace.clock.now", lambda: datetime.now(UTC) + ahead)
     assert (await run(http, "assistant", body))[-1].json["type"] == "RUN_FINISHED"
     assert [one.key.task for one in fleet.runs] == [sent.task]
 
