@@ -1,4 +1,4 @@
-"""Checks of the files that settings name: they are read as services read them at their start."""
+"""Checks of valid settings that a start checks further: files that they name, and networks."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -21,7 +21,7 @@ _READ = (
 
 
 def check_files() -> Iterator[Diagnosis]:
-    """Yield which files, named by valid settings of this environment, a start would refuse."""
+    """Yield which valid settings of this environment, or files they name, a start would refuse."""
     classes = settings_classes()
     for services, setting, reader in _READ:
         settings_class = classes[services[0]]

@@ -9,6 +9,7 @@ from headrace.jetstream.permissions import Permissions
 from headrace.model.events import Json
 from headrace.model.messages import ProcessFound
 from headrace.settings import BusSettings
+from headrace_cli.doctor import files
 from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.command import user_in_settings
 from headrace_cli.doctor.diagnosis import Level
@@ -18,6 +19,7 @@ from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.rights import check_role
 from headrace_cli.doctor.settings import check_settings
 from headrace_cli.doctor.versions import check_versions
+from headrace_cli.settings_table import settings_classes
 
 VALKEY = {"valkey_version": "9.1.0", "redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 
@@ -152,6 +154,13 @@ def test_files_that_are_sound_are_not_mentioned(
     monkeypatch.setenv("HEADRACE_PUSH_ALLOW", "10.0.0.0/99")
     [found] = check_files()
     assert found.text.startswith("HEADRACE_PUSH_ALLOW: ")
+
+
+def test_what_reads_a_setting_exists() -> None:
+    classes = settings_classes()
+    for services, setting, reader in files._READ:
+        assert callable(files._load(reader)), reader
+        assert all(setting in classes[service].model_fields for service in services)
 
 
 def test_files_of_invalid_settings_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
