@@ -388,18 +388,18 @@ class Directory:
         copy = await self._bucket.entries()
         for key, copied in copy.items():
             kind, _, agent = key.partition(".")
-            if copied is None:
-                _take_deletion(listing, key)
+            if kind == "live":
+                self._take_instance(listing, lives, key, copied)
+            elif copied is None:
+                continue
             elif kind == "card":
                 self._take_card(listing, agent, copied.data)
-            elif kind == "live":
-                lives[key] = copied
             elif kind == "route":
                 self._take_route(listing, agent, copied.data)
         timeout = self._timing.instance_ttl + self._timing.read_interval
         sequences = {key: copied.sequence for key, copied in lives.items()}
         for key in self._renewals.fresh(sequences, time.monotonic(), timeout):
-            _, agent, instance = (*key.split("."), "", "")[:3]
+            _, agent, instance = key.split(".")
             listing.instances.setdefault(agent, set()).add(instance)
             serving = listing.serving.setdefault(agent, {})
             serving.setdefault(_version_in(lives[key].data), set()).add(instance)
@@ -421,6 +421,22 @@ class Directory:
             self._complained.pop(name, None)
         except UndecodableMessage as error:
             self._complain(name, data, f"agent {name} has no readable card: {error}")
+
+    def _take_instance(
+        self,
+        listing: DirectoryContent,
+        lives: dict[str, ReplicaValue],
+        key: str,
+        copied: ReplicaValue | None,
+    ) -> None:
+        tokens = key.split(".")
+        if len(tokens) != len(("live", "agent", "instance")):
+            self._complain(key, b"", f"key {key} is no instance's: it has {len(tokens)} tokens")
+        elif copied is None:
+            _, agent, instance = tokens
+            listing.leaving[instance] = agent
+        else:
+            lives[key] = copied
 
     def _take_route(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
         try:
@@ -444,12 +460,6 @@ def _decode_card(name: str, data: bytes) -> AgentCard:
         stated = f"{card.name} {card.pinned_version}".strip()
         raise UndecodableMessage(f"card.{name}", f"the card names agent {stated!r}")
     return card
-
-
-def _take_deletion(listing: DirectoryContent, key: str) -> None:
-    kind, agent, instance = (*key.split("."), "", "")[:3]
-    if kind == "live":
-        listing.leaving[instance] = agent
 
 
 def _version_in(data: bytes) -> str:

@@ -44,7 +44,7 @@ class _NamedSpans(NatsTelemetrySettingsProvider):
 
 
 class _ErrorsByClass(trace.Tracer):
-    """Records of an exception its class."""
+    """A tracer that records only the class of an exception that ends a span, not its text."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer

@@ -36,7 +36,9 @@ class ServerClock:
 
         Those return the time of a server in seconds since 1970, or raise StateUnavailable.
         Between two comparisons time passes as by this machine's monotonic clock: its time of day
-        may be set meanwhile.
+        may be set meanwhile. On Linux that clock stands still while a machine is suspended, so
+        after that the time is behind until the next comparison: what is due happens later, by up to
+        `EVERY` seconds.
         """
         self._ask = {_NATS: lambda: server_time(bus, bus.streams.events(0)), **(others or {})}
         self._offsets: dict[str, float] = {}

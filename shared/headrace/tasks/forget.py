@@ -16,7 +16,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import find
-from headrace.log.read import Tombstone, last_stored, next_stored, tombstone_of
+from headrace.log.read import LogMessage, Tombstone, last_stored, next_stored, tombstone_of
 from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import (
@@ -68,17 +68,16 @@ async def mark_deleted(bus: Bus, key: TaskKey) -> None:
     if not last.is_tombstone:
         if last.entry is not None and last.entry.ends_task:
             await until_gone(bus, key, last.entry.last_generation, _CLEAN_UP)
-        owner = first.entry.stamp.owner if first.entry is not None else None
         seconds = max(bus.settings.tombstone_seconds, DELETED)
         try:
-            await put_tombstone(bus, key, owner or "", "deleted", seconds, last.sequence)
+            await put_tombstone(bus, key, _owner(first), "deleted", seconds, last.sequence)
         except Fenced as fenced:
             raise BusUnavailable(f"task {key.task} has just gone on; try again") from fenced
         _log.info("task %s is deleted", key.task)
 
 
-async def delete_unended(bus: Bus, key: TaskKey, last: Entry, owner: str, full: LogFull) -> None:
-    """Delete a task whose time is over, but whose end the stream refuses, as `full` says.
+async def delete_unended(bus: Bus, key: TaskKey, last: Entry, full: LogFull) -> None:
+    """Delete a task that has waited too long, because the stream refuses its end, as `full` says.
 
     Otherwise such tasks would keep the stream full for ever. `last` is the log's last entry.
 
@@ -87,8 +86,14 @@ async def delete_unended(bus: Bus, key: TaskKey, last: Entry, owner: str, full: 
         BusUnavailable: It is not certain that the task is deleted.
     """
     _log.warning("task %s is deleted without an end: %s", key.task, full)
-    seconds = bus.settings.tombstone_seconds
+    owner, seconds = _owner(await next_stored(bus, key, 0)), bus.settings.tombstone_seconds
     await put_tombstone(bus, key, owner, "retention", seconds, last.sequence)
+
+
+def _owner(first: LogMessage | None) -> str:
+    """Return the owner, which the first message of a log has; empty: unknown."""
+    entry = first.entry if first is not None else None
+    return (entry.stamp.owner if entry is not None else None) or ""
 
 
 async def is_erased(bus: Bus, key: TaskKey) -> bool:
@@ -128,11 +133,12 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
 async def clear_mirrored(bus: Bus) -> int:
     """Delete from mirrors what the tombstones in them replace; return the number of tombstones.
 
-    Only tombstones that are the last of their logs count: not those whose time was over when a new
-    task of the same id began.
+    Only tombstones that are the last of their logs count: not those that had expired in the origin
+    when a new task of the same id began.
 
-    A mirror keeps what is removed from its origin, and its tombstones do not expire. Those whose
-    time is over go as soon as it is a stream, and what they replace would be a log again.
+    A mirror keeps what is removed from its origin, and its tombstones do not expire. Those that
+    have expired in the origin are removed as soon as the mirror becomes a stream, and what they
+    replace would be a log again.
 
     Raises:
         BusUnavailable: NATS does not answer. Repeat the call.

@@ -213,9 +213,24 @@ async def test_an_unreadable_card_is_skipped_and_spoken_of_once(
     await asyncio.sleep(0.5)
     assert [card.name for card in directory.cards()] == ["echo"]
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(warnings) == 2
+    assert len(warnings) == 3
     await put(own, "card.broken", AgentCard(name="broken").encode())
     await soon(lambda: directory.card("broken") is not None, "the card is mended")
+
+
+async def test_keys_of_no_instance_are_skipped_and_spoken_of_once(
+    own: Bus, directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for malformed in ("live.echo", "live.echo.worker-1.more"):
+        await put(own, malformed, b"{}")
+        await Bucket(own, own.streams.agents).delete(f"{malformed}.gone")
+    await Announcer(own, "worker-2", LASTING).announce(AgentCard(name="echo"))
+    await soon(lambda: directory.available("echo"), "echo is served")
+    await asyncio.sleep(0.5)
+    assert served_by(directory) == {"worker-2"}
+    assert directory.content.leaving == {"gone": "echo"}
+    warnings = [r.getMessage() for r in caplog.records if "is no instance's" in r.getMessage()]
+    assert len(warnings) == 3
 
 
 async def test_a_large_fleet_is_listed_whole(own: Bus) -> None:

@@ -123,23 +123,23 @@ class Retention:
             + await self._waiting.go_through(_ms(now - self._times.waiting))
         )
 
-    async def _expire(self, key: TaskKey, task: Fields) -> int:
+    async def _expire(self, key: TaskKey, task: Fields) -> int:  # noqa: ARG002 - the log decides
         last = await last_entry(self._bus, key)
         if last is not None and last.stamp.state == INPUT_REQUIRED and last.ends_run:
             try:
-                await self._cancel(key, last, task.get("owner", ""))
+                await self._cancel(key, last)
             except Fenced:
                 _log.info("task %s has just received user input", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
         return _ms(self._clock.now() - self._times.waiting) + _AGAIN
 
-    async def _cancel(self, key: TaskKey, last: Entry, owner: str) -> None:
+    async def _cancel(self, key: TaskKey, last: Entry) -> None:
         """End a task that waits; in a full stream, which refuses the end, delete it instead."""
         try:
             await end_after(self._bus, key, last, CANCELED, writer_of("retention"), EXPIRED)
         except LogFull as full:
-            await delete_unended(self._bus, key, last, owner, full)
+            await delete_unended(self._bus, key, last, full)
 
     async def _drop(self, key: TaskKey, task: Fields) -> int:
         if SUMMARY in task:

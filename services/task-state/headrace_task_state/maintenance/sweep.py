@@ -149,7 +149,7 @@ class Sweep:
             is_rejected = await reject_unstarted(self._bus, key, int(task["run"]), TOO_LATE)
         except LogFull as full:
             with suppress(Fenced):  # A worker has just started it.
-                await delete_unended(self._bus, key, last, task["owner"], full)
+                await delete_unended(self._bus, key, last, full)
             return
         if is_rejected:
             _log.warning("task %s is rejected: no worker started the task in time", key.task)

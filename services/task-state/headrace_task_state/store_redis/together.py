@@ -1,8 +1,9 @@
 """Tasks that a batch adds to the view together: one command per key, not several per task.
 
 They are new, begin and end in the batch, and nothing else of the batch is about them. A view that
-is rebuilt from last entries consists of such tasks. Handled one by one, most of Redis's time for
-one was the script's. The arguments are those of `add_together` in ``lua/listings.lua``.
+is rebuilt from last entries consists of such tasks. When each was added by commands of its own,
+Redis spent most of the time in the script. The arguments are those of `add_together` in
+``lua/listings.lua``.
 """
 
 from collections import Counter, defaultdict

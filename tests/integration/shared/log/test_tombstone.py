@@ -10,12 +10,12 @@ import pytest
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import ensure_streams
 from headrace.log import TailRule, last_entry, replay
-from headrace.log.read import LogMessage, last_stored, next_stored, read_on
+from headrace.log.read import LogMessage, Tombstone, last_stored, next_stored, read_on
 from headrace.log.tombstone import is_forgotten, put_tombstone
 from headrace.model.errors import Fenced, LogFull, LogLost, TaskForgotten
 from headrace.model.task import COMPLETED, SUBMITTED
 from headrace.settings import BusSettings
-from headrace.tasks.forget import clear_away, mark_deleted
+from headrace.tasks.forget import clear_away, delete_unended, mark_deleted
 from tests.integration.shared.conftest import Connect
 from tests.support.delete_stream import delete_stream
 from tests.support.jetstream_api import answered
@@ -196,6 +196,15 @@ async def test_a_task_may_be_deleted_though_a_full_stream_refuses_its_end(connec
 
 async def _store(log: TaskLog, body: bytes) -> bytes:
     return (await log.bus.request(log.subject, body, 30.0, log.stamp(COMPLETED).headers())).data
+
+
+async def test_a_task_deleted_without_an_end_keeps_its_owner(log: TaskLog) -> None:
+    last = await last_entry(log.bus, log.key)
+    assert last is not None
+    await delete_unended(log.bus, log.key, last, LogFull("full"))
+    stored = await last_stored(log.bus, log.key)
+    assert stored is not None
+    assert stored.tombstone == Tombstone("retention", "owner")
 
 
 async def test_streams_let_messages_expire(connect: Connect) -> None:
