@@ -18,13 +18,13 @@ from nats.errors import FlushTimeoutError
 from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
-from headrace.directory import AgentCard, Announcer
+from headrace.directory import TIMING, AgentCard, Announcer
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
 from headrace.model.entry import ANSWERED, OWNER, Entry, Stamp
-from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
 from headrace.model.events import Draft, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import (
@@ -132,6 +132,7 @@ class ScriptedFleet:
         """Announce the agents, listen for runs, answer for task state."""
         for card, _ in self._agents.values():
             await self.announcer.announce(card)
+        self._start(self._renew())
         for runs in self.bus.subjects.runs():
             await self._listen(runs, self._on_run, self._subscriptions)
         self._stop_sweeping = self.bus.on_disturbance(self._sweep_soon)
@@ -139,6 +140,14 @@ class ScriptedFleet:
         await self._listen(live, self._on_live, self._subscriptions)
         await self.start_state()
         return self
+
+    async def _renew(self) -> None:
+        """Renew the worker's keys, as a living one does: they would expire during a module."""
+        while True:
+            await asyncio.sleep(TIMING.renew_interval)
+            for card, _ in self._agents.values():
+                with suppress(BusUnavailable):
+                    await self.announcer.renew(card.name, card.pinned_version)
 
     async def stop(self) -> None:
         """Listen no more and end the scripts."""
@@ -222,7 +231,10 @@ class ScriptedFleet:
 
     def _sweep_soon(self) -> None:
         self._coming += 1
-        task = asyncio.create_task(self._sweep())
+        self._start(self._sweep())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -256,9 +268,7 @@ class ScriptedFleet:
             return
         key, run = self.bus.subjects.key_of_run(msg.subject)
         self._coming += 1
-        task = asyncio.create_task(self._work(key, run, RunRequest.decode(msg.subject, msg.data)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._work(key, run, RunRequest.decode(msg.subject, msg.data)))
 
     async def _work(self, key: TaskKey, number: int, request: RunRequest) -> None:
         try:
