@@ -104,7 +104,7 @@ async def test_redis_reports_its_memory_and_its_limit(valkey: ValkeyProcess) -> 
     assert memory.limit >= 0
 
 
-def making_redis(url: str) -> Making:
+def making_redis(url: str) -> Callable[[], RedisStore]:
     settings = RedisSettings.model_validate({"redis_url": url})
     # Thousands of changes at once take a loaded machine longer than a service waits for an answer.
     return lambda: RedisStore(
@@ -915,6 +915,26 @@ async def test_usage_stays_when_the_task_is_erased_even_in_the_same_batch(
     await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), gone)
     assert await stored_range.reader.task(log.key.tenant, log.key.task) is None
     assert await counted(stored_range) == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
+
+
+async def test_what_redis_has_of_a_tasks_usage_expires_though_its_task_is_lost(
+    valkey: ValkeyProcess,
+) -> None:
+    store, log = making_redis(valkey.url)(), using_log()
+    stored_range, history = StoredRange(store), arrivals([log], random.Random(0))
+    ledger = f"{store.keys.usage}t:{log.key.tenant}:{log.key.task}"
+    try:
+        writer = await stored_range.writer()
+        await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), history)
+        [left] = await store.redis.ask(["TTL", ledger])
+        assert left > 399 * 24 * 3600
+        # Much sooner if the task is erased.
+        gone = [tombstone(log, len(history) + 1)]
+        await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), gone)
+        [left] = await store.redis.ask(["TTL", ledger])
+        assert 0 < left <= 600
+    finally:
+        await store.close()
 
 
 async def test_a_run_that_was_not_started_is_not_counted(stored_range: StoredRange) -> None:

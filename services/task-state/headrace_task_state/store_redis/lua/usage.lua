@@ -12,6 +12,11 @@ local LEDGER_SECONDS = 600
 
 -- What a batch counts, by key and field; sent at its end, with one command per counter.
 local counted = {}
+-- Ledgers that the batch has written: they expire when nothing changes them any more. A task may be
+-- lost with its stream, and then nothing erases it. Not before the totals, or a view that is built
+-- anew would count the task again.
+local written = {}
+local LOST_SECONDS = 400 * 24 * 3600 -- at least: many times as long as tasks are kept
 
 local function count_later(key, field, number)
   if number <= 0 then
@@ -36,7 +41,10 @@ local function count_now(seconds)
     end
     redis.call('EXPIRE', key, seconds)
   end
-  counted = {}
+  for key in pairs(written) do
+    redis.call('EXPIRE', key, math.max(tonumber(seconds), LOST_SECONDS))
+  end
+  counted, written = {}, {}
 end
 
 -- Counts the records of a log that are not counted yet. `root` and `copied` are set where a log
@@ -81,9 +89,12 @@ local function count_usage(usage, tenant, task, owner, agent, log, root, copied,
     started = string.format('%.0f', started)
   end
   redis.call('HSET', key, 'log', log, 'generation', latest, 'root', root, 'started', started)
+  written[key] = true
 end
 
 local function forget_ledger(usage, tenant, task)
-  redis.call('EXPIRE', usage .. 't:' .. tenant .. ':' .. task, LEDGER_SECONDS)
+  local key = usage .. 't:' .. tenant .. ':' .. task
+  redis.call('EXPIRE', key, LEDGER_SECONDS)
+  written[key] = nil
 end
 
