@@ -106,10 +106,11 @@ async def is_erased(bus: Bus, key: TaskKey) -> bool:
     return first is None or first.is_tombstone
 
 
-async def clear_away(bus: Bus, key: TaskKey) -> None:
-    """Delete the remaining data of a task whose log has a tombstone.
+async def clear_away(bus: Bus, key: TaskKey) -> bool:
+    """Delete the remaining data of a task whose log has a tombstone; return whether it is deleted.
 
-    For a deleted task, also overwrite its bytes in NATS's files and drop its dead letters.
+    False: its retention is over, or its tombstone has expired. For a deleted task, also overwrite
+    its bytes in NATS's files and drop its dead letters.
 
     Raises:
         BusUnavailable: NATS does not answer. Repeat the call.
@@ -117,7 +118,7 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
     last = await last_stored(bus, key)
     if last is not None and last.tombstone is None:
         if last.entry is None or not last.entry.ends_task:
-            return  # The tombstone has expired, and a new task has begun there.
+            return False  # The tombstone has expired, and a new task has begun there.
         # The tombstone expired before this ran, and the old log still exists.
         await put_tombstone(
             bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence
@@ -128,6 +129,7 @@ async def clear_away(bus: Bus, key: TaskKey) -> None:
     await _clear_kept(bus, key, is_deleted=is_deleted)
     if last is not None:
         await _clear_log(bus, key, last.sequence, is_deleted=is_deleted)
+    return is_deleted
 
 
 async def clear_mirrored(bus: Bus) -> int:

@@ -62,6 +62,9 @@ class Times:
     """For a task that waits for its user, until it is canceled."""
     tombstone: float
     """For the tombstone of an ended task."""
+    late: float = 600.0
+    """After a deletion, until what was stored of the task since is deleted too: a worker or a
+    webhook's sender may have read the log before, and stores a dead letter or a file then."""
 
 
 class Retention:
@@ -89,6 +92,9 @@ class Retention:
         self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
         self._ended = DueTasks(bus, writer, DueList.ENDED, self._drop)
         self._tombstones = DueTasks(bus, writer, DueList.TOMBSTONES, self._clear)
+        self._again: dict[TaskKey, float] = {}
+        """When deleted tasks are cleared again, seconds since 1970. A replica that takes the range
+        over does not know it, and starts anew."""
 
     def wake(self) -> None:
         """Trigger a pass soon: tombstones have been applied."""
@@ -157,10 +163,17 @@ class Retention:
             _log.info("the view is behind: %s", fenced)
         return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
-    async def _clear(self, key: TaskKey, task: Fields) -> None:  # noqa: ARG002 - it has left
+    async def _clear(self, key: TaskKey, task: Fields) -> int | None:  # noqa: ARG002 - it has left
         await self._webhooks.forget(key)
-        await clear_away(self._bus, key)
-        metrics.TASKS_PURGED.inc()
+        is_deleted = await clear_away(self._bus, key)
+        if key not in self._again:
+            metrics.TASKS_PURGED.inc()
+        now = self._clock.now()
+        again = self._again.setdefault(key, now + self._times.late) if is_deleted else now
+        if now < again:
+            return _ms(again)
+        self._again.pop(key, None)
+        return None
 
 
 def _ms(seconds: float) -> int:

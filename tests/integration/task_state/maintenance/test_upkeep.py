@@ -35,10 +35,12 @@ from headrace.model.task import (
     TaskKey,
 )
 from headrace.tasks.continue_ import QueuedInput, queue_input
+from headrace.tasks.dead_letters import write_letter
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
+from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Writer
+from headrace_task_state.store import DueList, Fields, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -661,6 +663,55 @@ async def test_a_tombstone_whose_writer_died_is_finished_after_a_rebuild(
     info = await hasty.bus.js.stream_info(f"OBJ_{hasty.bus.streams.files}")
     assert info.state.messages == 0
     assert "deleted" in await until_gone(hasty, log)
+
+
+class AheadClock(ServerClock):
+    """NATS' time, and `ahead` seconds more."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+class NoWebhooks:
+    """Stands for the webhooks of tasks that have none."""
+
+    async def has_unsent(self, key: TaskKey) -> bool:  # noqa: ARG002
+        return False
+
+    async def forget(self, key: TaskKey) -> None:
+        """Do nothing."""
+
+
+async def not_summarized(key: TaskKey, task: Fields) -> None:
+    raise AssertionError(f"{key} has no summary: {task}")
+
+
+async def test_a_dead_letter_that_is_written_just_after_its_task_was_deleted_goes_too(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = ended()
+        await fleet.store(log)
+        await put_tombstone(fleet.bus, log.key, OWNER, "deleted", 86_400, 0)
+        writer, clock = await applied(fleet), AheadClock(fleet.bus)
+        times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0, late=100.0)
+        retention = Retention(fleet.bus, writer, times, NoWebhooks(), not_summarized, clock=clock)
+        for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
+            await writer.defer(DueList.TOMBSTONES, name, 1)
+        await retention.look()
+        assert await stored(fleet, log) == 1
+        subject = fleet.bus.subjects.event(log.key)
+        at = datetime.now(UTC).isoformat()
+        letter = DeadLetter(reason="late", subject=subject, task=log.key.task, at=at)
+        await write_letter(fleet.bus, letter)
+        await retention.look()
+        assert await is_a_letter(fleet, log)  # It is due again, but not yet.
+        clock.ahead = 200.0
+        await retention.look()
+        assert not await is_a_letter(fleet, log)
+        assert await writer.due(DueList.TOMBSTONES, 10**15, 1) == []
 
 
 @pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
