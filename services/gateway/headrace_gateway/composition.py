@@ -120,6 +120,7 @@ async def _start(
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings, warn=note_quota))
     clock = ServerClock(bus)
+    await clock.compare()  # Until then the age of an Idempotency-Key would go by this clock.
     stack.callback(keep_running(clock.run, "clocks").cancel)
     return _Running(
         bus,

@@ -253,7 +253,7 @@ class TaskState:
             self._store.reader,
             clock=self._clock,
             timing=timing,
-            kept=self._times.ended,
+            kept=self._times.waiting + self._times.ended,
         )
         return [
             # Workers and files belong to no range, but one replica should look after them.

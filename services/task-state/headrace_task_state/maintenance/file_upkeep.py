@@ -14,6 +14,7 @@ a copied data folder it is the original's, and after a restore through NATS' API
 import asyncio
 import logging
 from itertools import batched
+from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
@@ -26,7 +27,7 @@ from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.due import repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import same_stream
-from headrace_task_state.store import Range, Reader, Writer
+from headrace_task_state.store import Progress, Range, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,13 @@ _PAUSE = 0.01
 """Seconds after each log that is read."""
 
 
+class ProgressReader(Protocol):
+    """Reads how far ranges have been applied."""
+
+    async def progress(self, place: Range) -> Progress:
+        """Return how far the range has been applied."""
+
+
 class FileUpkeep:
     """Looks for the tasks of all files; one replica does so, under the lease of a range."""
 
@@ -44,7 +52,7 @@ class FileUpkeep:
         self,
         bus: Bus,
         writer: Writer,
-        reader: Reader,
+        reader: ProgressReader,
         *,
         clock: ServerClock,
         timing: MaintenanceTiming,
@@ -52,11 +60,14 @@ class FileUpkeep:
     ) -> None:
         """Find tasks through `writer`, of whichever range they are; `reader` has the progress.
 
-        `kept` is the number of seconds for which a task that has ended is kept.
+        `kept` is the number of seconds for which a task is kept at most: as long as it may wait for
+        its user, and then as one that has ended.
         """
         self._bus, self._writer, self._reader = bus, writer, reader
         self._clock, self._timing, self._kept = clock, timing, kept
         self._files = FileStore(bus)
+        self._unknown = set[int]()
+        """Event streams of which this pass has found no view: what they lack may be restored."""
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -66,9 +77,10 @@ class FileUpkeep:
         """Delete the files of tasks that are erased, or have not begun in the time allowed.
 
         Raises:
-            BusUnavailable: NATS does not answer, or a view of files without a log has not begun.
+            BusUnavailable: NATS does not answer.
             StateUnavailable: The store does not answer.
         """
+        self._unknown.clear()
         async for found in self._files.tasks():
             for keys in batched(sorted(found), _PAGE):
                 await self._writer.confirm()
@@ -92,30 +104,40 @@ class FileUpkeep:
 
     async def _delete_if_unused(self, key: TaskKey) -> None:
         last = await last_stored(self._bus, key)
-        if last is None and not await self._is_abandoned(key):
-            return
-        if last is None or last.is_tombstone:
-            _log.info("deleting files of task %s, which does not exist", key.task)
+        if last is not None and last.is_tombstone:
             await clear_away(self._bus, key)
+        # The log is read again: it may have been restored while the view was looked at.
+        elif (
+            last is None
+            and await self._is_abandoned(key)
+            and await last_stored(self._bus, key) is None
+        ):
+            _log.info("deleting files of task %s, which does not exist", key.task)
+            await self._files.drop(key)
 
     async def _is_abandoned(self, key: TaskKey) -> bool:
-        stored = await self._files.newest(key)
+        stream, stored = stream_of_shard(key.shard), await self._files.newest(key)
         now = self._clock.now()
         if stored is None or stored >= now - self._timing.file_without_task:
             return False
-        began = await self._began(Range(stream_of_shard(key.shard)))
+        began = None if stream in self._unknown else await self._began(Range(stream))
+        if began is None:
+            self._unknown.add(stream)
+            return False
         return began < max(stored, now - self._kept)
 
-    async def _began(self, place: Range) -> float:
+    async def _began(self, place: Range) -> float | None:
         """Return when the view of the range began, seconds since 1970.
 
+        None: it is of a stream that was replaced, or has not begun.
+
         Raises:
-            BusUnavailable: It is of a stream that was replaced, or has not begun.
+            BusUnavailable: NATS does not answer.
         """
         progress, stream = (
             await self._reader.progress(place),
             self._bus.streams.events(place.stream),
         )
         if not progress.began or await same_stream(self._bus, stream, progress) is None:
-            raise BusUnavailable(f"the view of stream {stream} has not begun")
+            return None
         return progress.began / 1000

@@ -40,7 +40,7 @@ from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, Writer
+from headrace_task_state.store import DueList, Fields, Progress, Range, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -248,6 +248,7 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
     erased, begun = new_key(), submitted()
     begun.begin_attempt()
     await hasty.store(begun)
+    writer = await applied(hasty)
     kept = await files.put(begun.key, ANNS, b"y" * 300_000)
     # A worker that was frozen stores a file of a task that is deleted meanwhile.
     await put_tombstone(hasty.bus, erased, OWNER, "deleted", 600, 0)
@@ -267,7 +268,6 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
         return messages - len(nobodys)
 
     assert await left() == 4 + 4 + 4 + 1
-    writer = await applied(hasty)
     young = MaintenanceTiming(file_without_task=3600.0)
     upkeep = FileUpkeep(
         hasty.bus, writer, hasty.reader, clock=ServerClock(hasty.bus), timing=young, kept=1.0
@@ -283,6 +283,52 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
 
     await eventually(only_those_of_tasks_are_left, "the files without a task are gone")
     assert await files.read(kept, begun.key.tenant, ANNS) == b"y" * 300_000
+
+
+class Meanwhile:
+    """Reads the progress of a view; something happens before."""
+
+    def __init__(
+        self, fleet: TaskStates, log: LegalLog | None = None, *, began: bool = True
+    ) -> None:
+        self._fleet, self._log, self._has_begun = fleet, log, began
+
+    async def progress(self, place: Range) -> Progress:
+        if self._log is not None:
+            await self._fleet.store(self._log)
+        found = await self._fleet.reader.progress(place)
+        return found if self._has_begun else replace(found, began=0)
+
+
+def upkeep_at_once(fleet: TaskStates, writer: Writer, reader: Meanwhile) -> FileUpkeep:
+    timing = MaintenanceTiming(file_without_task=0.0)
+    return FileUpkeep(
+        fleet.bus, writer, reader, clock=ServerClock(fleet.bus), timing=timing, kept=0.0
+    )
+
+
+async def test_a_task_is_left_as_it_is_whose_log_is_restored_while_its_files_are_looked_at(
+    hasty: TaskStates,
+) -> None:
+    files, restored = FileStore(hasty.bus), ended()
+    writer = await applied(hasty)
+    link = await files.put(restored.key, ANNS, b"y" * 300_000)
+    await upkeep_at_once(hasty, writer, Meanwhile(hasty, restored)).look()
+    assert await files.read(link, restored.key.tenant, ANNS) == b"y" * 300_000
+    last = await last_entry(hasty.bus, restored.key)
+    assert last is not None
+    assert last.stamp.state == COMPLETED
+
+
+async def test_one_stream_without_a_view_keeps_no_files_of_deleted_tasks(hasty: TaskStates) -> None:
+    files, first, erased = FileStore(hasty.bus), new_key(tenant="a"), new_key(tenant="b")
+    writer = await applied(hasty)
+    await files.put(first, ANNS, b"x")
+    await put_tombstone(hasty.bus, erased, OWNER, "deleted", 600, 0)
+    await files.put(erased, ANNS, b"x")
+    await upkeep_at_once(hasty, writer, Meanwhile(hasty, began=False)).look()
+    assert await files.newest(first) is not None
+    assert await files.newest(erased) is None
 
 
 async def test_a_bare_message_goes_as_well(hasty: TaskStates) -> None:
