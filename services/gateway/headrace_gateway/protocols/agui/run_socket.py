@@ -25,6 +25,7 @@ from headrace_gateway.protocols.agui.run_frames import OpenedRun
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_stream import RunRenderer
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import HeldBody
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.server.websocket_close import refused
@@ -62,8 +63,9 @@ class RunSession:
         try:
             held = self._services.body_limits.held.hold(self._calls.caller, len(body))
         except (TooManyBytes, TooManyBytesOfOwner) as many:
-            self._connection.refused(many)
-            await self._refuse(many)
+            refusal = self._calls.counted(many)
+            self._connection.refused(refusal)
+            await self._refuse(refusal)
             return
         run = self._connection.start(self._run(body, held))
         run.add_done_callback(lambda _: held.release())
@@ -76,17 +78,18 @@ class RunSession:
             try:
                 with ExitStack() as permits:
                     async with self._connection.answering():
-                        permit = self._services.stream_limits.acquire(self._calls.caller)
+                        # First, so that what is refused below counts.
+                        caller = self._calls.authenticate()
+                        permit = self._services.stream_limits.acquire(caller)
                         permits.callback(permit.release)
-                        opened = await self._open(self._services.body_limits.check(body))
+                        opened = await self._open(caller, self._services.body_limits.check(body))
                     body = b""  # Free the body: the run may take long.
                     held.release()
                     await self._stream(opened)
             except Exception as error:  # noqa: BLE001 - all errors are reported to the client
                 await self._refuse(error)
 
-    async def _open(self, body: bytes) -> OpenedRun:
-        caller = self._calls.authenticate()  # Before the body is read.
+    async def _open(self, caller: Caller, body: bytes) -> OpenedRun:
         await MODELS.ready()
         frame = json_object(body)
         traceparent, named = frame_traceparent(frame), attach_frame(frame)

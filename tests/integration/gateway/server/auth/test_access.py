@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import grpc.aio
 import httpx
@@ -338,6 +339,47 @@ async def test_a_request_whose_operation_can_not_be_read_counts_once(
         assert "429" in await _malformed_socket(url, f"{agent}/stream", "{")
         assert "rate_limited" in await _malformed_socket(url, f"{agui('assistant')}/ws", "{")
         assert (await http.get(f"{agent}/tasks")).status_code == 429
+
+
+RPC = {"jsonrpc": "2.0", "id": 1, "params": {}}
+REFUSED_FRAMES = {
+    "-32009": ("/v1/agents/assistant/stream", RPC | {"method": "message/send"}, 0),
+    "-32601": ("/v1/agents/assistant/stream", RPC | {"method": "NoMethod"}, 0),
+    "body_too_large": (f"{agui('assistant')}/ws", {"many": [{"a": 1}] * 300_000}, 0),
+    "too_many_streams": (f"{agui('assistant')}/ws", run_input(), 1),
+}
+"""By what their answer contains: a path, a frame, and how many other WebSockets are open."""
+
+
+async def test_every_frame_that_is_refused_counts(
+    settings: GatewaySettings, one_fleet: ScriptedFleet, tmp_path: Path
+) -> None:
+    assert one_fleet.working
+    people = {reason: Person("acme", f"owner{n}") for n, reason in enumerate(REFUSED_FRAMES)}
+    update = {
+        "credentials": write(tmp_path / "credentials.toml", *people.values()),
+        "owner_requests_per_minute": 1,
+        "max_streams_per_owner": 2,
+        "http_port": ports.pick(),
+        "grpc_port": 0,
+    }
+    guarded = settings.model_copy(update=update)
+    allowed = list[str]()
+    async with running(guarded, WITH_JSON_LINES) as url:
+        for reason, (path, frame, others) in REFUSED_FRAMES.items():
+            bearer = people[reason].bearer
+            socket_url = f"{url.replace('http', 'ws')}{path}"
+            async with AsyncExitStack() as stack:
+                sockets = [
+                    await stack.enter_async_context(connect(socket_url, additional_headers=bearer))
+                    for _ in range(others + 1)
+                ]
+                await sockets[0].send(json.dumps(frame))
+                assert reason in str(await sockets[0].recv())
+            async with client(guarded, people[reason]) as http:
+                if (await http.get("/v1/agents/assistant/tasks")).status_code != 429:
+                    allowed.append(reason)
+    assert allowed == []
 
 
 async def test_rates_are_bounded_over_all_gateways_with_a_time_to_come_back(

@@ -187,11 +187,13 @@ class A2ASession:
 
     async def _call(self, request: OperationRequest) -> Call:
         operation = request.operation
+        caller = self._calls.authenticate()  # First, so that what is refused below counts.
         check_version(self._socket, looks_like=shape_of_call(operation))
         if operation not in UNARY and operation not in STREAMING:
             raise MethodNotFoundError(f"unknown method {operation!r}")
         return await self._calls.call(
             operation,
+            caller=caller,
             task=task_in(operation, request.params),
             cursor=request.after.strip(),
             key=request.idempotency_key,
