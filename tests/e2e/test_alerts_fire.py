@@ -194,10 +194,12 @@ async def dead_letters_have_no_room(error: Trouble, url: str) -> None:
     [dead] = [one for one in await js.streams_info() if str(one.config.name).endswith("DEAD")]
     # Not by bytes, of which another alert reports that they are used up.
     await js.update_stream(replace(dead.config, max_msgs=dead.state.messages))
-    await asyncio.to_thread(begin_with_webhook, error)
-    await asyncio.to_thread(error.fires, "DeadLettersDropped")
-    await js.update_stream(dead.config)
-    await connection.close()
+    try:
+        await asyncio.to_thread(begin_with_webhook, error)
+        await asyncio.to_thread(error.fires, "DeadLettersDropped")
+    finally:
+        await js.update_stream(dead.config)
+        await connection.close()
 
 
 def a_loop_is_blocked(error: Trouble) -> None:

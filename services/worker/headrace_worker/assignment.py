@@ -131,7 +131,9 @@ async def make_dead_letter(bus: Bus, msg: Msg, reason: str, task: str | None = N
     Raises:
         BusUnavailable: the letter was not stored; the request stays queued.
     """
-    place = f"{bus.streams.runs}.{msg.metadata.sequence.stream}"
+    # With the time, because a queue that is restored from a backup assigns places again.
+    stored = msg.metadata
+    place = f"{bus.streams.runs}.{stored.sequence.stream}.{stored.timestamp.isoformat()}"
     await _send(bus, msg, reason, task, place)
     await bus.connection.publish(msg.reply, TERM)
 

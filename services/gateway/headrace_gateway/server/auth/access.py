@@ -199,9 +199,9 @@ _PUBLIC = frozenset({"GetAgentCard"})
 class Access:
     """Checks every operation once per request, whatever the protocol.
 
-    Each request of a known caller counts once against its rates: where its operation is checked,
-    or, if it ends with an error before that, at its end. So a body that nobody can read is no way
-    around a limit.
+    Each request of a known caller counts once against its rates, unless its roles deny it or its
+    operation is public: where its operation is checked, or, if it ends with an error before that,
+    at its end. So a body that nobody can read is no way around a limit.
     """
 
     def __init__(self, rates: RateLimits, audit: AuditLog) -> None:

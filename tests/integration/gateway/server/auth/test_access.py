@@ -1,5 +1,6 @@
 """Who may do what, and how often: the same on every protocol."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest_asyncio
 from starlette.datastructures import Headers
 
 from headrace.log_lines import JsonFormatter
-from headrace_gateway.server.auth.access import Access
+from headrace_gateway.server.auth.access import Access, RateBucket
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
@@ -28,7 +29,7 @@ from tests.support.protocol_table import WITH_JSON_LINES
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import ports
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT, eventually
 
 READER = Person("acme", "reader", ("reader",))
 OPERATOR = Person("acme", "operator", ("on-call",))
@@ -286,13 +287,14 @@ async def test_a_denied_request_is_audited_before_its_body_is_read(
 async def _malformed_socket(url: str, path: str, frame: str) -> str:
     async with connect(f"{url.replace('http', 'ws')}{path}") as socket:
         await socket.send(frame)
-        return str(await socket.recv())
+        return str(await asyncio.wait_for(socket.recv(), TIMEOUT))
 
 
 async def test_a_request_whose_operation_can_not_be_read_counts_once(
-    settings: GatewaySettings, one_fleet: ScriptedFleet
+    settings: GatewaySettings, one_fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert one_fleet.working
+    monkeypatch.setattr(RateBucket, "fill", lambda *_: None)  # No time brings another request.
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
     agent = "/v1/agents/assistant"
     paths = [
@@ -321,7 +323,7 @@ async def test_a_request_whose_operation_can_not_be_read_counts_once(
                 "/lf.a2a.v1.A2AService/SendMessage"
             )
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await method(b"\xff")
+                await method(b"\xff", timeout=TIMEOUT)
             return refused.value.code()
 
         async def limited_paths() -> list[str]:
