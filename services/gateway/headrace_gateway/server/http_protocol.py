@@ -40,7 +40,7 @@ _TOO_LARGE = f"the request's head exceeds the limit of {HEAD_BYTES} bytes"
 
 _TOO_MANY_HEADS = (
     f"this gateway holds {MOST_BYTES} bytes of incomplete requests, its limit, and this one is the "
-    "oldest of the address that sent most; try again"
+    "oldest of an address in the network that sent most; try again"
 )
 
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
@@ -200,6 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_framing",
         "_head_bytes",
         "_head_held",
+        "_is_ending",
         "_last",
         "_plain",
         "_timer",
@@ -217,6 +218,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._framing = 0
         """Bytes since the last body bytes: chunk sizes, their extensions, trailers."""
         self._chunks = 0
+        self._is_ending = False
+        """Whether the answer to what has arrived is the connection's last: no more is read."""
         self._deadline = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -251,6 +254,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse `data`, and update limits and the timer for the part that must come next."""
+        if self._is_ending:
+            return
         if self.parser is None:
             self.parser = HttpRequestParser(self)
         if self._awaited is _Awaited.BODY:
@@ -385,8 +390,18 @@ class HttpProtocol(HttpToolsProtocol):
             cast("ServerConfig", self.config).incomplete_heads.resize(self, address, size)
 
     def give_way(self) -> None:
-        """Refuse the incomplete head: all connections hold too many bytes of them."""
-        self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
+        """Refuse the incomplete head: all connections hold too many bytes of them.
+
+        An answer in progress goes on, and the connection ends after it.
+        """
+        cycle = self._cycle
+        if cycle is None or not self._serves_another():
+            self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
+            return
+        cycle.keep_alive, self._is_ending = False, True
+        self._awaited = _Awaited.NOTHING
+        self._hold_head(0)
+        self._stop_timer()
 
     def _look_again(self) -> None:
         self._timer = self.loop.call_at(self._deadline, self._on_time)
