@@ -32,15 +32,16 @@ _log = logging.getLogger(__name__)
 MAX_AGE = 300
 """Seconds for which clients may cache the key set."""
 
-LEAD = 2 * MAX_AGE
-"""Seconds for which a new key is published before it is used."""
-
 MARGIN = MAX_AGE
 """Seconds that clocks of two processes may be apart. A key may sign so long before its time, and
 its predecessor so long after that."""
 
-LOOK_EVERY = 15.0
+LOOK_EVERY = 15
 """Seconds between reads of the bucket."""
+
+LEAD = MAX_AGE + MARGIN + LOOK_EVERY
+"""Seconds between the storing of a new key and its use. A gateway may publish it `LOOK_EVERY` later
+and another process may use it `MARGIN` earlier."""
 
 _KEY = "signing"
 _SUBJECT = "the fleet's signing keys"
@@ -190,7 +191,8 @@ class Rotation(NamedTuple):
 
     id: str
     replaced: list[str]
-    """Ids of the keys that it replaces: the pending one, or with `at_once` all."""
+    """Ids of the keys that it replaces: the pending one, or with `at_once` all. In place of the id
+    of a key that nobody can read: ``unreadable``."""
 
 
 async def rotate(bus: Bus, *, at_once: bool = False) -> Rotation:
@@ -206,13 +208,15 @@ async def rotate(bus: Bus, *, at_once: bool = False) -> Rotation:
         found = await bucket.get(_KEY)
         ring = _ring(found)
         since = 0.0 if at_once or not ring.keys else time.time() + LEAD
-        replaced = ring.keys if at_once else ring.pending()
+        # Before the key is stored: then a rotation that fails has changed nothing.
+        replaced = [_id_of(one) for one in (ring.keys if at_once else ring.pending())]
         ring = ring.with_new(since, alone=at_once)
+        new = _id_of(ring.keys[-1])
         try:
             await bucket.put(_KEY, ring.encode(), found.sequence)
         except KeyChanged:
             continue
-        return Rotation(_id_of(ring.keys[-1]), [_id_of(one) for one in replaced])
+        return Rotation(new, replaced)
 
 
 def _ring(found: Value) -> KeyRing:
@@ -220,7 +224,10 @@ def _ring(found: Value) -> KeyRing:
 
 
 def _id_of(key: StoredKey) -> str:
-    [(_, parsed)] = _parsed([key])
+    try:
+        [(_, parsed)] = _parsed([key])
+    except (ValueError, TypeError):
+        return "unreadable"
     return parsed.id
 
 

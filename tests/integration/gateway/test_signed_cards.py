@@ -17,7 +17,8 @@ from a2a.utils.signing import (
 
 from headrace import signing
 from headrace.jetstream.connection import Bus
-from headrace.signing import KeyRing, SigningKeys, make_pem, rotate
+from headrace.jetstream.kv import Bucket
+from headrace.signing import KeyRing, SigningKeys, StoredKey, make_pem, rotate
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk
@@ -108,6 +109,23 @@ async def test_a_new_key_is_published_before_it_signs_and_an_old_one_after(
     await keys._look()
     assert [key["kid"] for key in keys.key_set()["keys"]] == [keys.current.id] == [sole]
     await keys.stop()
+
+
+async def test_a_key_that_nobody_can_read_is_replaced(bus: Bus) -> None:
+    keys = Bucket(bus, bus.streams.keys)
+    found = await keys.get("signing")
+    ring = KeyRing(keys=[StoredKey(pem="no key", since=0.0)])
+    await keys.put("signing", ring.encode(), found.sequence)
+    new = await rotate(bus, at_once=True)
+    assert new.replaced == ["unreadable"]
+    [stored] = (await signing.read_ring(keys)).keys
+    assert signing._id_of(stored) == new.id
+
+
+def test_a_new_key_is_in_all_cached_key_sets_before_any_process_signs_with_it() -> None:
+    last_published = signing.LOOK_EVERY
+    last_without_it_expires = last_published + signing.MAX_AGE
+    assert last_without_it_expires <= signing.LEAD - signing.MARGIN
 
 
 def test_rotations_in_a_row_keep_the_key_in_use() -> None:
