@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from nats.aio.msg import Msg
 
 from headrace import Emission, Retryable, RunContext, agent
 from headrace.model import events
@@ -18,6 +19,7 @@ from headrace.model.task import CANCELED, COMPLETED, FAILED, SHARDS_PER_STREAM, 
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
+from headrace_worker.assignment import make_dead_letter
 from tests.integration.worker.conftest import Working
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -348,6 +350,20 @@ async def test_what_is_no_entry_of_a_log_can_only_be_dropped(
     assert printed.err == "1: a malformed log entry can't be retried\n"
     assert (await terminal.run("dead", "drop", "1", "--yes")).out == "1: dropped\n"
     assert await letters(submitter) == []
+
+
+async def test_another_request_at_the_place_of_one_has_a_letter_of_its_own(
+    submitter: TaskSubmitter,
+) -> None:
+    # A queue that is restored from a backup assigns places again. A redelivery keeps the time.
+    bus, first, later = submitter.bus, 1_700_000_000_000_000_000, 1_700_000_001_000_000_000
+    for delivery, stored in ((1, first), (2, first), (1, later)):
+        reply = f"$JS.ACK.{bus.streams.runs}.c.{delivery}.7.1.{stored}.0"
+        subject = f"{bus.subjects.prefix}.run.unreadable"
+        message = Msg(bus.connection, subject, reply, str(stored).encode())
+        await make_dead_letter(bus, message, "it is unreadable")
+    bodies = [letter.content.body for letter in await letters(submitter)]
+    assert sorted(bodies) == [b64encode(str(time).encode()).decode() for time in (first, later)]
 
 
 async def test_nothing_is_dropped_without_confirmation(
