@@ -190,9 +190,15 @@ class Rotation(NamedTuple):
     """A new key."""
 
     id: str
+    used_in: int
+    """Seconds until it signs."""
     replaced: list[str]
     """Ids of the keys that it replaces: the pending one, or with `at_once` all. In place of the id
     of a key that nobody can read: ``unreadable``."""
+
+    def shown(self) -> dict[str, object]:
+        """Return it as operators get it, from the fleet API and the command line."""
+        return {"kid": self.id, "usedInSeconds": self.used_in, "replaced": self.replaced}
 
 
 async def rotate(bus: Bus, *, at_once: bool = False) -> Rotation:
@@ -216,7 +222,7 @@ async def rotate(bus: Bus, *, at_once: bool = False) -> Rotation:
             await bucket.put(_KEY, ring.encode(), found.sequence)
         except KeyChanged:
             continue
-        return Rotation(new, replaced)
+        return Rotation(new, 0 if at_once else LEAD, replaced)
 
 
 def _ring(found: Value) -> KeyRing:

@@ -3,7 +3,7 @@
 import click
 
 from headrace.jetstream.connection import Bus
-from headrace.signing import LEAD, Rotation, rotate
+from headrace.signing import Rotation, rotate
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
@@ -27,9 +27,7 @@ def rotate_key(nats_url: str | None, *, at_once: bool, printer: Printer) -> None
         return await rotate(bus, at_once=at_once)
 
     new = on_bus(nats_url, work)
-    used_in = 0 if at_once else LEAD
-    text = f"key {new.id} is used {f'in {used_in} s' if used_in else 'now'}"
+    text = f"key {new.id} is used {f'in {new.used_in} s' if new.used_in else 'now'}"
     if new.replaced:
         text += f", in place of {', '.join(new.replaced)}"
-    record = {"kid": new.id, "usedInSeconds": used_in, "replaced": new.replaced}
-    printer.record(record, text)
+    printer.record(new.shown(), text)

@@ -5,8 +5,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.model.events import Json
-from headrace.signing import LEAD, rotate
+from headrace.signing import rotate
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
 from headrace_gateway.server.auth.caller import ANY_AGENT
@@ -41,10 +40,8 @@ class SigningKeyRotation:
         if services.settings.signing_keys:
             raise KeysInFiles("HEADRACE_SIGNING_KEYS names the keys: add the new key's file there")
         await services.access.record(caller, ANY_AGENT, _OPERATION)
-        new = await rotate(services.bus, at_once=at_once)
-        used_in = 0 if at_once else LEAD
-        content: Json = {"kid": new.id, "usedInSeconds": used_in, "replaced": new.replaced}
-        return json_response(content, headers=NO_STORE)
+        rotation = await rotate(services.bus, at_once=at_once)
+        return json_response(rotation.shown(), headers=NO_STORE)
 
     async def _at_once(self, request: Request) -> bool:
         check_body_type(request)
