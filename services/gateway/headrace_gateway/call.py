@@ -258,7 +258,7 @@ class SocketCalls:
         self,
         operation: str,
         *,
-        caller: Caller | None = None,
+        caller: Caller,
         task: object = "",
         cursor: str = "",
         key: str | None = None,
@@ -269,7 +269,7 @@ class SocketCalls:
 
         Args:
             operation: A2A's name of the operation.
-            caller: The result of `authenticate`, if the frame's body was read after it.
+            caller: The result of `authenticate`, which comes before the frame's body is read.
             task: The task id for the audit log and traces.
             cursor: The cursor after which to resume.
             key: The Idempotency-Key.
@@ -282,7 +282,7 @@ class SocketCalls:
         """
         name_operation(operation)
         services, first = self._services, self._first
-        caller, agent, about = caller or self.authenticate(), first.agent, _logged(task)
+        agent, about = first.agent, _logged(task)
         own_traceparent = _begin(self._socket, agent, operation, about, traceparent)
         services.access.admit(caller, agent, operation, about, **named)
         await services.access.permitted(caller, agent, operation, about, **named)
