@@ -199,14 +199,17 @@ async def stream_state(bus: Bus, stream: str, timeout: float = 0.0) -> StreamSta
     answer = await until_answered(
         bus, lambda: stream_info(bus, stream, timeout=bus.timing.leader), timeout
     )
-    at = datetime.fromisoformat(answer["ts"]).timestamp()
-    return StreamState(answer["created"], int(answer["state"]["last_seq"]), at)
+    return StreamState(answer["created"], int(answer["state"]["last_seq"]), _time_of(answer))
 
 
 async def server_time(bus: Bus, stream: str) -> float:
     """Return the clock of the stream's leader, in seconds since 1970. Raises as `request`."""
-    answer = await stream_info(bus, stream, timeout=bus.timing.leader)
-    return datetime.fromisoformat(answer["ts"]).timestamp()
+    return _time_of(await stream_info(bus, stream, timeout=bus.timing.leader))
+
+
+def _time_of(info: Json) -> float:
+    """Return the leader's clock in a STREAM.INFO answer, in seconds since 1970."""
+    return datetime.fromisoformat(info["ts"]).timestamp()
 
 
 async def get_message(

@@ -120,24 +120,24 @@ class FileUpkeep:
         now = self._clock.now()
         if stored is None or stored >= now - self._timing.file_without_task:
             return False
-        began = None if stream in self._unknown else await self._began(Range(stream))
+        began = None if stream in self._unknown else await self._began(stream)
         if began is None:
             self._unknown.add(stream)
             return False
         return began < max(stored, now - self._kept)
 
-    async def _began(self, place: Range) -> float | None:
-        """Return when the view of the range began, seconds since 1970.
+    async def _began(self, stream: int) -> float | None:
+        """Return when the view of the event stream began, seconds since 1970.
 
         None: it is of a stream that was replaced, or has not begun.
 
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        progress, stream = (
-            await self._reader.progress(place),
-            self._bus.streams.events(place.stream),
+        name, progress = (
+            self._bus.streams.events(stream),
+            await self._reader.progress(Range(stream)),
         )
-        if not progress.began or await same_stream(self._bus, stream, progress) is None:
+        if not progress.began or await same_stream(self._bus, name, progress) is None:
             return None
         return progress.began / 1000
