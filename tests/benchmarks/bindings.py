@@ -1,7 +1,7 @@
-"""How the benchmark asks for a counter run: the bytes of a request, and the events of an answer."""
+"""How the benchmark asks for runs and tasks: the bytes of a request, the events of an answer."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class Binding:
     """Where a run is asked for whose result is awaited."""
     subscribe_path: str
     """Where a task is subscribed to; ``{task}`` stands for its id."""
+    task_path: str
+    """Where a task is read by GET; empty: by a method of JSON-RPC."""
     body: Callable[[Json, str], Json]
     """Makes the body of a request for a message and a JSON-RPC method."""
     result: Callable[[Json], Json]
@@ -38,6 +40,17 @@ class Binding:
         body = self.body(message(text), "SendMessage")
         return request(host, base + self.send_path, body, "application/json")
 
+    def replied(self, host: str, base: str, text: str, task: str) -> bytes:
+        """Return a request for a run of `text`, a reply to `task`, that is answered at its end."""
+        body = self.body(message(text, taskId=task), "SendMessage")
+        return request(host, base + self.send_path, body, "application/json")
+
+    def read(self, host: str, base: str, task: str) -> bytes:
+        """Return a request for `task` as it is."""
+        if self.task_path:
+            return get(host, base + self.task_path.format(task=task))
+        return request(host, base, self.body({"id": task}, "GetTask"))
+
     def subscribed(self, host: str, base: str, task: str) -> bytes:
         """Return a request for the stream of `task`."""
         path = base + self.subscribe_path.format(task=task)
@@ -45,10 +58,11 @@ class Binding:
         return request(host, path, body, "text/event-stream")
 
 
-def message(text: str) -> Json:
-    """Return the parameters of a message that says `text`."""
+def message(text: str, **fields: str) -> Json:
+    """Return the parameters of a message that says `text`, with more fields of the message."""
     message_id = f"benchmark-{next(_ids)}"
-    return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
+    said = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}
+    return {"message": said | fields}
 
 
 def _rpc(params: Json, method: str) -> Json:
@@ -72,12 +86,20 @@ def request(host: str, path: str, body: Json, accept: str = "application/json") 
     return head.encode() + content
 
 
-JSON_RPC = Binding("jsonrpc", "", "", "", _rpc, _rpc_result)
+def get(host: str, path: str, headers: Mapping[str, str] | None = None) -> bytes:
+    """Return a GET, with more `headers`."""
+    fields = {"Host": host, "A2A-Version": "1.0"} | dict(headers or {})
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+JSON_RPC = Binding("jsonrpc", "", "", "", "", _rpc, _rpc_result)
 REST = Binding(
     "rest",
     "/message:stream",
     "/message:send",
     "/tasks/{task}:subscribe",
+    "/tasks/{task}",
     lambda params, _: params,
     lambda answer: answer,
 )

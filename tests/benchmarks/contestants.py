@@ -24,6 +24,9 @@ PLAIN = "plain"
 FASTA2A = "fasta2a"
 """fasta2a's server. It has JSON-RPC only, and answers before a run has ended or streams it."""
 
+ASKER = "/asker"
+"""Path of the agent that asks, at the official SDK's server."""
+
 HEADRACE = "headrace"
 PEERS = (OFFICIAL, PLAIN, FASTA2A)
 SERVERS = (*PEERS, HEADRACE)
@@ -52,6 +55,8 @@ class Contestant:
     """How events call its counter agent; None: they don't."""
     bindings: Sequence[str] = ("jsonrpc", "rest")
     """A2A's bindings that it has, by name."""
+    asker: str = ""
+    """Path of its agent that asks once, and is done when it is told; empty: there is none."""
 
     @property
     def hosts(self) -> list[str]:
@@ -107,6 +112,7 @@ def official(folder: Path) -> Iterator[Contestant]:
             lambda: pids,
             partial(_official, folder / "another.log", *database),
             EventPath(bus.url, SEEN),
+            asker=ASKER,
         )
 
 
@@ -116,7 +122,7 @@ def official_alone(folder: Path) -> Iterator[Contestant]:
     start = partial(_official, folder / "official.log")
     with start() as (url, pid):
         pids = {"official": [pid]}
-        yield Contestant(OFFICIAL, [url], "", "", [url], lambda: pids, start)
+        yield Contestant(OFFICIAL, [url], "", "", [url], lambda: pids, start, asker=ASKER)
 
 
 @contextmanager
@@ -216,10 +222,10 @@ def of_stack(stack: Stack, folder: Path) -> Contestant:
     """Return the fleet of a running stack; its last gateway idles beside the measured ones."""
     urls, nats_url = stack.gateways, stack.dev()["nats_url"]
     another = partial(_another, folder / "another", nats_url)
-    counter, paced = "/v1/agents/counter", "/v1/agents/paced"
+    counter, paced, asker = (f"/v1/agents/{agent}" for agent in ("counter", "paced", "asker"))
     events = EventPath(nats_url, "headrace.live.>", urls[0])
     pids = partial(pids_of, stack)
-    return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another, events)
+    return Contestant(HEADRACE, urls[:-1], counter, paced, urls, pids, another, events, asker=asker)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.benchmarks.contestants import measured_stack
 from tests.benchmarks.failover import failovers
-from tests.benchmarks.follow_ups import follow_ups
 from tests.benchmarks.rebuild import rebuild
 from tests.benchmarks.scaling import runs_per_second
 from tests.benchmarks.ticking import ticks
@@ -54,10 +53,6 @@ def lines(sizes: argparse.Namespace, stacks: Stacks) -> Iterator[str]:
         with stacks(f"scaling-{workers}", workers) as stack:
             rate = asyncio.run(runs_per_second(stack, sizes.permits * workers, sizes.rounds))
         yield f"runs of 1 s of waiting, {workers} worker processes: {rate:.0f} runs/s"
-    with stacks("follow-ups", 1) as stack:
-        cost = asyncio.run(follow_ups(stack, sizes.messages))
-    yield f"a first message, idle: {cost.first_idle:.1f} ms, with 32: {cost.first_busy:.0f} ms"
-    yield f"a follow-up, idle: {cost.follow_up_idle:.1f} ms, with 32: {cost.follow_up_busy:.0f} ms"
     with stacks("rebuild", 1) as stack:
         rebuilt = asyncio.run(rebuild(stack, sizes.tasks, sizes.waiting))
     yield from rebuilt.lines()
@@ -80,7 +75,6 @@ def asked(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--permits", type=int, default=64, metavar="N", help="concurrency limit of a worker (64)"
     )
-    parser.add_argument("--messages", type=int, default=500, metavar="N", help="of each kind (500)")
     parser.add_argument(
         "--tasks", type=int, default=20_000, metavar="N", help="in the view (20000)"
     )

@@ -25,6 +25,8 @@ class Place:
     contestant: Contestant
     binding: Binding
     sizes: Sizes
+    prepared: Sequence[str] = ()
+    """What `Measure.prepare` returned."""
 
     def streamed(self, chunks: int, index: int = 0) -> bytes:
         """Return a request for a streamed run of `chunks` at connection `index`'s replica."""
@@ -33,6 +35,18 @@ class Place:
     def awaited(self, chunks: int, index: int = 0) -> bytes:
         """Return a request for a run of `chunks` that is answered at its end."""
         return self.binding.awaited(self._host(index), self.contestant.base, str(chunks))
+
+    def asked(self, index: int = 0) -> bytes:
+        """Return a request for a run of the agent that asks, answered when it waits."""
+        return self.binding.awaited(self._host(index), self.contestant.asker, "Ann")
+
+    def replied(self, task: str, index: int = 0) -> bytes:
+        """Return a request that tells that agent what it asked, answered when `task` has ended."""
+        return self.binding.replied(self._host(index), self.contestant.asker, "Bob", task)
+
+    def read(self, task: str, index: int = 0) -> bytes:
+        """Return a request for a task of the counter agent as it is."""
+        return self.binding.read(self._host(index), self.contestant.base, task)
 
     def paced(self, chunks: int, delay: int, hold: int, url: str = "") -> bytes:
         """Return a request for a streamed run of the agent that waits; see `agents.paced`."""
@@ -80,6 +94,11 @@ def at_most(bound: float, of: str = "", figure: str = "") -> Goal:
     return Goal(bound, of, figure)
 
 
+async def _nothing(_: Place) -> Sequence[str]:
+    """Prepare nothing."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One row of the table."""
@@ -93,3 +112,8 @@ class Measure:
     goals: Sequence[Goal] = ()
     of: Sequence[str] = (OFFICIAL, HEADRACE)
     """Which servers can do such a thing at all."""
+    prepare: Callable[[Place], Awaitable[Sequence[str]]] = _nothing
+    """Makes, before each sample, what `take` needs, and returns its ids: tasks that wait, threads.
+
+    It is neither timed nor part of the processor time.
+    """

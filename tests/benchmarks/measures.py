@@ -1,6 +1,17 @@
 """Everything that is measured, in the order of the table."""
 
-from tests.benchmarks import agui_runs, pace, replicas, runs, sockets, subscribers, triggered
+from tests.benchmarks import (
+    agui_runs,
+    agui_turns,
+    follow_ups,
+    pace,
+    replicas,
+    runs,
+    sockets,
+    subscribers,
+    task_reads,
+    triggered,
+)
 from tests.benchmarks.contestants import FASTA2A, HEADRACE, OFFICIAL, PLAIN, SERVERS
 from tests.benchmarks.measure import COST, Measure, at_least, at_most
 
@@ -49,6 +60,31 @@ MEASURES = [
         each="run",
         goals=[at_most(0.7, OFFICIAL)],
         of=SERVERS,
+    ),
+    Measure(
+        "follow-ups",
+        "follow-ups, 32 at once, by the blocking call",
+        "runs/s",
+        follow_ups.at_once,
+        each="run",
+        goals=[at_least(1, OFFICIAL)],
+        prepare=follow_ups.many_waiting,
+    ),
+    Measure(
+        "follow-ups-idle",
+        "a follow-up, idle, median",
+        "ms",
+        follow_ups.idle,
+        each="run",
+        prepare=follow_ups.some_waiting,
+    ),
+    Measure(
+        "get-task",
+        "GetTask of short tasks, 32 at once",
+        "reads/s",
+        task_reads.at_once,
+        each="read",
+        prepare=task_reads.ended,
     ),
     Measure(
         "paced-alone",
@@ -128,6 +164,36 @@ MEASURES = [
     Measure("socket-many", "50 streams over one WebSocket", "events/s", sockets.many, of=_OURS),
     Measure("agui", "one stream by AG-UI, beside plain Starlette", "events/s", agui_runs.sse),
     Measure("agui-binary", "the same in the binary form", "events/s", agui_runs.binary, of=_OURS),
+    Measure(
+        "agui-first",
+        "AG-UI runs in new threads, 32 at once, beside plain Starlette",
+        "runs/s",
+        agui_turns.first_at_once,
+        each="run",
+    ),
+    Measure(
+        "agui-second",
+        "AG-UI, second runs of threads, 32 at once, beside plain Starlette",
+        "runs/s",
+        agui_turns.second_at_once,
+        each="run",
+        prepare=agui_turns.many_threads,
+    ),
+    Measure(
+        "agui-first-idle",
+        "AG-UI run in a new thread, idle, median, beside plain Starlette",
+        "ms",
+        agui_turns.first_idle,
+        each="run",
+    ),
+    Measure(
+        "agui-second-idle",
+        "AG-UI, second run of a thread, idle, median, beside plain Starlette",
+        "ms",
+        agui_turns.second_idle,
+        each="run",
+        prepare=agui_turns.some_threads,
+    ),
     Measure("triggered", "NATS to a task's first event, at once", "events/s", triggered.burst),
     Measure("triggered-idle", "the same, one by one, median", "ms", triggered.one_by_one),
 ]

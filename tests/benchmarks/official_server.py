@@ -1,4 +1,4 @@
-"""The official SDK's server with an agent equal to our `counter` and `paced`.
+"""The official SDK's server with agents equal to our `counter` and `paced`, and to `asker`.
 
 Run as ``python -m tests.benchmarks.official_server [--database FILE]``; prints ``ready <url>``.
 In-process, or with a database one replica of its cluster mode.
@@ -26,7 +26,9 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
 from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from tests.benchmarks.contestants import ASKER
 from tests.benchmarks.plain_agui import ROUTE
 
 
@@ -59,8 +61,31 @@ class Counter(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
+class Asker(Counter):
+    """The Task, WORKING, a question; when it is replied to, WORKING, a greeting, COMPLETED."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Ask, or greet."""
+        assert context.message is not None
+        task = context.current_task
+        if task is None:
+            new = new_task_from_user_message(context.message)
+            await event_queue.enqueue_event(new)
+            updater = TaskUpdater(event_queue, new.id, new.context_id)
+            await updater.start_work()
+            await updater.requires_input(updater.new_agent_message([Part(text="Who are you?")]))
+        else:
+            updater = TaskUpdater(event_queue, task.id, task.context_id)
+            await updater.start_work()
+            await updater.add_artifact([Part(text=f"Hello, {context.get_user_input()}!")])
+            await updater.complete()
+
+
 def application(url: str, database: Path | None) -> Starlette:
-    """Return the server's application: card, JSON-RPC at the root, REST, a plain AG-UI agent."""
+    """Return the server's application.
+
+    It has the card, JSON-RPC at the root, REST, the agent that asks, and a plain AG-UI agent.
+    """
     card = AgentCard(
         name="counter",
         description="Counts",
@@ -74,9 +99,13 @@ def application(url: str, database: Path | None) -> Starlette:
             AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0"),
         ],
     )
-    handler = _clustered(card, database) if database else _alone(card)
+    handler = _clustered(card, database) if database else _alone(Counter(), card)
+    asker = _alone(Asker(), card)
     return Starlette(
         routes=[
+            # Before the other agent's, to which any first segment of a path is a tenant.
+            *create_jsonrpc_routes(asker, ASKER),
+            Mount(ASKER, routes=create_rest_routes(asker)),
             *create_agent_card_routes(card),
             *create_jsonrpc_routes(handler, "/"),
             *create_rest_routes(handler),
@@ -85,8 +114,8 @@ def application(url: str, database: Path | None) -> Starlette:
     )
 
 
-def _alone(card: AgentCard) -> DefaultRequestHandler:
-    return DefaultRequestHandler(Counter(), InMemoryTaskStore(), card)
+def _alone(agent: AgentExecutor, card: AgentCard) -> DefaultRequestHandler:
+    return DefaultRequestHandler(agent, InMemoryTaskStore(), card)
 
 
 def _clustered(card: AgentCard, database: Path) -> DefaultRequestHandler:

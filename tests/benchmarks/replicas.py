@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from functools import partial
 
+from tests.benchmarks.bindings import get
 from tests.benchmarks.contestants import connection_to, host_of
 from tests.benchmarks.http_client import Exchange
 from tests.benchmarks.measure import Place, Sample
@@ -58,10 +59,9 @@ async def resume(place: Place) -> Sample:
         if cursor is None:
             raise Broken("the first event has no cursor")
         path = f"{place.contestant.base}/tasks/{task}:subscribe"
-        lines = [f"GET {path} HTTP/1.1", f"Host: {host_of(there)}", "A2A-Version: 1.0"]
-        head = "\r\n".join([*lines, f"Last-Event-ID: {cursor[1].decode()}", "", ""])
+        head = get(host_of(there), path, {"Last-Event-ID": cursor[1].decode()})
         await again.open()
-        exchanges = [await again.ask(head.encode()) for _ in range(_RESUMES)]
+        exchanges = [await again.ask(head) for _ in range(_RESUMES)]
     expected = chunks + BESIDE_CHUNKS - 1
     for one in exchanges:
         if len(got := frames(one.body)) != expected or b"COMPLETED" not in got[-1]:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.benchmarks import processor_time
 from tests.benchmarks.bindings import Binding
@@ -53,7 +53,7 @@ async def run(measure: Measure, contestants: Sequence[Contestant], plan: Plan) -
     """Return the results of `measure` by server, the servers taking turns."""
     contestants = [each for each in contestants if can_take(each, measure, plan.binding)]
     for contestant in contestants:
-        await measure.take(Place(contestant, plan.binding, TINY))
+        await measure.take(await _prepared(measure, Place(contestant, plan.binding, TINY)))
         await processor_time.settle(contestant)
     results = {contestant.name: Result() for contestant in contestants}
     for _ in range(plan.rounds):
@@ -68,9 +68,17 @@ def can_take(contestant: Contestant, measure: Measure, binding: Binding) -> bool
     return contestant.name in measure.of and binding.name in contestant.bindings
 
 
+async def _prepared(measure: Measure, place: Place) -> Place:
+    """Return the place with what the measure needs, when its server is idle again."""
+    if prepared := await measure.prepare(place):
+        await processor_time.settle(place.contestant)
+    return replace(place, prepared=prepared)
+
+
 async def _sample(measure: Measure, contestant: Contestant, plan: Plan, result: Result) -> Sample:
+    place = await _prepared(measure, Place(contestant, plan.binding, plan.sizes))
     before = processor_time.by_role(contestant)
-    sample = await measure.take(Place(contestant, plan.binding, plan.sizes))
+    sample = await measure.take(place)
     await processor_time.settle(contestant)
     result.processor.append(
         {

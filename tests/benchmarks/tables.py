@@ -19,7 +19,7 @@ _PRECISE_BELOW = 100
 _FINE_BELOW = 0.1
 """Figures below have three."""
 
-_BY_PROCESS = ("run", "token")
+_BY_PROCESS = ("run", "read", "token")
 
 _FIRST_LOOK = (
     "many-streams",
@@ -128,7 +128,7 @@ def _median_row(measure: Json) -> list[str]:
 
 
 def processes(report: Json) -> Table:
-    """Return the processor time of a run and of a token by process, for each server."""
+    """Return the processor time of a run, a read and a token by process, for each server."""
     header = ["", "", "together", "by process"]
     rows = [
         [

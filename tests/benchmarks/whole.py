@@ -1,4 +1,4 @@
-"""Whether a stream is whole: only events of whole streams count."""
+"""Whether an answer is whole: only whole ones, and events of whole streams, count."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ BESIDE_CHUNKS = 3
 """Events of a counter run that are no chunks: Task, WORKING, COMPLETED."""
 
 _COMPLETED = "TASK_STATE_COMPLETED"
+_INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
 
 
 class Broken(Exception):
@@ -71,14 +72,59 @@ def check_task(body: bytes, chunks: int, result: Callable[[Json], Json]) -> None
     Raises:
         Broken: it is no COMPLETED Task with the chunks in its artifacts.
     """
+    _check_ended(_result(body, result).get("task", {}), "".join(_chunks(chunks)))
+
+
+def check_read(body: bytes, task: str, chunks: int, result: Callable[[Json], Json]) -> None:
+    """Check the answer to a read of `task`, a counter run of `chunks` that has ended.
+
+    Raises:
+        Broken: it is another Task, not COMPLETED, or lacks some of the chunks.
+    """
+    found = _result(body, result)
+    _check_id(found, task)
+    _check_ended(found, "".join(_chunks(chunks)))
+
+
+def check_question(body: bytes, result: Callable[[Json], Json]) -> str:
+    """Return the id of the task that an agent has asked its user in.
+
+    Raises:
+        Broken: it is no INPUT_REQUIRED Task.
+    """
+    task: Json = _result(body, result).get("task", {})
+    _check_state(task, _INPUT_REQUIRED)
+    return str(task["id"])
+
+
+def check_reply(body: bytes, task: str, result: Callable[[Json], Json]) -> None:
+    """Check the answer to a reply, "Bob", to the question in `task`.
+
+    Raises:
+        Broken: it is another Task, not COMPLETED, or greets nobody of that name.
+    """
+    found = _result(body, result).get("task", {})
+    _check_id(found, task)
+    _check_ended(found, "Hello, Bob!")
+
+
+def _result(body: bytes, result: Callable[[Json], Json]) -> Json:
     try:
-        task = result(orjson.loads(body)).get("task", {})
+        return result(orjson.loads(body))
     except ValueError as error:
         raise Broken(f"no result: {error}") from None
+
+
+def _check_id(found: Json, task: str) -> None:
+    if found.get("id") != task:
+        raise Broken(f"another task than {task}: {str(found)[:300]}")
+
+
+def _check_ended(task: Json, expected: str) -> None:
     _check_state(task)
     text = "".join(map(_text, task.get("artifacts", [])))
-    if text != "".join(_chunks(chunks)):
-        raise Broken(f"the {chunks} chunks are not whole: to {text[-30:]!r}")
+    if text != expected:
+        raise Broken(f"not all that the agent said: to {text[-30:]!r}, not {expected[-30:]!r}")
 
 
 def _text(artifact: Json) -> str:
@@ -89,7 +135,7 @@ def _chunks(count: int) -> list[str]:
     return [f"{number} " for number in range(1, count + 1)]
 
 
-def _check_state(holder: Json) -> None:
+def _check_state(holder: Json, expected: str = _COMPLETED) -> None:
     state = holder.get("status", {}).get("state")
-    if state != _COMPLETED:
-        raise Broken(f"ended as {state}: {str(holder)[:300]}")
+    if state != expected:
+        raise Broken(f"{state} instead of {expected}: {str(holder)[:300]}")

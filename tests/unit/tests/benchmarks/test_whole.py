@@ -1,4 +1,4 @@
-"""The benchmark counts whole runs only."""
+"""The benchmark counts whole answers only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,15 @@ import orjson
 import pytest
 
 from tests.benchmarks.bindings import JSON_RPC, REST, Binding
-from tests.benchmarks.whole import Broken, check_stream, check_task, frames
+from tests.benchmarks.whole import (
+    Broken,
+    check_question,
+    check_read,
+    check_reply,
+    check_stream,
+    check_task,
+    frames,
+)
 
 type Json = dict[str, Any]
 
@@ -93,9 +101,13 @@ def test_an_error_in_place_of_a_stream_is_broken() -> None:
         check_task(error, 1, JSON_RPC.result)
 
 
-def answered(state: str, texts: Sequence[str]) -> bytes:
+def task(state: str, texts: Sequence[str]) -> Json:
     artifacts = [{"artifactId": "a", "parts": [{"text": text} for text in texts]}]
-    return orjson.dumps({"task": {"status": {"state": state}, "artifacts": artifacts}})
+    return {"id": "t", "status": {"state": state}, "artifacts": artifacts}
+
+
+def answered(state: str, texts: Sequence[str]) -> bytes:
+    return orjson.dumps({"task": task(state, texts)})
 
 
 @pytest.mark.parametrize("texts", [["1 ", "2 "], ["1 2 "]], ids=["in parts", "merged"])
@@ -110,3 +122,47 @@ def test_an_awaited_task_is_whole_however_its_parts_are_cut(texts: list[str]) ->
 def test_an_awaited_task_that_lacks_something_is_broken(state: str, texts: list[str]) -> None:
     with pytest.raises(Broken):
         check_task(answered(state, texts), 2, REST.result)
+
+
+def test_a_task_that_was_read_is_whole() -> None:
+    check_read(orjson.dumps(task("TASK_STATE_COMPLETED", ["1 ", "2 "])), "t", 2, REST.result)
+
+
+@pytest.mark.parametrize(
+    ("state", "texts", "expected"),
+    [
+        ("TASK_STATE_COMPLETED", ["1 "], "t"),
+        ("TASK_STATE_WORKING", ["1 ", "2 "], "t"),
+        ("TASK_STATE_COMPLETED", ["1 ", "2 "], "another"),
+    ],
+)
+def test_a_read_of_less_or_of_another_task_is_broken(
+    state: str, texts: list[str], expected: str
+) -> None:
+    with pytest.raises(Broken):
+        check_read(orjson.dumps(task(state, texts)), expected, 2, REST.result)
+
+
+def test_a_question_is_a_task_that_waits() -> None:
+    assert check_question(answered("TASK_STATE_INPUT_REQUIRED", []), REST.result) == "t"
+    with pytest.raises(Broken):
+        check_question(answered("TASK_STATE_COMPLETED", []), REST.result)
+
+
+def test_a_reply_ends_the_task_with_the_question() -> None:
+    check_reply(answered("TASK_STATE_COMPLETED", ["Hello, ", "Bob!"]), "t", REST.result)
+
+
+@pytest.mark.parametrize(
+    ("state", "texts", "expected"),
+    [
+        ("TASK_STATE_COMPLETED", ["Hello, Ann!"], "t"),
+        ("TASK_STATE_INPUT_REQUIRED", ["Hello, Bob!"], "t"),
+        ("TASK_STATE_COMPLETED", ["Hello, Bob!"], "another"),
+    ],
+)
+def test_a_reply_that_ends_nothing_or_another_task_is_broken(
+    state: str, texts: list[str], expected: str
+) -> None:
+    with pytest.raises(Broken):
+        check_reply(answered(state, texts), expected, REST.result)
