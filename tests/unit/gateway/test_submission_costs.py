@@ -4,7 +4,9 @@ See `tests/unit/worker/test_append_costs.py` for what a token costs its worker.
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import NamedTuple
 
 import nats
 import orjson
@@ -17,11 +19,14 @@ from starlette.types import ASGIApp, Message
 import headrace
 import headrace_gateway
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.memory.server import MemoryServer
+from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.messages import RunRequest
+from headrace.model.messages import RunRequest, TasksFound
 from headrace.model.task import COMPLETED
+from headrace.settings import BusSettings
 from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.open_requests import OpenRequests
@@ -39,6 +44,11 @@ CALLS = 377
 
 CALLS_OF_BLOCKING_RUN = 594
 """Python functions called per run whose request waits for its end, with the append that ends it."""
+
+CALLS_OF_AGUI_RUN = 726
+"""Python functions called per AG-UI run, from its request to its first event.
+
+With those that answer the lists of its thread's tasks, in place of task state."""
 
 
 @pytest.fixture
@@ -69,59 +79,108 @@ async def serving_gateway() -> AsyncIterator[ASGIApp]:
         yield DeferringApp(requests, app)
 
 
-async def submit(gateway: ASGIApp, method: str = "SendStreamingMessage") -> bytes:
-    """Begin a task; return what a client gets that disconnects after the first piece of a body."""
+@pytest.fixture
+async def listing_gateway() -> AsyncIterator[ASGIApp]:
+    """Yield a gateway whose task state finds no tasks."""
+    requests, server = OpenRequests(), MemoryServer()
+    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
+    await bus.connect("task-state")
+    found = TasksFound(tasks=[], next_page_token="", page_size=100, total_size=0).encode()
+
+    async def list_tasks(msg: Msg) -> None:
+        await msg.respond(found)
+
+    await bus.subscribe(bus.subjects.state("list"), list_tasks)
+    async with memory_gateway(requests, server=server) as app:
+        yield DeferringApp(requests, app)
+    await bus.close()
+
+
+class Submission(NamedTuple):
+    """A path and a body, whose answer is read up to the first piece of its body."""
+
+    path: str
+    body: bytes
+
+    async def submit(self, gateway: ASGIApp) -> bytes:
+        """Return what a client gets that disconnects after that piece."""
+        connection = ConnectionDisconnects(lambda: None)
+        headers = [
+            (b"host", b"127.0.0.1:8080"),
+            (b"a2a-version", b"1.0"),
+            (b"accept", b"text/event-stream"),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(self.body)),
+        ]
+        scope = {
+            "type": "http",
+            "scheme": "http",
+            "method": "POST",
+            "path": self.path,
+            "query_string": b"",
+            "headers": headers,
+            "extensions": {DISCONNECTS: connection},
+        }
+        sent = list[bytes]()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": self.body}
+
+        async def send(message: Message) -> None:
+            sent.append(message.get("body", b""))
+            if sent[-1]:
+                connection.end()
+
+        await gateway(scope, receive, send)
+        return b"".join(sent)
+
+
+def new_task(method: str) -> Submission:
+    """Return a call of A2A's `method` that begins a task."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-    call = {"jsonrpc": "2.0", "id": 1, "method": method}
-    body = orjson.dumps(call | {"params": {"message": message}})
-    connection = ConnectionDisconnects(lambda: None)
-    headers = [
-        (b"host", b"127.0.0.1:8080"),
-        (b"a2a-version", b"1.0"),
-        (b"accept", b"text/event-stream"),
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    scope = {
-        "type": "http",
-        "scheme": "http",
-        "method": "POST",
-        "path": "/v1/agents/echo",
-        "query_string": b"",
-        "headers": headers,
-        "extensions": {DISCONNECTS: connection},
-    }
-    sent = list[bytes]()
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body}
-
-    async def send(message: Message) -> None:
-        sent.append(message.get("body", b""))
-        if sent[-1]:
-            connection.end()
-
-    await gateway(scope, receive, send)
-    return b"".join(sent)
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}
+    return Submission("/v1/agents/echo", orjson.dumps(call))
 
 
-async def fewest_calls(gateway: ASGIApp, method: str, enough: int) -> tuple[int, list[bytes]]:
-    """Return the fewest calls of a submission by `method`, once `enough` do; all answers."""
-    answers, fewest = [await submit(gateway, method)], sys.maxsize
+numbers = count(1)
+
+
+def new_run() -> Submission:
+    """Return an AG-UI run in a thread of its own."""
+    message = {"id": "m", "role": "user", "content": "hello"}
+    given = {"messages": [message], "tools": [], "context": [], "state": {}, "forwardedProps": {}}
+    named = {"threadId": f"thread {next(numbers)}", "runId": "run", "protocolVersion": "1.0"}
+    return Submission("/v1/agents/echo/ag-ui", orjson.dumps(named | given))
+
+
+async def fewest_calls(
+    gateway: ASGIApp, submission: Callable[[], Submission], enough: int
+) -> tuple[int, list[bytes]]:
+    """Return the fewest calls of a `submission`, once `enough` do; all answers."""
+    answers, fewest = [await submission().submit(gateway)], sys.maxsize
     while fewest > enough and len(answers) < MOST_SUBMISSIONS:
+        one = submission()
         with CallCounter(PACKAGES) as counter:
-            answers.append(await submit(gateway, method))
+            answers.append(await one.submit(gateway))
         fewest = min(fewest, counter.calls)
     return fewest, answers
 
 
 async def test_a_submission_takes_few_calls(gateway: ASGIApp) -> None:
-    calls, answers = await fewest_calls(gateway, "SendStreamingMessage", CALLS)
+    calls, answers = await fewest_calls(gateway, lambda: new_task("SendStreamingMessage"), CALLS)
     assert all(b"TASK_STATE_SUBMITTED" in answer for answer in answers)
     assert calls <= CALLS
 
 
 async def test_a_blocking_run_takes_few_calls(serving_gateway: ASGIApp) -> None:
-    calls, answers = await fewest_calls(serving_gateway, "SendMessage", CALLS_OF_BLOCKING_RUN)
+    calls, answers = await fewest_calls(
+        serving_gateway, lambda: new_task("SendMessage"), CALLS_OF_BLOCKING_RUN
+    )
     assert all(b"TASK_STATE_COMPLETED" in answer for answer in answers)
     assert calls <= CALLS_OF_BLOCKING_RUN
+
+
+async def test_an_agui_run_takes_few_calls(listing_gateway: ASGIApp) -> None:
+    calls, answers = await fewest_calls(listing_gateway, new_run, CALLS_OF_AGUI_RUN)
+    assert all(b"RUN_STARTED" in answer for answer in answers)
+    assert calls <= CALLS_OF_AGUI_RUN

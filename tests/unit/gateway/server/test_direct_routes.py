@@ -33,6 +33,7 @@ async def test_every_direct_route_is_the_one_that_starlette_finds() -> None:
     assert found == direct
     assert ("POST", AGENT) in direct
     assert ("POST", f"{AGENT}/message:stream") in direct
+    assert ("POST", f"{AGENT}/ag-ui") in direct
 
 
 class Served:
