@@ -6,14 +6,13 @@ clients, proxies and browsers repeat a request whose answer they have not receiv
 
 import asyncio
 from contextlib import suppress
-from itertools import chain
 
 from headrace.dataclass import dataclass
 from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.errors import TaskUnknown
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
-from headrace.model.task import SUBMITTED, WORKING
+from headrace.model.task import SUBMITTED
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.errors import (
     ResumeMismatch,
@@ -106,15 +105,13 @@ _MOST = 100
 
 async def _at_work(thread: RunThread) -> list[str]:
     """Return the thread's tasks that are working or waiting for a worker, without delayed ones."""
-    waiting, working = await asyncio.gather(_of(thread, SUBMITTED), _of(thread, WORKING))
-    delayed = await asyncio.gather(*map(thread.is_delayed, waiting))
-    due = [task for task, later in zip(waiting, delayed, strict=True) if not later]
-    # A task that starts between the two queries is in both lists.
-    return list(dict.fromkeys(chain(working, due)))
+    tasks = await thread.open(_MOST)
+    delayed = await asyncio.gather(*(_is_delayed(thread, task) for task in tasks))
+    return [task["id"] for task, later in zip(tasks, delayed, strict=True) if not later]
 
 
-async def _of(thread: RunThread, status: str) -> list[str]:
-    return [task["id"] async for task in thread.tasks(_MOST, status)]
+async def _is_delayed(thread: RunThread, task: Json) -> bool:
+    return task["status"]["state"] == SUBMITTED and await thread.is_delayed(task["id"])
 
 
 def _check_taken(call: Call, run_input: RunInput) -> None:

@@ -3,15 +3,15 @@
 Task state lists a thread's tasks; the run ids are in the tasks' logs.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from headrace.dataclass import dataclass
 from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
-from headrace.model.messages import ListTasks
-from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.model.messages import ListTasks, TasksFound
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace.tasks.delayed_runs import waits_for_start
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.agui.errors import RunUnknown
@@ -101,22 +101,51 @@ class RunThread:
         """
         token, left = "", most
         while left is None or left > 0:
-            query = ListTasks(
-                tenant=self._call.caller.tenant,
-                owner=self._call.caller.owner,
-                agent=self._call.agent,
-                context=self._thread,
-                status=status,
-                page_size=min(100, left or 100),
-                page_token=token,
-                history_length=0,
-            )
-            page = await self._services.state.list(query)
+            page = await self._page(min(100, left or 100), token, status=status)
             for task in page.tasks:
                 yield task
             token, left = page.next_page_token, left and left - len(page.tasks)
             if not token:
                 return
+
+    async def open(self, most: int) -> list[Json]:
+        """Return the thread's tasks that are submitted or working, each once.
+
+        There are at most `most` (1 to 100) in each state, those with the newest status.
+
+        Raises:
+            StateUnavailable: try again.
+        """
+        # In one query: lists wait for the view.
+        page = await self._page(most, status=SUBMITTED, statuses=[SUBMITTED, WORKING])
+        tasks = page.tasks
+        if page.next_page_token or not page.statuses:
+            # Working tasks may be on later pages, and task state of the previous release has listed
+            # submitted ones alone.
+            tasks = tasks + (await self._page(most, status=WORKING)).tasks
+        # A task that starts between two queries is in both.
+        return list({task["id"]: task for task in tasks}.values())
+
+    async def _page(
+        self,
+        size: int,
+        token: str = "",
+        *,
+        status: str | None = None,
+        statuses: Iterable[str] = (),
+    ) -> TasksFound:
+        query = ListTasks(
+            tenant=self._call.caller.tenant,
+            owner=self._call.caller.owner,
+            agent=self._call.agent,
+            context=self._thread,
+            page_size=size,
+            page_token=token,
+            history_length=0,
+            status=status,
+            statuses=list(statuses),
+        )
+        return await self._services.state.list(query)
 
     async def is_delayed(self, task: str) -> bool:
         """Return whether the run of that task of the thread is not due yet.

@@ -1,0 +1,80 @@
+"""A thread's open tasks are found with one query, and with another where that does not suffice."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headrace.model.events import Json
+from headrace.model.messages import ListTasks, TasksFound
+from headrace.model.task import COMPLETED, SUBMITTED, WORKING
+from headrace_gateway.protocols.agui.threads import RunThread
+
+
+class FakeLists:
+    """Task state with these tasks, newest first; of the previous release without `statuses`."""
+
+    def __init__(self, tasks: dict[str, str], *, knows_statuses: bool = True) -> None:
+        self.tasks, self.knows_statuses = tasks, knows_statuses
+        self.queries: list[ListTasks] = []
+
+    async def list(self, query: ListTasks) -> TasksFound:
+        self.queries.append(query)
+        statuses = query.statuses if self.knows_statuses else []
+        states = statuses or [query.status or ""]
+        found: list[Json] = [
+            {"id": task, "status": {"state": state}}
+            for task, state in self.tasks.items()
+            if state in states
+        ]
+        return TasksFound(
+            tasks=found[: query.page_size],
+            next_page_token="next" if len(found) > query.page_size else "",
+            page_size=query.page_size,
+            total_size=len(found),
+            statuses=statuses,
+        )
+
+
+async def open_tasks(lists: FakeLists, most: int = 100) -> dict[str, str]:
+    services = cast("Any", SimpleNamespace(state=lists))
+    call = cast("Any", SimpleNamespace(caller=SimpleNamespace(tenant="t", owner="o"), agent="a"))
+    tasks = await RunThread(services, call, "thread").open(most)
+    assert len(tasks) == len({task["id"] for task in tasks})
+    return {task["id"]: task["status"]["state"] for task in tasks}
+
+
+async def test_one_query_finds_submitted_and_working_tasks() -> None:
+    lists = FakeLists({"c": SUBMITTED, "b": COMPLETED, "a": WORKING})
+    assert await open_tasks(lists) == {"c": SUBMITTED, "a": WORKING}
+    [query] = lists.queries
+    assert (query.tenant, query.owner, query.agent, query.context) == ("t", "o", "a", "thread")
+
+
+@pytest.mark.parametrize("knows_statuses", [True, False])
+async def test_a_working_task_is_found_behind_a_page_of_submitted_ones(
+    *, knows_statuses: bool
+) -> None:
+    tasks = {f"s{n}": SUBMITTED for n in range(5)} | {"a": WORKING}
+    lists = FakeLists(tasks, knows_statuses=knows_statuses)
+    assert await open_tasks(lists, 3) == {
+        "s0": SUBMITTED,
+        "s1": SUBMITTED,
+        "s2": SUBMITTED,
+        "a": WORKING,
+    }
+
+
+async def test_task_state_of_the_previous_release_is_asked_for_working_tasks_too() -> None:
+    lists = FakeLists({"b": SUBMITTED, "a": WORKING}, knows_statuses=False)
+    assert await open_tasks(lists) == {"b": SUBMITTED, "a": WORKING}
+
+
+async def test_a_task_that_starts_between_two_queries_is_found_once() -> None:
+    class Starting(FakeLists):
+        async def list(self, query: ListTasks) -> TasksFound:
+            found = await super().list(query)
+            self.tasks = {"a": WORKING}
+            return found
+
+    assert await open_tasks(Starting({"a": SUBMITTED}, knows_statuses=False)) == {"a": WORKING}
