@@ -1,21 +1,27 @@
 """How deep JSON from outside may be nested."""
 
+from typing import Any
+
 MAX_DEPTH = 90
 """Maximum levels of ``data``, ``metadata`` and AG-UI's fields; protobuf parsers stop at 100."""
 
 RULE = f"must not be nested deeper than {MAX_DEPTH} levels"
 
 
+_NESTING = (dict, list)
+
+
 def is_too_deep(value: object) -> bool:
     """Return whether the objects and lists in `value` nest deeper than `MAX_DEPTH`."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
+    level: list[Any] = [value] if isinstance(value, _NESTING) else []
+    for _ in range(MAX_DEPTH - 1):
+        if not level:
+            return False
+        # Other values, of which there are the most, end here.
         level = [
             child
             for one in level
-            if isinstance(one, dict | list)
             for child in (one.values() if isinstance(one, dict) else one)
+            if isinstance(child, _NESTING)
         ]
-        if not level:
-            return False
-    return True
+    return any(level)

@@ -24,7 +24,7 @@ from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.messages import RunRequest, TasksFound
+from headrace.model.messages import ListTasks, RunRequest, TasksFound
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_gateway.server.deferred_response import DeferringApp
@@ -45,7 +45,7 @@ CALLS = 377
 CALLS_OF_BLOCKING_RUN = 594
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 726
+CALLS_OF_AGUI_RUN = 663
 """Python functions called per AG-UI run, from its request to its first event.
 
 With those that answer the lists of its thread's tasks, in place of task state."""
@@ -85,10 +85,13 @@ async def listing_gateway() -> AsyncIterator[ASGIApp]:
     requests, server = OpenRequests(), MemoryServer()
     bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
     await bus.connect("task-state")
-    found = TasksFound(tasks=[], next_page_token="", page_size=100, total_size=0).encode()
 
     async def list_tasks(msg: Msg) -> None:
-        await msg.respond(found)
+        statuses = ListTasks.decode(msg.subject, msg.data).statuses
+        found = TasksFound(
+            tasks=[], next_page_token="", page_size=100, total_size=0, statuses=statuses
+        )
+        await msg.respond(found.encode())
 
     await bus.subscribe(bus.subjects.state("list"), list_tasks)
     async with memory_gateway(requests, server=server) as app:

@@ -1,6 +1,7 @@
 """Reading a RunAgentInput into an A2A message and its metadata."""
 
 import logging
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import check_id
+from headrace_gateway.protocols.agui.plain_input import PlainItems
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})
 _MEDIA = frozenset({"image", "audio", "video", "document"})
@@ -38,24 +40,25 @@ def normalised(body: Json) -> tuple[Json, list[str]]:
     if not isinstance(messages, list):
         return body, []
     stripped: list[str] = []
-    kept = [_message(m, f"messages.{at}", stripped) for at, m in enumerate(messages)]
+    kept = [_message(message, at, stripped) for at, message in enumerate(messages)]
     known = [message for message in kept if message is not None]
     if messages and not known:
         raise InputInvalid(f"messages: unknown roles, all of them: {', '.join(stripped)}")
     return {**body, "messages": known}, stripped
 
 
-def _message(message: Any, path: str, stripped: list[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the message in the models' form; None if its role is unknown."""
+def _message(message: Any, at: int, stripped: list[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the message at place `at` in the models' form; None if its role is unknown."""
     if not isinstance(message, dict):
         return message
     role = message.get("role")
     if isinstance(role, str) and role not in _ROLES:
-        stripped.append(f"{path} (role {role})")
+        stripped.append(f"messages.{at} (role {role})")
         return None
     content = message.get("content")
     if not isinstance(content, list):
         return message
+    path = f"messages.{at}"
     kept = [_part(part, f"{path}.content.{at}", stripped) for at, part in enumerate(content)]
     known = [part for part in kept if part is not None]
     if not known:
@@ -186,10 +189,17 @@ def _validated(body: Json) -> Json:
     known, stripped = normalised(body)
     if stripped:
         _log.warning("AG-UI input: unknown fields are ignored: %s", stripped)
+    plain = PlainItems(known)
+    with suppress(ValidationError):
+        return plain.returned_to(_modelled(plain.without()))
     try:
-        return MODELS.value.run_input.model_validate(known).model_dump(mode="json", by_alias=True)
+        return _modelled(known)  # Its error names the items by their places.
     except ValidationError as error:
         raise InputInvalid(_complaint(error, known)) from None
+
+
+def _modelled(body: Json) -> Json:
+    return MODELS.value.run_input.model_validate(body).model_dump(mode="json", by_alias=True)
 
 
 def _complaint(error: ValidationError, body: Json) -> str:
@@ -230,8 +240,9 @@ def _path(location: tuple[int | str, ...], body: Json) -> str:
 
 def _check_links(messages: list[Json]) -> None:
     for number, message in enumerate(messages):
-        content = message.get("content")
-        for place, part in enumerate(content if isinstance(content, list) else ()):
+        if not isinstance(content := message.get("content"), list):
+            continue
+        for place, part in enumerate(content):
             if is_link((part.get("source") or {}).get("value")):
                 where = f"messages.{number}.content.{place}.source.value"
                 raise InputInvalid(f"{where}: {LINKS_ARE_OURS}")

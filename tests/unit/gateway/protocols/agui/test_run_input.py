@@ -154,6 +154,7 @@ WRONG: list[tuple[Json, str]] = [
     ({"messages": [{"id": "1"}]}, "messages.0.role: Field required"),
     ({"messages": [{"id": "1", "role": 5}]}, "messages.0.role: Input should be one of"),
     ({"messages": [{**USER, "id": 1}]}, "messages.0.id: Input should be a valid string"),
+    ({"messages": [USER, {**USER, "id": 1}]}, "messages.1.id: Input should be a valid string"),
     ({"messages": [{**USER, "content": 3}]}, "messages.0.content: Input should be a valid"),
     (
         {"messages": [{**USER, "content": [{"type": "text"}]}]},
@@ -208,6 +209,10 @@ WRONG: list[tuple[Json, str]] = [
     ({"parentRunId": []}, "parentRunId: Input should be a valid string"),
     ({"tools": "x"}, "tools: Input should be a valid list"),
     ({"tools": [{"name": "x"}]}, "tools.0.description: Field required"),
+    (
+        {"tools": [{"name": "x", "description": "", "parameters": {}}, {"name": "y"}]},
+        "tools.1.description: Field required",
+    ),
     ({"context": [{"description": "x"}]}, "context.0.value: Field required"),
     ({"resume": {}}, "resume: Input should be a valid list"),
     (
