@@ -24,6 +24,7 @@ from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import ForWorkers
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
+from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
@@ -84,6 +85,7 @@ class TaskState:
         self._signing: SigningKeys
         self._stack = AsyncExitStack()
         self._sender_resources: SenderResources
+        self._held = HeldTasks()
         self._answers_now = False
 
     @property
@@ -242,11 +244,12 @@ class TaskState:
             settings.start_within,
             clock=self._clock,
             timing=timing,
+            held=self._held,
         )
         check = HolderCheck(
             self._bus, writer, self._directory, sweep, clock=self._clock, timing=timing
         )
-        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch)
+        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch, self._held)
         files = FileUpkeep(
             self._bus,
             writer,

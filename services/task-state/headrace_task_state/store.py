@@ -333,6 +333,9 @@ class Writer(Protocol):
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
         """Defer a name on the list until `due`, ms; None: remove it."""
 
+    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
+        """Defer some names at once, each until its time, as `defer` does."""
+
     async def settle(self, name: str, sequence: int) -> None:
         """Remove a task from the list CONTINUED, unless its log goes on behind `sequence`."""
 

@@ -211,12 +211,16 @@ class _MemoryWriter:
         return [name for _, name in names[:most]]
 
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
+        await self.defer_all(due_list, {name: due})
+
+    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
         self._check()
         names = self._due(due_list)
-        if due is None:
-            names.pop(name, None)
-        elif name in names:
-            names[name] = due
+        for name, due in dues.items():
+            if due is None:
+                names.pop(name, None)
+            elif name in names:
+                names[name] = due
 
     async def settle(self, name: str, sequence: int) -> None:
         self._check()

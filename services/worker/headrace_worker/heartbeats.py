@@ -205,13 +205,14 @@ class WorkerLeases:
                 if not hold.is_released:
                     if holds is self._taken:
                         self._claiming.add(hold)
-                        hold.number = self._listed.add(hold.reply)
+                        hold.number = self._listed.add(hold.reply, _task_of(hold))
                     await self._beat(hold, now)
         for hold in list(self._claiming):
             if hold.is_released:
                 self._claiming.discard(hold)
             elif (answers := hold.answers) is not None:
                 await self._answer(hold, answers)
+                hold.number = self._listed.claimed(hold.number, answers.subject)
                 self._claiming.discard(hold)
 
     def _shorten(self, now: float) -> None:
@@ -309,3 +310,8 @@ class WorkerLeases:
             else:
                 _log.warning("the event loop has not run for %.1f s", silence)
         return True
+
+
+def _task_of(hold: Hold) -> str:
+    """Return the control subject of its task; empty until this worker has claimed the run."""
+    return "" if (answers := hold.answers) is None else answers.subject

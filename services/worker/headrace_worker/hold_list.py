@@ -9,7 +9,7 @@ from collections import deque
 
 from headrace.model.messages import Holds
 
-_MOST = 5000
+_MOST = 2000
 """Maximum number of holds in one answer, which then fits into a message; others follow."""
 
 _REMEMBERED = 8192
@@ -26,18 +26,30 @@ class HoldList:
         """Start empty; without a request for `watched` seconds, there is no watcher."""
         self._watched = watched
         self._number = 0
-        self._held: dict[int, str] = {}
+        self._held: dict[int, tuple[str, str]] = {}
+        """The reply subject of each run request, and the task's control subject, if it is known."""
         self._ended: deque[tuple[int, int]] = deque()
         """Numbers of each end and of its hold."""
         self._forgotten = 0
         """Number of the last end that is not remembered."""
         self._known, self._queried_at = 0, -math.inf
 
-    def add(self, reply: str) -> int:
-        """Add the hold on the run with that acknowledgement subject; return its number."""
+    def add(self, reply: str, task: str = "") -> int:
+        """Add the hold on the run with that acknowledgement subject; return its number.
+
+        `task`: the task's control subject, once this worker holds the task.
+        """
         self._number += 1
-        self._held[self._number] = reply
+        self._held[self._number] = reply, task
         return self._number
+
+    def claimed(self, number: int, task: str) -> int:
+        """Add a listed hold again if its `task` was not known; return its number from now on."""
+        reply, known = self._held.get(number, ("", task))
+        if known:
+            return number
+        self.remove(number)
+        return self.add(reply, task)
 
     def remove(self, number: int) -> None:
         """Remove the hold with that number, if it is listed."""
@@ -75,7 +87,8 @@ class HoldList:
                 released.append(number)
         return Holds(
             number=self._number if len(listed) == len(newest) else listed[-1],
-            taken={number: self._held[number] for number in listed},
+            taken={number: self._held[number][0] for number in listed},
+            tasks={number: task for number in listed if (task := self._held[number][1])},
             released=released,
             whole=is_whole,
         )

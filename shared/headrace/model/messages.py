@@ -435,6 +435,9 @@ class Holds(BusMessage):
     taken: dict[int, str] = Field(default_factory=dict)
     """New holds: the number of the change that added each, and the reply subject of its run
     request, on which the run can be acknowledged."""
+    tasks: dict[int, str] = Field(default_factory=dict)
+    """Control subjects of those of `taken` whose tasks the worker holds, by the same numbers. Such
+    a subject answers who holds the task. Older workers do not state it."""
     released: list[int] = Field(default_factory=list)
     """Holds that have ended, by the numbers under which they were added."""
     whole: bool = False

@@ -501,6 +501,25 @@ async def test_an_expired_lease_does_not_write_even_if_it_is_free(
     assert await text_of(stored_range, log) == ""
 
 
+async def test_names_are_deferred_and_removed_together_if_they_are_listed(
+    stored_range: StoredRange,
+) -> None:
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
+    names = list[str]()
+    for _ in range(3):
+        log = some_log()
+        names.append(f"{log.key.tenant}:{log.key.task}")
+        at = stored_range.progress.position
+        came = arrivals([log], random.Random(0))
+        came = [one._replace(sequence=at + number) for number, one in enumerate(came, 1)]
+        await stored_range.apply(writer, batches, came)
+    first, removed, last = names
+    dues = {last: LATE - 1, removed: None, first: LATE, "t:x": 1}
+    await writer.defer_all(DueList.AT_WORK, dues)
+    assert await writer.due(DueList.AT_WORK, LATE - 1, 10) == [last]
+    assert await writer.due(DueList.AT_WORK, LATE, 10) == [last, first]
+
+
 async def test_a_batch_is_written_once_only(stored_range: StoredRange) -> None:
     log = some_log()
     writer, batches, last = await begun(stored_range, log)

@@ -14,6 +14,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.holds: dict[int, str] = {}
+        self.tasks: dict[int, str] = {}
         self.number = 0
 
     def take(self, answer: Holds) -> None:
@@ -21,9 +22,12 @@ class Reader:
         read = Holds.decode("holds", answer.encode())
         if read.whole:
             self.holds.clear()
+            self.tasks.clear()
         self.holds.update(read.taken)
+        self.tasks.update(read.tasks)
         for number in read.released:
             self.holds.pop(number, None)
+            self.tasks.pop(number, None)
         self.number = read.number
 
 
@@ -34,14 +38,22 @@ def test_a_reader_has_the_holds_of_the_worker(
     monkeypatch.setattr(hold_list, "_MOST", most)
     monkeypatch.setattr(hold_list, "_REMEMBERED", remembered)
     chance, held, listed = random.Random(1), dict[int, str](), HoldList(2.0)
+    claimed = set[str]()
     readers = [Reader(), Reader()]
     for step in range(2000):
         if held and (len(held) > 20 or chance.random() < 0.5):
             number = chance.choice(list(held))
-            listed.remove(number)
-            del held[number]
-        else:
+            reply = held.pop(number)
+            if reply in claimed or chance.random() < 0.5:
+                listed.remove(number)
+            else:
+                claimed.add(reply)
+                held[listed.claimed(number, f"task of {reply}")] = reply
+        elif chance.random() < 0.5:
             held[listed.add(f"ack.{step}")] = f"ack.{step}"
+        else:
+            held[listed.add(f"ack.{step}", f"task of ack.{step}")] = f"ack.{step}"
+            claimed.add(f"ack.{step}")
         reader = readers[chance.random() < 0.1]
         if chance.random() < 0.3:
             reader.take(listed.answer(reader.number, 0.0))
@@ -49,6 +61,9 @@ def test_a_reader_has_the_holds_of_the_worker(
             for _ in range(50):
                 reader.take(listed.answer(reader.number, 0.0))
             assert reader.holds == held
+            assert reader.tasks == {
+                number: f"task of {reply}" for number, reply in held.items() if reply in claimed
+            }
 
 
 def test_only_what_a_watcher_has_read_is_known_and_only_while_it_watches() -> None:
@@ -71,3 +86,11 @@ def test_a_hold_that_is_not_listed_may_be_removed() -> None:
     listed = HoldList(2.0)
     listed.remove(0)
     assert listed.answer(0, 0.0) == Holds(number=0, whole=True)
+
+
+def test_a_claim_of_a_hold_that_is_not_listed_or_whose_task_is_known_changes_nothing() -> None:
+    listed = HoldList(2.0)
+    assert listed.claimed(0, "task") == 0
+    known = listed.add("ack.1", "task")
+    assert listed.claimed(known, "task") == known
+    assert listed.answer(0, 0.0).number == known

@@ -33,6 +33,9 @@ AFTER_ERROR = 3_600_000
 type Look = Callable[[TaskKey, Fields], Awaitable[int | None]]
 """Processes a task, given its fields; returns when it is due again, ms; None: never."""
 
+type LeftAlone = Callable[[TaskKey, Fields], int | None]
+"""Returns when a task is due again, ms, if it needs no work now; None: process it."""
+
 
 class DueTasks:
     """The tasks on one list of a range, processed as they fall due.
@@ -41,9 +44,17 @@ class DueTasks:
     deferred, so that it does not stop the others.
     """
 
-    def __init__(self, bus: Bus, writer: Writer, due_list: DueList, look: Look) -> None:
-        """Process each task on `due_list` with `look`."""
+    def __init__(
+        self,
+        bus: Bus,
+        writer: Writer,
+        due_list: DueList,
+        look: Look,
+        left_alone: LeftAlone | None = None,
+    ) -> None:
+        """Process each task on `due_list` with `look`, except those that are `left_alone`."""
         self._bus, self._writer, self._list, self._look = bus, writer, due_list, look
+        self._left_alone = left_alone
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
 
     async def go_through(self, until: int) -> int:
@@ -56,7 +67,7 @@ class DueTasks:
         """
         number = 0
         while names := await self._writer.due(self._list, until, PAGE):
-            for some in batched(names, AT_ONCE):
+            for some in batched(await self._defer_others(names, until), AT_ONCE):
                 looks = (self._look_after(name, until) for name in some)
                 outcomes = await asyncio.gather(*looks, return_exceptions=True)
                 for outcome in sorted(
@@ -65,6 +76,22 @@ class DueTasks:
                     raise outcome
             number += len(names)
         return number
+
+    async def _defer_others(self, names: list[str], until: int) -> list[str]:
+        """Defer the tasks that are left alone, all at once; return the names of the others."""
+        if self._left_alone is None:
+            return names
+        dues, others = dict[str, int | None](), list[str]()
+        for name, task in zip(names, await self._writer.fields(*names), strict=True):
+            tenant, _, task_id = name.partition(":")
+            key = TaskKey(tenant, task.get("agent", ""), task_id)
+            if (due := self._left_alone(key, task)) is None:
+                others.append(name)
+            else:
+                dues[name] = max(due, until + 1)
+        if dues:
+            await self._writer.defer_all(self._list, dues)
+        return others
 
     async def _look_after(self, name: str, until: int) -> None:
         """Process a task and defer it, always past `until`, so that a pass ends."""

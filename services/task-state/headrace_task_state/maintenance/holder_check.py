@@ -3,8 +3,9 @@
 A worker that dies together with the replica that watched it leaves runs with long leases, and no
 process has a list of them. A run whose request was lost is missed only once its worker dies. Both
 would be found much later, by the silence of their tasks. So the holders of all running tasks of a
-range are contacted once when a replica takes it, and once when a worker has left the directory. A
-run without a holder is requested again, or released to the queue, which still has it.
+range are contacted once when a replica takes it, and once when a worker has left the directory,
+except those that the watch of workers knows from their workers' last answers. A run without a
+holder is requested again, or released to the queue, which still has it.
 
 This decides nothing, like the watch of workers: who gets such a run contacts its holder first.
 """
@@ -111,7 +112,9 @@ class HolderCheck:
         for name, task in zip(names, await self._writer.fields(*names), strict=True):
             if task and task.get("state") != SUBMITTED:
                 tenant, _, task_id = name.partition(":")
-                found.append((TaskKey(tenant, task["agent"], task_id), task))
+                key = TaskKey(tenant, task["agent"], task_id)
+                if self._sweep.known_holder(key) is None:
+                    found.append((key, task))
         return found
 
     async def _without_holder(self, tasks: Sequence[_Running]) -> list[_Running]:

@@ -5,8 +5,9 @@ that still waits, and a copy of a run in flight does nothing: the log decides. A
 deadline an input's run is no longer requested: its task ends, even without any live worker.
 
 A run may also be lost while its task is running: the queue is purged, or restored without it, and
-then the worker is killed. So the sweep contacts the holder of a silent task. If there is no holder,
-the run is published again: the queue refuses it unless it is gone.
+then the worker is killed. So the sweep contacts the holder of a silent task, unless the watch of
+workers knows it from its worker's last answer. If there is no holder, the run is published again:
+the queue refuses it unless it is gone.
 """
 
 import logging
@@ -25,13 +26,14 @@ from headrace.model.events import why_handed_back
 from headrace.model.messages import Control, RunRequest
 from headrace.model.sleep import asleep_until
 from headrace.model.subjects import NORMAL
-from headrace.model.task import TaskKey
+from headrace.model.task import SUBMITTED, TaskKey
 from headrace.tasks.delayed_runs import start_of
 from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.forget import delete_unended
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests, release
 from headrace_task_state.maintenance.due import DueTasks, repeat
+from headrace_task_state.maintenance.held_tasks import HeldTask, HeldTasks
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, Writer
 
@@ -46,7 +48,7 @@ _WHO = Control(ask="who")
 class Sweep:
     """Handles the waiting inputs and silent tasks of one range, under its lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # two of them are durations
         self,
         bus: Bus,
         writer: Writer,
@@ -55,16 +57,19 @@ class Sweep:
         *,
         clock: ServerClock,
         timing: MaintenanceTiming,
+        held: HeldTasks,
     ) -> None:
         """Find tasks through `writer`; reject inputs not started within `start_within` seconds.
 
-        `directory` contains which versions continue the tasks of others.
+        `directory` contains which versions continue the tasks of others, `held` which tasks have a
+        holder that need not be asked.
         """
+        self._held = held
         self._directory = directory
         self._bus, self._timing = bus, timing
         self._start_within = round(start_within * 1000)
         self._runs, self._clock = RunRequests(bus), clock
-        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
+        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look, self._next_if_held)
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -76,6 +81,10 @@ class Sweep:
         Raises as `DueTasks.go_through`.
         """
         return await self._due.go_through(round(self._clock.now() * 1000))
+
+    def known_holder(self, key: TaskKey) -> HeldTask | None:
+        """Return the task if its worker has just said that it holds it."""
+        return self._held.find(self._bus.subjects.control(key))
 
     async def recover(self, key: TaskKey, task: Fields) -> None:
         """Have a worker get the run of a task without a holder: from the queue, or requested again.
@@ -110,6 +119,15 @@ class Sweep:
         if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
         return round((self._clock.now() + self._timing.silence) * 1000)
+
+    def _next_if_held(self, key: TaskKey, task: Fields) -> int | None:
+        """Return when a running task is due again, ms, if its worker says that it holds it."""
+        held = self.known_holder(key)
+        if held is None or task.get("state") == SUBMITTED:
+            return None
+        timing = self._timing
+        pause = held.next_pause(task.get("sequence", ""), timing.silence, timing.max_silence)
+        return round((self._clock.now() + pause) * 1000)
 
     async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
         """Publish the run of a silent task without a holder; return when it is due again, ms."""

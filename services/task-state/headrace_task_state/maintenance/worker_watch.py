@@ -5,13 +5,15 @@ each worker is asked twice a second which runs it holds. If there is no response
 row, or a worker that froze answers nothing for as long as a lease would last, its runs are released
 to the queue, which delivers them to another worker at once.
 
+The sweep and the check of holders then know the tasks of these runs, and ask nobody about them.
+
 This decides nothing: a worker that gets such a run contacts its holder, and leaves it if that
 answers. A worker that is not asked, or has not answered yet, keeps its runs by their leases alone.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
@@ -19,6 +21,7 @@ from headrace.jetstream.consumers import nak, queue_of
 from headrace.model.errors import BusUnavailable, NobodyListens, UndecodableMessage
 from headrace.model.messages import Holds, HoldsQuery
 from headrace.model.queues import agent_of
+from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.timing import WatchTiming
 
 _log = logging.getLogger(__name__)
@@ -31,10 +34,14 @@ class WorkerWatch:
     """Watches all workers. The replica with the first range does so; two at once are harmless."""
 
     def __init__(
-        self, bus: Bus, workers: Callable[[], Mapping[str, Instance]], timing: WatchTiming
+        self,
+        bus: Bus,
+        workers: Callable[[], Mapping[str, Instance]],
+        timing: WatchTiming,
+        held: HeldTasks,
     ) -> None:
-        """Watch the live workers that `workers` returns by their names."""
-        self._bus, self._workers, self._timing = bus, workers, timing
+        """Watch the live workers that `workers` returns by their names; keep `held` up to date."""
+        self._bus, self._workers, self._timing, self._held = bus, workers, timing, held
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -50,11 +57,14 @@ class WorkerWatch:
                 watching.cancel()
 
     def _begin(self, name: str, agents: tuple[str, ...]) -> None:
-        watched = WatchedWorker(self._bus, name, agents, self._timing)
+        watched = WatchedWorker(self._bus, name, agents, self._timing, self._held)
 
         async def watch() -> None:
-            while name in self._workers() or watched.may_hold_runs:
-                await watched.look()
+            try:
+                while name in self._workers() or watched.may_hold_runs:
+                    await watched.look()
+            finally:
+                watched.forget()
 
         watching = self._watched[name] = asyncio.create_task(watch(), name=f"watch {name}")
         watching.add_done_callback(lambda done: self._ended(name, done))
@@ -68,11 +78,14 @@ class WorkerWatch:
 class WatchedWorker:
     """A worker, the runs that it holds, and how many questions it has left unanswered."""
 
-    def __init__(self, bus: Bus, name: str, agents: tuple[str, ...], timing: WatchTiming) -> None:
-        """Watch the worker `name`, which serves `agents`."""
+    def __init__(
+        self, bus: Bus, name: str, agents: tuple[str, ...], timing: WatchTiming, held: HeldTasks
+    ) -> None:
+        """Watch the worker `name`, which serves `agents`; record in `held` the tasks it holds."""
         self._bus, self._name, self._agents, self._timing = bus, name, agents, timing
         self._subject = bus.subjects.holds(agents[0], name)
         self._holds: dict[int, str] = {}
+        self._held, self._tasks = held, dict[int, str]()
         self._number = 0
         self._has_answered = False
         self._absent = self._silent = 0
@@ -81,6 +94,11 @@ class WatchedWorker:
     def may_hold_runs(self) -> bool:
         """Whether it has answered, and has not been found dead since."""
         return self._has_answered
+
+    @property
+    def answers(self) -> bool:
+        """Whether it has answered the last question."""
+        return self._has_answered and not self._absent and not self._silent
 
     async def look(self) -> None:
         """Ask once, act on what the answer is, and wait until the next question is due."""
@@ -93,7 +111,7 @@ class WatchedWorker:
             self._absent += 1
         except UndecodableMessage as error:
             _log.warning("%s", error)
-            self._forget()
+            self.forget()
         except BusUnavailable:
             self._silent += 1
             pause = 0.0  # It has waited for the answer.
@@ -108,21 +126,34 @@ class WatchedWorker:
     def _take(self, answer: Holds) -> None:
         self._has_answered = True
         self._absent = self._silent = 0
+        # First: the worker may hold the next run of the same task already.
+        self._release_tasks(list(self._tasks) if answer.whole else answer.released)
         if answer.whole:
             self._holds.clear()
         self._holds.update(answer.taken)
         for number in answer.released:
             self._holds.pop(number, None)
+        for number, task in answer.tasks.items():
+            if number in answer.taken and self._is_task_of_its_agents(task):
+                self._tasks[number] = task
+                self._held.take(task, self)
         self._number = answer.number
 
-    def _forget(self) -> None:
+    def _release_tasks(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if (task := self._tasks.pop(number, None)) is not None:
+                self._held.release(task, self)
+
+    def forget(self) -> None:
+        """Know nothing of it any more."""
+        self._release_tasks(list(self._tasks))
         self._holds, self._number, self._has_answered = {}, 0, False
         self._absent = self._silent = 0
 
     async def _give_back(self) -> None:
         """Release its runs to the queue, and start over: it may have been frozen or cut off."""
         is_gone, holds = self._absent >= self._timing.absences, list(self._holds.values())
-        self._forget()
+        self.forget()
         if holds:
             what = "is gone" if is_gone else "does not answer"
             _log.warning("%s %s; giving back its %d runs", self._name, what, len(holds))
@@ -140,6 +171,14 @@ class WatchedWorker:
                 await asyncio.sleep(self._timing.interval)
             else:
                 return
+
+    def _is_task_of_its_agents(self, subject: str) -> bool:
+        """Return whether it can be the control subject of a task of the worker's agents.
+
+        A worker must not have task state leave the runs of others alone.
+        """
+        agent = subject.split(".")[-2:-1]
+        return bool(agent) and agent[0] in self._agents
 
     def _is_of_its_agents(self, reply: str) -> bool:
         """Return whether it is a reply subject of a run of the worker's agents, and nothing else.

@@ -385,10 +385,14 @@ class RedisWriter:
 
     async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
         """Defer a name until `due`, ms since 1970; None: remove it from the list."""
+        await self.defer_all(due_list, {name: due})
+
+    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
+        """Defer some names, each until its time, as `defer` does."""
         place = self.lease.range
         keys = [self._keys.lease(place), f"{self._view}{due_list}:{place.name}"]
-        score = "" if due is None else due
-        self._check(await self._redis.run("defer", keys, [self.lease.token, name, score]))
+        pairs = (word for name, due in dues.items() for word in (name, "" if due is None else due))
+        self._check(await self._redis.run("defer", keys, [self.lease.token, *pairs]))
 
     async def settle(self, name: str, sequence: int) -> None:
         """Remove a task from the list CONTINUED, unless its log goes on behind `sequence`."""

@@ -37,6 +37,8 @@ from headrace.model.task import (
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.dead_letters import write_letter
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
+from headrace_task_state.maintenance.held_tasks import HeldTasks
+from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -507,17 +509,31 @@ async def applied(fleet: TaskStates) -> Writer:
     return fleet.store_in.writer(lease)
 
 
-async def sweep(fleet: TaskStates, writer: Writer) -> int:
+async def sweep(
+    fleet: TaskStates,
+    writer: Writer,
+    held: HeldTasks | None = None,
+    timing: MaintenanceTiming | None = None,
+) -> int:
     """Sweep once with `writer`; return how many tasks were due."""
-    duty = Sweep(
+    return await a_sweep(fleet, writer, held, timing).sweep()
+
+
+def a_sweep(
+    fleet: TaskStates,
+    writer: Writer,
+    held: HeldTasks | None = None,
+    timing: MaintenanceTiming | None = None,
+) -> Sweep:
+    return Sweep(
         fleet.bus,
         writer,
         Directory(fleet.bus),
         3600.0,
         clock=ServerClock(fleet.bus),
-        timing=MaintenanceTiming(),
+        timing=timing or MaintenanceTiming(),
+        held=held or HeldTasks(),
     )
-    return await duty.sweep()
 
 
 async def test_one_sweep_goes_through_all_that_is_due(
@@ -555,6 +571,65 @@ async def test_a_task_whose_end_was_seen_in_its_log_only_is_looked_at_again(
         await fleet.bus.js.delete_msg(stream, end)
         await writer.defer(DueList.AT_WORK, name, 1)
         assert await sweep(fleet, writer) == 1
+        assert len(await runs(fleet)) == 1
+
+
+class StubHolder:
+    """A worker that has answered its last question, until told otherwise."""
+
+    answers = True
+
+
+async def test_a_silent_task_that_its_worker_lists_costs_no_request(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    timing = MaintenanceTiming(silence=0.0)
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = submitted()
+        log.begin_attempt()
+        await fleet.store(log)
+        writer = await applied(fleet)
+        [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
+        held, holder, control = HeldTasks(), StubHolder(), fleet.bus.subjects.control(log.key)
+        held.take(control, holder)
+        requests = list[str]()
+        for subject in (control, "$JS.API.STREAM.MSG.GET.>"):
+            await fleet.bus.listen(subject, lambda msg: requests.append(msg.subject))
+        await writer.defer(DueList.AT_WORK, name, 1)
+        assert await sweep(fleet, writer, held, timing) == 1
+        await holder_check(fleet, writer, held).look()
+        await fleet.bus.connection.flush()
+        assert (requests, await runs(fleet)) == ([], [])
+        # The next question was not answered: the task is asked for itself, and nobody holds it.
+        holder.answers = False
+        await writer.defer(DueList.AT_WORK, name, 1)
+        assert await sweep(fleet, writer, held, timing) == 1
+        [(subject, _)] = await runs(fleet)
+        assert fleet.bus.subjects.key_of_run(subject) == (log.key, 1)
+        requests.clear()
+        await holder_check(fleet, writer, held).look()
+        assert control in requests
+
+
+def holder_check(fleet: TaskStates, writer: Writer, held: HeldTasks) -> HolderCheck:
+    """Return a check as of a replica that has just taken the range."""
+    clock, timing = ServerClock(fleet.bus), MaintenanceTiming(holder_pause=0.0)
+    sweep = a_sweep(fleet, writer, held)
+    return HolderCheck(fleet.bus, writer, Directory(fleet.bus), sweep, clock=clock, timing=timing)
+
+
+async def test_an_input_whose_task_is_held_for_an_earlier_run_is_requested(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = submitted()
+        await fleet.store(log)
+        writer = await applied(fleet)
+        [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
+        await writer.defer(DueList.AT_WORK, name, 1)
+        held = HeldTasks()
+        held.take(fleet.bus.subjects.control(log.key), StubHolder())
+        assert await sweep(fleet, writer, held) == 1
         assert len(await runs(fleet)) == 1
 
 

@@ -23,6 +23,7 @@ from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace.tasks.runs import ensure_queue
 from headrace_task_state.main import TaskState
+from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.timing import WatchTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_worker.settings import WorkerSettings
@@ -228,6 +229,30 @@ async def test_leases_are_short_again_without_a_watcher(fleet: Fleet) -> None:
         fleet.may_end.set()
 
 
+async def test_the_tasks_that_a_worker_holds_are_known_until_it_does_not_answer(
+    fleet: Fleet,
+) -> None:
+    held = HeldTasks()
+    async with AsyncExitStack() as stack:
+        cable = await stack.enter_async_context(NatsProxy(fleet.nats.port))
+        dying = await stack.enter_async_context(fleet.worker(cable.url))
+        watch = watching(fleet.settings, replace(FAST, absences=10_000), held)
+        await stack.enter_async_context(watch)
+        tasks = await fleet.begun(3, held_by=dying)
+        subjects = [fleet.submitter.bus.subjects.control(task.key) for task in tasks]
+        await soon(lambda: all(map(held.find, subjects)), "the tasks are known")
+        fleet.may_end.set()
+        await tasks[0].ended()
+        await soon(lambda: held.find(subjects[0]) is None, "the end of the hold is known")
+        fleet.may_end.clear()
+        [task] = await fleet.begun(1, held_by=dying)
+        subject = fleet.submitter.bus.subjects.control(task.key)
+        await soon(lambda: held.find(subject) is not None, "the task is known")
+        await cable.__aexit__(None, None, None)
+        await soon(lambda: held.find(subject) is None, "the worker does not answer")
+        await dying.abort()
+
+
 class StubWorker:
     """A worker that pulls one run, says which it holds, and says nothing more if told to."""
 
@@ -305,3 +330,22 @@ async def test_task_state_publishes_nothing_else_for_a_worker(fleet: Fleet, name
         await soon(lambda: 0 in hostile.was_asked[requests:], "the runs are given back")
         await bus.connection.flush()
     assert received == []
+
+
+async def test_a_worker_holds_no_tasks_of_other_agents_and_the_next_run_of_its_own(
+    fleet: Fleet,
+) -> None:
+    bus, held = fleet.submitter.bus, HeldTasks()
+    worker = StubWorker(bus)
+    await worker.serve()
+    own, other = (f"{bus.subjects.prefix}.control.t.{agent}.1" for agent in ("long", "other"))
+    tasks = {1: own, 2: other, 3: "long", 4: ""}
+    worker.answer = Holds(number=4, taken=dict.fromkeys(tasks, "ack"), tasks=tasks, whole=True)
+    async with watching(fleet.settings, FAST, held):
+        await soon(lambda: 4 in worker.was_asked, "the watcher knows the tasks")
+        assert [bool(held.find(subject)) for subject in tasks.values()] == [True, *[False] * 3]
+        # One answer has the end of a hold and the next hold of the same task.
+        worker.answer = Holds(number=6, taken={6: "ack"}, tasks={6: own}, released=[1])
+        await soon(lambda: 6 in worker.was_asked, "the watcher knows the next hold")
+        assert held.find(own) is not None
+    assert held.find(own) is None
