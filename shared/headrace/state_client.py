@@ -7,12 +7,15 @@ import orjson
 from nats.aio.msg import Msg
 
 from headrace import log_context, tracing
+from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
-from headrace.log.logged_task import task_in_log
+from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
 from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
+    LogLost,
+    LogTooNew,
     NobodyListens,
     StartRefused,
     StateUnavailable,
@@ -60,6 +63,9 @@ _DOUBT = 60.0
 """Seconds for which a silent replica is assumed to stay silent. NATS removes a frozen process from
 the queue group only after it has missed its pings."""
 
+_SHORT_LOG = 0.4
+"""Seconds that a log, if it is short, has to answer before task state is asked."""
+
 _LOG_AFTER = 1.0
 """Seconds after which a task is read from its log instead."""
 
@@ -76,6 +82,15 @@ concatenated pieces are the answer."""
 type CheckUnknown = Callable[[str, str, TaskUnknown], Awaitable[None]]
 """Called with the tenant and id of a task that was not found, and the error. Returns if the task
 does not exist. Raises StateUnavailable if that can't be determined now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRead:
+    """A task as of now."""
+
+    found: TaskFound
+    logged: LoggedTask | None = None
+    """The same, to be continued by later entries, if it was read from its log."""
 
 
 class StateClient:
@@ -112,16 +127,32 @@ class StateClient:
         """When the lack of listeners counts as confirmed. None: there are listeners."""
 
     async def get(self, query: GetTask) -> TaskFound:
-        """Return one task as of now, never older than the log's tail at the time of the call.
+        """Return one task as of now, never older than the log's tail at the time of the call."""
+        return (await self.read(query)).found
 
-        If task state does not answer soon, the task is read from its log.
+    async def read(self, query: GetTask) -> TaskRead:
+        """Return one task as `get` does.
+
+        A task with a short log is read from it. Otherwise task state is asked, and if that does
+        not answer soon, the log is read, however long.
         """
+        if (logged := await self._in_short_log(query)) is not None:
+            return TaskRead(logged.found(query.history_length), logged)
         try:
-            return await self._get(query)
+            return TaskRead(await self._get(query))
         except TaskUnknown as unknown:
             if self._check_unknown is not None:
                 await self._check_unknown(query.tenant, query.task, unknown)
             raise
+
+    async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
+        shown = None if self._links is None else self._links.entry
+        try:
+            async with asyncio.timeout(_SHORT_LOG):
+                return await task_in_short_log(self._bus, query, shown)
+        except (BusUnavailable, LogLost, LogTooNew, TimeoutError):
+            # Task state and its client know how long to wait, and what the caller is to be told.
+            return None
 
     async def _get(self, query: GetTask) -> TaskFound:
         try:

@@ -433,15 +433,15 @@ class Feed:
         await self._follower.subscribe()
         self._follower.begin(0)
 
-    async def open(self) -> None:
-        """Subscribe to an existing log and read its last entry.
+    async def open(self, last: Entry | None = None) -> None:
+        """Subscribe to an existing log and read its last entry, unless the caller knows it.
 
         Raises:
             TaskUnknown: no such log.
             BusUnavailable: the leader does not answer.
         """
         await self._follower.subscribe()
-        last = await last_entry(self.resources.bus, self.key)
+        last = last or await last_entry(self.resources.bus, self.key)
         if last is None:
             raise TaskUnknown
         self._take(last)
@@ -579,8 +579,11 @@ class Feeds:
             raise
         return feed
 
-    async def acquire(self, key: TaskKey) -> Feed:
+    async def acquire(self, key: TaskKey, last: Entry | None = None) -> Feed:
         """Return the feed of an existing log: a new one, if what there is has lost it.
+
+        A caller that is about to append after `last`, the log's last entry a moment ago, spares the
+        feed reading it: if another entry has come since, the append fails.
 
         Raises:
             TaskUnknown: no such log.
@@ -590,13 +593,15 @@ class Feeds:
         opening: asyncio.Task[None] | None
         if feed is None or feed.loss is not None:
             feed = self._new(key)
-            feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
-            opening = self._background.start(self._open(feed))
+            # The caller's, and one that keeps the feed open while it opens, even if all callers
+            # leave.
+            feed.users += 2
+            opening = self._background.start(self._open(feed, last))
             if not opening.done():
                 self._opening[feed] = opening
         else:
+            feed.users += 1
             opening = self._opening.get(feed)
-        feed.users += 1
         if opening is not None:
             try:
                 await asyncio.shield(opening)
@@ -605,9 +610,9 @@ class Feeds:
                 raise
         return feed
 
-    async def _open(self, feed: Feed) -> None:
+    async def _open(self, feed: Feed, last: Entry | None) -> None:
         try:
-            await feed.open()
+            await feed.open(last)
         except BaseException:
             # Otherwise a caller that comes before the last waiting one has left would get this
             # feed.

@@ -1,8 +1,17 @@
-"""A task read from its log alone, used where no view is available or up to date."""
+"""A task read from its log alone: where that takes least, or no view is available or up to date."""
+
+from collections.abc import Callable
 
 from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
-from headrace.log.read import Tombstone, headers_of, last_raw, replay, tombstone_of
+from headrace.log.read import (
+    Tombstone,
+    headers_of,
+    last_raw,
+    replay,
+    short_log,
+    tombstone_of,
+)
 from headrace.model.entry import OVER, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, VERSION
@@ -28,6 +37,8 @@ class LoggedTask:
     """W3C trace context of the newest input that came with one."""
     version: str | None = None
     """The version of the agent that the newest input which names one pins the task to."""
+    last: Entry | None = None
+    """The last entry folded in. None: none yet, the rest is from a view."""
 
     @classmethod
     def started_by(cls, first: Entry, agent: str) -> "LoggedTask":
@@ -44,7 +55,7 @@ class LoggedTask:
         if entry.stamp.log != self.log:
             raise LogLost("another log has begun since the last read")
         self.fold.apply_entry(entry)
-        self.sequence = entry.sequence
+        self.sequence, self.last = entry.sequence, entry
         if entry.generation == entry.stamp.run:
             self.traceparent = term_of(entry, TRACEPARENT) or self.traceparent
             self.version = term_of(entry, VERSION) or self.version
@@ -117,12 +128,8 @@ async def log_of(bus: Bus, query: GetTask, timeout: float = ELECTION) -> tuple[T
         TaskUnknown: The name is not valid for a task, or the task was deleted.
         BusUnavailable: No leader answered within `timeout` seconds.
     """
-    names = (query.tenant, query.agent or query.tenant)
-    if not is_task_id(query.task) or not all(map(is_token, names)):
-        raise TaskUnknown
-    # Without an agent, a wildcard finds the log: task ids are unique.
-    key = TaskKey(query.tenant, query.agent or "*", query.task)
-    if stream_of_shard(key.shard) >= bus.settings.event_streams:
+    key = _key_of(bus, query)
+    if key is None:
         raise TaskUnknown
     message = await last_raw(bus, key, timeout)
     if message is None:
@@ -132,6 +139,18 @@ async def log_of(bus: Bus, query: GetTask, timeout: float = ELECTION) -> tuple[T
     return bus.subjects.key_of_event(message["subject"]), int(message["seq"])
 
 
+def _key_of(bus: Bus, query: GetTask) -> TaskKey | None:
+    """Return where the log for `query` is. None: a name is not valid, so there is none.
+
+    Without an agent, the key has a wildcard, which finds the log: task ids are unique.
+    """
+    names = (query.tenant, query.agent or query.tenant)
+    if not is_task_id(query.task) or not all(map(is_token, names)):
+        return None
+    key = TaskKey(query.tenant, query.agent or "*", query.task)
+    return key if stream_of_shard(key.shard) < bus.settings.event_streams else None
+
+
 def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
     """Return the error for a deleted task: other callers must not learn that it existed."""
     if tombstone.owner != query.owner:
@@ -139,6 +158,39 @@ def _forgotten(query: GetTask, tombstone: Tombstone) -> TaskUnknown:
     if tombstone.why == "deleted":
         return TaskUnknown("this task was deleted")
     return TaskUnknown("this task is past retention and was deleted")
+
+
+SHORT = 48
+"""Events of a log up to which its reader should read it. Asking task state takes about 1 ms of
+processor time over all processes, reading about 15 µs per entry."""
+
+_SHORT_BYTES = 128 * 1024
+"""The same in bytes: a message may be long."""
+
+
+async def task_in_short_log(
+    bus: Bus, query: GetTask, shown: Callable[[Entry], Entry] | None = None
+) -> LoggedTask | None:
+    """Return the caller's task as of now, if its log is short; `shown` converts each entry.
+
+    None: task state must be asked. It also decides what a caller learns of a task that does not
+    exist, or is not the caller's.
+
+    Raises:
+        BusUnavailable: No leader of the log answered.
+        LogLost, LogTooNew: As `short_log`.
+    """
+    key = _key_of(bus, query)
+    # A hostile worker may write under the id of another agent's task, and a wildcard may find that.
+    entries = None
+    if key is not None and query.agent is not None:
+        entries = await short_log(bus, key, SHORT, _SHORT_BYTES)
+    if key is None or not entries:
+        return None
+    task = LoggedTask.started_by(entries[0], key.agent)
+    for entry in entries:
+        task.take(entry if shown is None else shown(entry))
+    return task if task.is_for(query) else None
 
 
 async def task_in_log(bus: Bus, query: GetTask) -> TaskFound:

@@ -379,6 +379,34 @@ async def _read_on[Read: HasSequence](
     return [stored for stored in batch if stored.sequence <= head]
 
 
+async def short_log(bus: Bus, key: TaskKey, most: int, most_bytes: int) -> list[Entry] | None:
+    """Return all entries of a log as of now, if its last one says that these are few.
+
+    None: the log has more than `most` events or `most_bytes` bytes, is empty, deleted or damaged,
+    or the replica that was asked is behind the leader. The leader is asked once.
+
+    Raises:
+        BusUnavailable: No leader answered.
+        LogLost: The log's beginning is gone.
+        LogTooNew: It has an entry of a later version.
+    """
+    stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
+    message = await get_message(bus, stream, {"last_by_subj": subject})
+    if message is None:
+        return None
+    last = check_readable(key, from_leader(message))
+    if last.entry is None or last.entry.last_generation > most:
+        return None
+    if last.entry.generation == 1:
+        return [last.entry]
+    batch = await _get_batch(bus, key, 1, from_message, (most, most_bytes))
+    # Later messages would do no harm, but a reader of several logs wants all as of one time.
+    stored = [one for one in batch if one.sequence <= last.sequence]
+    if not stored or stored[-1].sequence < last.sequence:
+        return None
+    return Continuity(key, 0).entries_in(stored)
+
+
 async def copy_of_next(bus: Bus, key: TaskKey, start: int) -> LogMessage | None:
     """Return the first message of the log from stream sequence `start`, from any replica.
 

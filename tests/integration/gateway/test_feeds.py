@@ -108,6 +108,34 @@ async def test_a_fresh_feed_sees_the_log_from_its_first_event(bus: Bus, feeds: F
     assert len(feeds) == 0
 
 
+async def test_a_feed_whose_last_entry_is_known_reads_nothing(
+    bus: Bus, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(bus)
+    await log.begin()
+    last = await last_entry(bus, log.key)
+    monkeypatch.delattr("headrace_gateway.feeds.last_entry")
+    feed = await feeds.acquire(log.key, last)
+    assert (feed.head, len(feeds)) == (1, 1)
+    reading = asyncio.create_task(feed.reader(1).read())
+    await log.chunks(1)
+    blocks = await asyncio.wait_for(reading, 60)
+    assert [block.entry.generation for block in blocks] == [2]
+    feeds.release(feed)
+    assert len(feeds) == 0
+
+
+async def test_a_feed_finds_what_came_after_its_known_last_entry(bus: Bus, feeds: Feeds) -> None:
+    log = Log(bus)
+    await log.begin()
+    last = await last_entry(bus, log.key)
+    await log.chunks(2)
+    feed = await feeds.acquire(log.key, last)
+    blocks = await asyncio.wait_for(feed.reader(1).read(), 60)
+    assert blocks[0].entry.generation == 2
+    feeds.release(feed)
+
+
 async def test_many_clients_with_different_cursors_share_one_feed(bus: Bus, feeds: Feeds) -> None:
     log = Log(bus)
     await log.begin()

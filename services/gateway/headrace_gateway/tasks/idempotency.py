@@ -27,6 +27,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
+from headrace.state_client import TaskRead
 from headrace.wait_for import ELECTION
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
@@ -264,22 +265,22 @@ class Idempotency:
         kept = await self._records.find(request.name)
         if kept is not None:
             _check_same(kept, request)
-        found: TaskFound | HeadraceError
+        read: TaskRead | HeadraceError
         try:
-            found = await self._submissions.find(request.caller, request.agent, follow_up)
+            read = await self._submissions.find(request.caller, request.agent, follow_up)
         except (TaskEnded, GenerationMismatch) as refused:
-            found = refused  # Perhaps because of this message, if the log has it.
+            read = refused  # Perhaps because of this message, if the log has it.
         # Read the log after the task: an entry that comes later fences this gateway's append.
         if (
             kept is not None
             and (accepted := await self._accepted(request, kept.record)) is not None
         ):
             return accepted
-        if isinstance(found, HeadraceError):
-            raise found
+        if isinstance(read, HeadraceError):
+            raise read
         if kept is None:
-            await self._claim(request, found)
-        return await self._submissions.append(request.caller, found, follow_up, request.writer)
+            await self._claim(request, read.found)
+        return await self._submissions.append(request.caller, read, follow_up, request.writer)
 
     async def _claim(self, request: KeyedRequest, found: TaskFound) -> None:
         record = IdempotencyRecord(

@@ -15,6 +15,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.links import Links
 from headrace.log import AppendResult, last_entry, replay
+from headrace.log.logged_task import LoggedTask
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import (
@@ -29,6 +30,7 @@ from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
+from headrace.state_client import TaskRead
 from headrace.tasks.admission import AdmittedRun, RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, asking
@@ -56,6 +58,8 @@ class AcceptedInput:
     """Open; the owner of this object must release it (`Feeds.release`)."""
     snapshot: TaskFound | None = None
     """For a follow-up: the Task just before the input."""
+    before: LoggedTask | None = None
+    """The same, to be continued by later entries, if it was read from its log."""
     again: bool = False
     """Whether the input had been accepted before, under the same Idempotency-Key."""
     at_once: bool = False
@@ -395,7 +399,7 @@ class InputWriter:
             await self._appends.carry_out(key, context, write, publish)
 
     async def queue(
-        self, key: TaskKey, owner: str, found: TaskFound, follow_up: FollowUp, name: str
+        self, key: TaskKey, owner: str, read: TaskRead, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
         """Queue an owner's message under `name` for the task's active run.
 
@@ -407,6 +411,7 @@ class InputWriter:
         """
         await self._limits.check(key, owner)
         await self._appends.ready()
+        found = read.found
         context = found.task["contextId"]
         async with (
             self._offload.offloaded(
@@ -423,7 +428,7 @@ class InputWriter:
             )
             if generation is None:
                 raise Fenced(f"run of {key.task} ended before it read the message")
-        return AcceptedInput(key, context, found.log, generation, feed, found)
+        return AcceptedInput(key, context, found.log, generation, feed, found, read.logged)
 
 
 def _request_nothing(_: Input, __: AppendResult) -> None:

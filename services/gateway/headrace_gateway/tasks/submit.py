@@ -21,7 +21,7 @@ from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
-from headrace.model.messages import GetTask, RunRequest, TaskFound
+from headrace.model.messages import GetTask, RunRequest
 from headrace.model.task import (
     AUTH_REQUIRED,
     INPUT_REQUIRED,
@@ -30,7 +30,7 @@ from headrace.model.task import (
     TaskKey,
     mint_task_id,
 )
-from headrace.state_client import StateClient
+from headrace.state_client import StateClient, TaskRead
 from headrace.tasks.begin import Input, first_input
 from headrace.tasks.continue_ import LogEnd, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
@@ -163,22 +163,22 @@ class Submissions:
     async def _follow_up(self, caller: Caller, agent: str, follow_up: FollowUp) -> AcceptedInput:
         name = f"input-{secrets.token_hex(12)}"
         for _ in range(ROUNDS):
-            found = await self.find(caller, agent, follow_up)
+            read = await self.find(caller, agent, follow_up)
             with suppress(Fenced):
-                return await self.append(caller, found, follow_up, name)
+                return await self.append(caller, read, follow_up, name)
             # Another input came first, possibly through another gateway, or the run ended.
         raise TaskBusy(f"task {follow_up.task} is busy with other messages")
 
-    async def find(self, caller: Caller, agent: str, follow_up: FollowUp) -> TaskFound:
+    async def find(self, caller: Caller, agent: str, follow_up: FollowUp) -> TaskRead:
         """Return the task of a follow-up as it is now, if it can accept the message.
 
         Raises:
             TaskUnknown, ContextMismatch, GenerationMismatch, TaskEnded, TaskBusy, StateUnavailable:
                 as `follow_up`.
         """
-        found = await self._state.get(
-            GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=follow_up.task)
-        )
+        query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=agent, task=follow_up.task)
+        read = await self._state.read(query)
+        found = read.found
         fork = ForkOf.of(found.task.get("metadata"))
         if fork is not None and found.generation < fork.complete:
             await self._refuse_unfinished(TaskKey(caller.tenant, found.agent, follow_up.task))
@@ -189,7 +189,7 @@ class Submissions:
             raise GenerationMismatch(follow_up.task, found.generation)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {follow_up.task} is over and accepts no messages")
-        return found
+        return read
 
     async def _refuse_unfinished(self, key: TaskKey) -> NoReturn:
         """Refuse a message to a fork whose past is incomplete, and end the fork if it stays so."""
@@ -200,27 +200,29 @@ class Submissions:
         raise TaskBusy(f"the past of task {key.task} is still being copied")
 
     async def append(
-        self, caller: Caller, found: TaskFound, follow_up: FollowUp, name: str
+        self, caller: Caller, read: TaskRead, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
-        """Append a follow-up under `name`, right after the state in `found`.
+        """Append a follow-up under `name`, right after the state in `read`.
 
         Raises:
             Fenced: another entry came first, or the run ended; find the task again.
             TaskBusy, TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `follow_up`.
         """
+        found = read.found
         key = TaskKey(caller.tenant, found.agent, found.task["id"])
         note_task(key.task, found.task["contextId"])
         if found.state == INPUT_REQUIRED:
-            return await self._next_run(caller, key, found, follow_up, name)
+            return await self._next_run(caller, key, read, follow_up, name)
         card = self._directory.card(found.agent)
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise TaskBusy(f"task {key.task} is running; wait until it asks for input")
         # The message joins a run that has begun, so that run's terms apply.
-        return await self._inputs.queue(key, caller.owner, found, follow_up.without(_TERMS), name)
+        return await self._inputs.queue(key, caller.owner, read, follow_up.without(_TERMS), name)
 
     async def _next_run(
-        self, caller: Caller, key: TaskKey, found: TaskFound, follow_up: FollowUp, name: str
+        self, caller: Caller, key: TaskKey, read: TaskRead, follow_up: FollowUp, name: str
     ) -> AcceptedInput:
+        found = read.found
         request = RunRequest(
             log=found.log,
             context=found.task["contextId"],
@@ -238,8 +240,10 @@ class Submissions:
 
         sender = FileOwner(caller.owner, request.context)
         content = (follow_up.message, follow_up.metadata)
-        accepted = await self._inputs.begin_run(key, sender, content, build, self._feeds.acquire)
-        accepted.snapshot = found
+        last = None if read.logged is None else read.logged.last
+        open_feed = partial(self._feeds.acquire, last=last)
+        accepted = await self._inputs.begin_run(key, sender, content, build, open_feed)
+        accepted.snapshot, accepted.before = found, read.logged
         return accepted
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule, last_entry, replay
-from headrace.log.read import last_stored, next_stored
+from headrace.log.read import last_stored, next_stored, short_log
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from tests.integration.shared.conftest import Connect
@@ -207,3 +207,18 @@ async def test_a_log_of_nothing_that_parses_is_empty(bus: Bus) -> None:
     assert await last_entry(bus, log.key) is None
     await log.begin()
     assert generations(await log.read()) == [1]
+
+
+async def test_a_short_log_is_read_as_a_whole(bus: Bus, log: TaskLog) -> None:
+    await log.grow(20, batch=3)
+    found = list[Entry]()
+
+    async def is_read() -> bool:
+        # A copy that is behind the leader has less.
+        found[:] = await short_log(bus, log.key, 20, 100_000) or []
+        return bool(found)
+
+    await eventually(is_read, "a copy that has caught up answers")
+    assert generations(found) == list(range(1, 21))
+    assert await short_log(bus, log.key, 19, 100_000) is None
+    assert await short_log(bus, log.key, 20, 1_000) is None, "it has more bytes"

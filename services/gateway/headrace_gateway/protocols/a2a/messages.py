@@ -17,7 +17,7 @@ from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
 from headrace.webhooks import Webhook
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
-from headrace_gateway.feeds import Feed, FeedBlock
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
@@ -202,16 +202,20 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
     with answering(call, accepted):
         if accepted.snapshot is None:
             return await _new_task(services, call, accepted, parameters)
-        return {"task": await _continued_task(services, call, accepted, parameters)}
+        length = parameters.history_length
+        if accepted.before is not None:
+            return {"task": (await _folded(services, call, accepted)).fold.task(length)}
+        return {"task": await _continued_task(services, call, accepted, length)}
 
 
 class _Rest(Renderer):
     """Renders nothing, and is over when the task has ended or waits for input."""
 
-    def __init__(self, feed: Feed, *, at_once: bool = False) -> None:
-        """Wait until the task rests or, if `at_once`, for the current end of `feed`."""
+    def __init__(self, accepted: AcceptedInput) -> None:
+        """Wait until the task rests after the input or, if `at_once`, for the feed's end now."""
         self.newest: Entry | None = None
-        self._feed, self._at_once = feed, at_once
+        self._feed, self._at_once = accepted.feed, accepted.at_once
+        self._least = accepted.generation
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - renders nothing
         """Record the newest entry."""
@@ -221,7 +225,7 @@ class _Rest(Renderer):
     def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED also counts
         """Return whether the task rests, as of the newest known entry."""
         newest = self.newest
-        if newest is None or newest.last_generation < self._feed.head:
+        if newest is None or newest.last_generation < max(self._least, self._feed.head):
             return False
         return self._at_once or newest.stamp.state in _RESTS
 
@@ -229,10 +233,10 @@ class _Rest(Renderer):
 class _FoldingRest(_Rest):
     """Also folds the task."""
 
-    def __init__(self, feed: Feed, *, at_once: bool) -> None:
+    def __init__(self, accepted: AcceptedInput) -> None:
         """See `_Rest`."""
-        super().__init__(feed, at_once=at_once)
-        self.fold = TaskFold()
+        super().__init__(accepted)
+        self.fold = TaskFold() if accepted.before is None else accepted.before.fold
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Fold the entries."""
@@ -244,29 +248,34 @@ class _FoldingRest(_Rest):
 async def _new_task(
     services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
 ) -> Json:
-    """Return a new task, folded from its whole log without a request to task state."""
-    answer = _FoldingRest(accepted.feed, at_once=accepted.at_once)
-    await _wait(services, call, accepted, answer, 0)
+    answer = await _folded(services, call, accepted)
     if answer.fold.state == ANSWERED and answer.newest and not accepted.at_once:
         return {"message": answer.newest.events[-1]["message"]}
     return {"task": answer.fold.task(parameters.history_length)}
 
 
+async def _folded(services: Services, call: Call, accepted: AcceptedInput) -> _FoldingRest:
+    """Wait, and fold the task from its log, without a request to task state."""
+    answer = _FoldingRest(accepted)
+    await _wait(services, call, accepted, answer, answer.fold.generation)
+    return answer
+
+
 async def _continued_task(
-    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
+    services: Services, call: Call, accepted: AcceptedInput, history_length: int | None
 ) -> Json:
-    """Request the task from task state, because its earlier log has not been read here."""
+    """Request the task from task state, because it takes long to read its earlier log."""
     if accepted.at_once:
         services.feeds.release(accepted.feed)
     else:
-        rest = _Rest(accepted.feed)
+        rest = _Rest(accepted)
         await _wait(services, call, accepted, rest, accepted.generation - 1)
     query = GetTask(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
         agent=call.agent,
         task=accepted.key.task,
-        history_length=parameters.history_length,
+        history_length=history_length,
     )
     return (await services.state.get(query)).task
 

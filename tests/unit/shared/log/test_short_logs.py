@@ -1,0 +1,154 @@
+"""A task whose log is short is read from it; about all others, task state is asked."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headrace.jetstream.direct_get import DirectAnswer, direct_get
+from headrace.jetstream.objects import SCHEME
+from headrace.jetstream.purge import purge
+from headrace.links import Links
+from headrace.log import read
+from headrace.log.logged_task import SHORT, task_in_log, task_in_short_log
+from headrace.log.tombstone import put_tombstone
+from headrace.model import events
+from headrace.model.entry import Entry
+from headrace.model.errors import LogLost
+from headrace.model.messages import GetTask
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING, mint_task_id
+from headrace.state_client import StateClient
+from tests.support.memory_bus import memory_bus
+from tests.support.task_log import TaskLog
+
+
+@pytest.fixture
+async def log() -> AsyncIterator[TaskLog]:
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        await log.begin()
+        yield log
+
+
+def query(log: TaskLog, **other: Any) -> GetTask:  # noqa: ANN401 - any field
+    named = {"tenant": "default", "owner": "owner", "agent": "agent", "task": log.key.task}
+    return GetTask(**named | other)
+
+
+async def test_a_short_log_tells_what_its_whole_log_tells(log: TaskLog) -> None:
+    for state in (WORKING, INPUT_REQUIRED, COMPLETED):
+        await log.append("text", "more text", state=state)
+        found = await task_in_short_log(log.bus, query(log))
+        assert found is not None
+        assert found.found(None) == await task_in_log(log.bus, query(log))
+        assert (found.fold.state, found.sequence) == (state, log.writer.sequence)
+        assert found.last is not None
+        assert found.last.last_generation == log.writer.generation
+
+
+async def test_a_log_of_one_entry_is_read_at_once(
+    log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(read, "direct_get")
+    found = await task_in_short_log(log.bus, query(log))
+    assert found is not None
+    assert found.fold.generation == 1
+
+
+async def test_later_entries_continue_the_task(log: TaskLog) -> None:
+    found = await task_in_short_log(log.bus, query(log))
+    assert found is not None
+    await log.append("the end", state=COMPLETED)
+    [*_, last] = await entries(log)
+    found.take(last)
+    assert found.found(None) == await task_in_log(log.bus, query(log))
+
+
+async def entries(log: TaskLog) -> list[Entry]:
+    return [
+        entry
+        async for batch in read.replay(log.bus, log.key, 0, log.writer.sequence)
+        for entry in batch
+    ]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_log_is_short_up_to_a_number_of_events(log: TaskLog, more: int) -> None:
+    await log.grow(SHORT + more)
+    assert (await task_in_short_log(log.bus, query(log)) is None) == bool(more)
+
+
+async def test_what_is_no_entry_of_a_short_log_is_skipped(log: TaskLog) -> None:
+    await log.junk()
+    await log.grow(3)
+    found = await task_in_short_log(log.bus, query(log))
+    assert found is not None
+    assert found.fold.generation == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"owner": "somebody"},
+        {"agent": "another"},
+        {"agent": None},
+        {"tenant": "elsewhere"},
+        {"task": mint_task_id(3)},
+        {"task": "no-task-id"},
+        {"agent": "not a token"},
+    ],
+)
+async def test_task_state_decides_what_is_said_of_other_tasks(
+    log: TaskLog, other: dict[str, str | None]
+) -> None:
+    await log.grow(3)
+    assert await task_in_short_log(log.bus, query(log, **other)) is None
+
+
+async def test_an_operator_of_the_tenant_reads_any_owners(log: TaskLog) -> None:
+    asked = query(log, owner="operator", any_owner=True)
+    assert await task_in_short_log(log.bus, asked) is not None
+
+
+async def test_task_state_is_asked_about_a_deleted_task(log: TaskLog) -> None:
+    await log.append("the end", state=COMPLETED)
+    await put_tombstone(log.bus, log.key, "owner", "deleted", 60, log.writer.sequence)
+    assert await task_in_short_log(log.bus, query(log)) is None
+
+
+async def test_a_log_without_its_beginning_is_not_read(log: TaskLog) -> None:
+    await log.grow(4)
+    await purge(log.bus, log.stream, log.subject, log.writer.sequence)
+    with pytest.raises(LogLost):
+        await task_in_short_log(log.bus, query(log))
+
+
+async def test_a_copy_that_is_behind_the_leader_does_not_answer(
+    log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def without_the_last(*args: Any) -> DirectAnswer[Any]:  # noqa: ANN401 - what it reads
+        answer = await direct_get(*args)
+        answer.messages.pop()
+        return answer
+
+    await log.grow(3)
+    monkeypatch.setattr(read, "direct_get", without_the_last)
+    assert await task_in_short_log(log.bus, query(log)) is None
+
+
+async def test_links_to_files_are_addresses_for_clients(log: TaskLog) -> None:
+    link = f"{SCHEME}agent/tasks/{log.key.task}/files/0123456789abcdef"
+    part = {"url": link, "filename": "a"}
+    artifact = {"artifactId": "a", "parts": [part]}
+    draft = events.artifact_update(log.key.task, "context", artifact)
+    await log.writer.append([draft], log.stamp())
+    shown = await StateClient(log.bus, Links("https://host")).get(query(log))
+    [shown_part] = shown.task["artifacts"][0]["parts"]
+    assert shown_part["url"].startswith("https://host/v1/agents/")
+
+
+async def test_a_short_task_is_read_while_there_is_no_task_state(log: TaskLog) -> None:
+    await log.append("wait", state=INPUT_REQUIRED)
+    read_now = await StateClient(log.bus).read(query(log))
+    assert read_now.found.state == INPUT_REQUIRED
+    assert read_now.logged is not None
