@@ -357,6 +357,8 @@ class NatsClient(Client):
         self._ps = FastParser(self, self._listeners)
         self._header_names: set[str] = set()
         self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._series: dict[str, Listener] = {}
+        """Listeners to all answers of a request, by its serial."""
         self._serials = itertools.count(1)
         self._answers_inbox = ""
         self._deadlines: dict[float, _Deadlines] = {}
@@ -555,6 +557,27 @@ class NatsClient(Client):
         deadlines.add(serial, answer)
         return answer
 
+    async def ask_for_series(self, subject: str, payload: bytes, receive: Listener) -> str:
+        """Send a request with several answers; return its serial, for `end_series`.
+
+        `receive` is called with each answer, also with a "no responders" status. A subscription of
+        its own per request would cost client and server as much as three messages.
+        """
+        if not self._answers_inbox:
+            await self._listen_for_answers()
+        serial = self._serial()
+        self._series[serial] = receive
+        try:
+            await self.publish(subject, payload, f"{self._answers_inbox}.{serial}")
+        except BaseException:
+            self.end_series(serial)
+            raise
+        return serial
+
+    def end_series(self, serial: str) -> None:
+        """Drop further answers to the request."""
+        self._series.pop(serial, None)
+
     def _serial(self) -> str:
         return str(next(self._serials))
 
@@ -592,8 +615,13 @@ class NatsClient(Client):
             raise
 
     def _on_answer(self, msg: Msg) -> None:
-        answer = self._answers.pop(msg.subject.rpartition(".")[2], None)
-        if answer is not None and not answer.done():
+        serial = msg.subject.rpartition(".")[2]
+        answer = self._answers.pop(serial, None)
+        if answer is None:
+            receive = self._series.get(serial)
+            if receive is not None:
+                receive(msg)
+        elif not answer.done():
             answer.set_result(msg)
 
     @staticmethod

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import nats.errors
@@ -329,6 +330,21 @@ class Bus:
             loop=asyncio.get_running_loop(),
             eager_start=True,
         )
+
+    async def ask_for_series(
+        self, subject: str, payload: bytes, receive: Callable[[Msg], None]
+    ) -> Callable[[], None]:
+        """Send a request, call `receive` with each of its answers, and return what ends that.
+
+        Raises:
+            BusUnavailable: There is no connection.
+        """
+        connection = self.connection
+        try:
+            serial = await connection.ask_for_series(subject, payload, receive)
+        except NO_ANSWER as error:
+            raise BusUnavailable(f"{subject}: {reason(error)}") from error
+        return partial(connection.end_series, serial)
 
     @staticmethod
     def answered(subject: str, answer: asyncio.Future[Msg]) -> Msg:

@@ -45,13 +45,12 @@ async def direct_get[Read](
         BusUnavailable: The connection is down.
     """
     train = _Train(read)
-    inbox = bus.connection.new_inbox()
-    subscription = await bus.listen(inbox, train.take)
+    request = orjson.dumps(query)
+    end = await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.take)
     try:
-        await bus.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), inbox)
         await train.arrival(bus.timing.replica_silence)
     finally:
-        await bus.unsubscribe(subscription)
+        end()
     return train.answer
 
 

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream.direct_get import DirectAnswer, _Train
+from headrace.jetstream.direct_get import DirectAnswer, _Train, direct_get
+from headrace.model.errors import BusUnavailable
 from tests.support.fake_bus import message
+from tests.support.memory_bus import memory_bus
+from tests.support.task_log import TaskLog
 
 
 def stored(sequence: int, previous: int, **more: str) -> Msg:
@@ -64,3 +67,48 @@ async def test_an_empty_answer_and_a_refusal_are_two_things(status: str, *, comp
 async def test_a_stored_message_with_a_status_of_its_own_is_no_end() -> None:
     answer = await arrived(stored(4, 0, Status="404"), stored(9, 4), end(last=9))
     assert answer == DirectAnswer([4, 9], complete=True)
+
+
+async def test_answers_of_concurrent_requests_are_told_apart() -> None:
+    async with memory_bus() as bus:
+        logs = [TaskLog(bus), TaskLog(bus)]
+        for count, log in enumerate(logs, 2):
+            await log.begin()
+            await log.grow(count)
+        answers = await asyncio.gather(*map(whole, logs))
+        assert [len(answer.messages) for answer in answers] == [2, 3]
+        assert all(answer.complete for answer in answers)
+        assert not bus.connection._series
+
+
+async def whole(log: TaskLog) -> DirectAnswer[Msg]:
+    query = {"batch": 10, "seq": 1, "next_by_subj": log.subject}
+    return await direct_get(log.bus, log.stream, query, lambda msg: msg)
+
+
+async def test_what_comes_after_a_request_was_given_up_is_dropped() -> None:
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        await log.begin()
+        reading = asyncio.Task(whole(log), loop=asyncio.get_running_loop(), eager_start=True)
+        assert bus.connection._series
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not bus.connection._series
+        assert (await whole(log)).complete
+
+
+async def test_a_stream_that_is_not_there_has_not_answered() -> None:
+    async with memory_bus() as bus:
+        answer = await direct_get(bus, "NO_SUCH_STREAM", {"batch": 1}, lambda msg: msg)
+        assert (answer.messages, answer.complete) == ([], False)
+
+
+async def test_without_a_connection_nothing_is_asked_for() -> None:
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        await log.begin()
+        await bus.close()
+        with pytest.raises(BusUnavailable):
+            await whole(log)
