@@ -69,7 +69,7 @@ async def test_a_stored_message_with_a_status_of_its_own_is_no_end() -> None:
     assert answer == DirectAnswer([4, 9], complete=True)
 
 
-async def test_answers_of_concurrent_requests_are_told_apart() -> None:
+async def test_concurrent_requests_get_their_own_answers() -> None:
     async with memory_bus() as bus:
         logs = [TaskLog(bus), TaskLog(bus)]
         for count, log in enumerate(logs, 2):
@@ -105,7 +105,7 @@ async def test_a_stream_that_is_not_there_has_not_answered() -> None:
         assert (answer.messages, answer.complete) == ([], False)
 
 
-async def test_without_a_connection_nothing_is_asked_for() -> None:
+async def test_a_request_without_a_connection_raises() -> None:
     async with memory_bus() as bus:
         log = TaskLog(bus)
         await log.begin()

@@ -98,7 +98,7 @@ async def test_what_is_no_entry_of_a_short_log_is_skipped(log: TaskLog) -> None:
         {"agent": "not a token"},
     ],
 )
-async def test_task_state_decides_what_is_said_of_other_tasks(
+async def test_other_tasks_are_left_to_task_state(
     log: TaskLog, other: dict[str, str | None]
 ) -> None:
     await log.grow(3)
@@ -110,7 +110,7 @@ async def test_an_operator_of_the_tenant_reads_any_owners(log: TaskLog) -> None:
     assert await task_in_short_log(log.bus, asked) is not None
 
 
-async def test_task_state_is_asked_about_a_deleted_task(log: TaskLog) -> None:
+async def test_a_deleted_task_is_left_to_task_state(log: TaskLog) -> None:
     await log.append("the end", state=COMPLETED)
     await put_tombstone(log.bus, log.key, "owner", "deleted", 60, log.writer.sequence)
     assert await task_in_short_log(log.bus, query(log)) is None

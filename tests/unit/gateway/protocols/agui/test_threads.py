@@ -65,7 +65,7 @@ async def test_a_working_task_is_found_behind_a_page_of_submitted_ones(
     }
 
 
-async def test_task_state_of_the_previous_release_is_asked_for_working_tasks_too() -> None:
+async def test_task_state_of_the_previous_release_gets_a_query_for_working_tasks_too() -> None:
     lists = FakeLists({"b": SUBMITTED, "a": WORKING}, knows_statuses=False)
     assert await open_tasks(lists) == {"b": SUBMITTED, "a": WORKING}
 
