@@ -18,7 +18,7 @@ from headrace_gateway.extensions import HEADERS, activated, requested_extensions
 from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
 from headrace_gateway.request_span import begin_span, note_named_task
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import CALLER
+from headrace_gateway.server.body import CALLER, SMALL
 from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.open_requests import name_operation
@@ -38,8 +38,9 @@ type _Called = tuple[Caller, AgentCard, tuple[str, ...], tuple[str, ...]]
 """A call's caller, card, extensions and extension headers. Made for each request, where a class
 takes a microsecond longer."""
 
-type Admission = tuple[_Called, str, str]
-"""A call that passed access control: who calls what, the operation, and its traceparent."""
+type Admission = tuple[_Called, str, str, str]
+"""A call that passed access control: who calls what, the operation, its traceparent, and the task
+as in logs, if it was known."""
 
 _LONGEST_TASK = 64
 """Maximum logged characters of a task id; no valid id is longer."""
@@ -108,7 +109,7 @@ def caller_of(services: Services, request: Request) -> Caller:
         found = callers.everyone or callers.of(request.headers, of_any_agent=True)
         request.scope[CALLER] = found
     if services.access.counts:
-        services.access.expect(found)
+        services.access.expect(found, request.scope.get("path_params", {}).get("agent", ""))
     return found
 
 
@@ -156,11 +157,7 @@ async def call_of(
         HeadraceError, ExtensionSupportRequiredError: as `admit`.
     """
     admission = admit(services, request, operation, task=task, tenant=tenant, **named)
-    # Not by `admitted_call`: this is the path of most submissions.
-    called, _, traceparent = admission
-    about = _logged(task)
-    await services.access.permitted(called[0], called[1].name, operation, about, **named)
-    return _call(request, called, operation, traceparent=traceparent, version=version)
+    return await admitted_call(services, request, admission, version=version, **named)
 
 
 async def admitted_call(
@@ -172,9 +169,13 @@ async def admitted_call(
     version: str = PROTOCOL_VERSION_1_0,
     **named: str,
 ) -> Call:
-    """Return the call of an admitted request, whose body has been read; arguments as `call_of`."""
-    called, operation, traceparent = admission
-    if about := _logged(task):
+    """Return the call of an admitted request; arguments as of `call_of`.
+
+    `task`: the task id, if the body named it since.
+    """
+    called, operation, traceparent, about = admission
+    if task and (since_named := _logged(task)):
+        about = since_named
         note_named_task(about)
     await services.access.permitted(called[0], called[1].name, operation, about, **named)
     return _call(request, called, operation, traceparent=traceparent, version=version)
@@ -210,7 +211,7 @@ def admit(
     agent, about = called[1].name, _logged(task)
     traceparent = _begin(request, agent, operation, about)
     services.access.admit(called[0], agent, operation, about, **named)
-    return called, operation, traceparent
+    return called, operation, traceparent, about
 
 
 class SocketCalls:
@@ -249,6 +250,16 @@ class SocketCalls:
         if services.access.counts:
             services.access.expect(caller)
         return caller
+
+    def check_rate(self, size: int) -> None:
+        """Check that a frame of `size` bytes may be parsed, before its request begins.
+
+        Raises:
+            RateLimited: it is not `SMALL`, and the caller, its tenant or the agent has reached its
+                rate limit.
+        """
+        if size > SMALL:
+            self._services.access.check_rate(self.caller, self._first.agent)
 
     def counted(self, error: Exception) -> Exception:
         """Count a frame that `error` refused before its request began; see `Access.counted`."""

@@ -19,7 +19,7 @@ from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, TooManyBytes, TooManyBytesOfOwner, Violation
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.endpoints import headers_of
-from headrace_gateway.server.open_requests import open_request
+from headrace_gateway.server.open_requests import check_rate, open_request
 from headrace_gateway.server.turns import Turns
 
 
@@ -176,6 +176,10 @@ class BodyLimits:
         return body
 
 
+SMALL = 64 * 1024
+"""Maximum bytes of a body that is read although its caller has reached its request rate: enough for
+an answer with the request's id, and for operations without a rate limit."""
+
 CALLER = "headrace.caller"
 """Key in a request's scope: its caller, once known."""
 
@@ -190,14 +194,19 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
             request is not within `OpenRequests.one`.
         TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
         BodyTooLarge: the declared or actual size exceeds the limit.
+        RateLimited: it exceeds `SMALL`, and the caller of the request, which is not counted yet,
+            has reached its rate.
         starlette.requests.ClientDisconnect: the client disconnected.
     """
     if CALLER not in request.scope:
         raise LookupError("call_of or caller_of must run before read_body")
     limit = limits.whole if most is None else min(most, limits.whole)
     declared = headers_of(request.scope).first.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > limit:
+    declared_size = int(declared) if declared.isdecimal() else 0
+    if declared_size > limit:
         raise BodyTooLarge(limit)
+    if declared_size > SMALL:
+        check_rate()
     held = hold(limits.held.hold(request.scope[CALLER]))
     pieces, size, receive, is_more = list[bytes](), 0, request.receive, True
     while is_more:
@@ -209,6 +218,8 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge(limit)
+            if size > SMALL >= size - len(piece):
+                check_rate()
             held.resize(size)
             pieces.append(piece)
     return limits.check(b"".join(pieces))

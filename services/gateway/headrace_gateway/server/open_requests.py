@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace import log_context
 from headrace.model.errors import HeadraceError
-from headrace_gateway.refusals import GatewayRestarting
+from headrace_gateway.refusals import GatewayRestarting, RateLimited
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -29,6 +29,24 @@ ANSWERS = GRACE / 2
 
 EXTENSION = "headrace.requests"
 """Key in a request's scope: the gateway's `OpenRequests`."""
+
+
+class RequestRate(Protocol):
+    """The rates that a request counts against, known with its caller."""
+
+    def check(self) -> None:
+        """Check that the request's caller has not reached a rate; counts nothing.
+
+        Raises:
+            RateLimited: it has.
+        """
+
+    def take(self) -> None:
+        """Count the request.
+
+        Raises:
+            RateLimited: as `check`; the request is not counted.
+        """
 
 
 class OpenRequest:
@@ -48,12 +66,12 @@ class OpenRequest:
         "at_end",
         "began",
         "binding",
-        "count",
         "is_counted",
         "is_forwarded",
         "is_given_up",
         "operation",
         "protocol",
+        "rate",
         "response_headers",
     )
 
@@ -76,8 +94,8 @@ class OpenRequest:
         """Called at the end of the block, to release the request's body."""
         self.is_counted = False
         """Whether the request is counted against its caller's rates."""
-        self.count: Callable[[], None] | None = None
-        """Counts it, or raises why its caller may send no more; None: its caller is not known."""
+        self.rate: RequestRate | None = None
+        """None: its caller is not known, or not limited."""
         self.response_headers: list[tuple[bytes, bytes]] = []
         """Headers of the HTTP response to add to its own."""
 
@@ -107,20 +125,32 @@ class OpenRequest:
             abandoned = self._unsettled or _restarting()
             self._ended(self, abandoned)
             raise abandoned from error
-        limited = None if error is None else self._refusal_of_rate()
+        limited = None if error is None else self._refusal_of_rate(error)
         if error is not None or not self.is_forwarded:
             self._ended(self, limited or error)
         if limited is not None and isinstance(error, Exception):
             raise limited from error
 
-    def _refusal_of_rate(self) -> HeadraceError | None:
-        """Count the request, unless it is counted; return why its caller may send no more."""
-        if not self.is_counted and self.count is not None:
+    def _refusal_of_rate(self, error: BaseException) -> HeadraceError | None:
+        """Count the request that `error` ended, unless it is counted or above its caller's rate.
+
+        Return why its caller may send no more; None: it may, or `error` states it.
+        """
+        if not self.is_counted and self.rate is not None and not isinstance(error, RateLimited):
             try:
-                self.count()
-            except HeadraceError as limited:
+                self.rate.take()
+            except RateLimited as limited:
                 return limited
         return None
+
+    def check_rate(self) -> None:
+        """Check that the caller may send more, unless the request is counted already.
+
+        Raises:
+            RateLimited: it may not.
+        """
+        if not self.is_counted and self.rate is not None:
+            self.rate.check()
 
     def give_up(self) -> None:
         """Make the block raise `GatewayRestarting`, or the error given to `storing`."""
@@ -169,6 +199,16 @@ _is_repeatable: ContextVar[bool] = ContextVar("is_repeatable", default=False)
 def open_request() -> OpenRequest | None:
     """Return the request of the current task, or None."""
     return _current.get()
+
+
+def check_rate() -> None:
+    """Check that the caller of the current task's request may send more, unless it is counted.
+
+    Raises:
+        RateLimited: as `OpenRequest.check_rate`.
+    """
+    if (request := _current.get()) is not None:
+        request.check_rate()
 
 
 def name_operation(operation: str) -> None:

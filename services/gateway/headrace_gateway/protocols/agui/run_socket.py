@@ -82,6 +82,7 @@ class RunSession:
                         caller = self._calls.authenticate()
                         permit = self._services.stream_limits.acquire(caller)
                         permits.callback(permit.release)
+                        self._calls.check_rate(len(body))
                         opened = await self._open(caller, self._services.body_limits.check(body))
                     body = b""  # Free the body: the run may take long.
                     held.release()

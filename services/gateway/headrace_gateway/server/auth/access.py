@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from headrace.background import keep_running
 from headrace.dataclass import dataclass
@@ -115,22 +114,38 @@ class RateLimits:
         """
         if not self.are_set:
             return
-        keys = [f"{caller.tenant}.{caller.owner}", caller.tenant]
-        if agent:
-            keys.append(f"{_AGENT}{agent}")
-        limits = [(key, limit) for key in keys if (limit := self._limit(key)) >= 0]
-        now = time.monotonic()
-        for key, per_minute in limits:
-            bucket = self._bucket(key, per_minute, now)
-            bucket.fill(now)
-            if wait := bucket.wait():
-                raise RateLimited(_refusal(key, per_minute), math.ceil(wait))
+        limits, now = self._limits(caller, agent), time.monotonic()
+        self._check(limits, now)
         for key, per_minute in limits:
             bucket = self._bucket(key, per_minute, now)
             used = round(per_minute - bucket.left)
             self._warnings.look(*_names_of(key), used, per_minute)
             bucket.take(1, now)
             self._taken[key] += 1
+
+    def check(self, caller: Caller, agent: str = "") -> None:
+        """Check that `take` would count a request of the caller; counts nothing.
+
+        Raises:
+            RateLimited: as `take`.
+        """
+        self._check(self._limits(caller, agent), time.monotonic())
+
+    def _limits(self, caller: Caller, agent: str) -> list[tuple[str, int]]:
+        """Return the keys whose rates are limited, and their requests per minute."""
+        keys = [f"{caller.tenant}.{caller.owner}", caller.tenant]
+        if agent:
+            keys.append(f"{_AGENT}{agent}")
+        return [(key, limit) for key in keys if (limit := self._limit(key)) >= 0]
+
+    def _check(self, limits: list[tuple[str, int]], now: float) -> None:
+        for key, per_minute in limits:
+            bucket = self._buckets.get(key)
+            if bucket is None:
+                continue  # A full one. A client may name any agent, so it is not kept.
+            bucket.fill(now)
+            if wait := bucket.wait():
+                raise RateLimited(_refusal(key, per_minute), math.ceil(wait))
 
     def _limit(self, key: str) -> int:
         """Return the requests per minute for what `key` names; negative: any number."""
@@ -196,6 +211,32 @@ _PUBLIC = frozenset({"GetAgentCard"})
 """Operations open to every caller, without a rate limit: the same pages are public over HTTP."""
 
 
+@dataclass(frozen=True, slots=True)
+class CallerRate:
+    """What a request of a caller counts against until its operation is known."""
+
+    rates: RateLimits
+    caller: Caller
+    agent: str
+    """The agent that the request names besides its body; empty: none, or not known yet."""
+
+    def check(self) -> None:
+        """Check that the caller may send a request to the agent; counts nothing.
+
+        Raises:
+            RateLimited: the owner, the tenant or the agent has reached its limit.
+        """
+        self.rates.check(self.caller, self.agent)
+
+    def take(self) -> None:
+        """Count a request whose operation can't be read: to no agent.
+
+        Raises:
+            RateLimited: the owner or the tenant has reached its limit.
+        """
+        self.rates.take(self.caller)
+
+
 class Access:
     """Checks every operation once per request, whatever the protocol.
 
@@ -210,19 +251,31 @@ class Access:
         self.counts = rates.are_set
         """Whether requests are counted: any rate is limited."""
 
-    def expect(self, caller: Caller) -> None:
+    def expect(self, caller: Caller, agent: str = "") -> None:
         """Count the current task's request at its end, if nothing counts it before.
 
-        At that time it may also raise `RateLimited`.
+        At that time it may also raise `RateLimited`, as may `OpenRequest.check_rate` before.
+        `agent` is the one that the request names besides its body.
         """
         if (request := open_request()) is not None:
-            request.count = partial(self._rates.take, caller)
+            request.rate = CallerRate(self._rates, caller, agent)
+
+    def check_rate(self, caller: Caller, agent: str) -> None:
+        """Check that the caller may send a request to the agent; counts nothing.
+
+        Raises:
+            RateLimited: the caller, its tenant or the agent has reached its rate limit.
+        """
+        self._rates.check(caller, agent)
 
     def counted(self, caller: Caller, error: Exception) -> Exception:
         """Count a request that `error` refused before it began, and return its refusal.
 
-        That is `error`, or `RateLimited` if the caller or its tenant has reached its limit.
+        That is `error`, or `RateLimited` if the caller or its tenant has reached its limit. A
+        `RateLimited` is not counted.
         """
+        if isinstance(error, RateLimited):
+            return error
         try:
             self._rates.take(caller)
         except RateLimited as limited:

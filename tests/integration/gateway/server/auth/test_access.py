@@ -18,6 +18,7 @@ from headrace_gateway.server.auth.access import Access, RateBucket
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.timing import GatewayTiming
 from tests.support.agui.runs import path as agui
 from tests.support.agui.runs import run_input
 from tests.support.clients.bindings import Rest, Rpc, Talk, message
@@ -219,7 +220,7 @@ async def test_an_operator_sees_and_ends_its_tenants_tasks(
         assert ended["status"]["state"] == "TASK_STATE_CANCELED"
     audited = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
     assert f"CancelTask agent=patient task={hers['id']} target_owner=ann" in audited[-1]
-    named = "-" if binding is Rest else hers["id"]  # Denied before the body is read, or after it.
+    named = hers["id"] if binding is Rpc else "-"  # Denied after the body is read, or before it.
     assert f"SendMessage agent=patient task={named} target_owner=-" in audited[-2]
     assert sum(f"task={foreign['id']} target_owner=- " in line for line in audited) == 2
     assert all("owner=operator" in line for line in audited)
@@ -280,6 +281,28 @@ async def test_a_denied_request_is_audited_before_its_body_is_read(
     async with client(guarded, NOBODY) as http:
         answer = await http.post(path, content=NO_JSON, headers=headers)
     assert answer.status_code == 403
+    [line] = [one.__dict__["audit"] for one in caplog.records if one.name == "headrace.audit"]
+    assert (line["owner"], line["agent"], line["outcome"]) == ("nobody", "assistant", "denied")
+
+
+async def test_a_denied_rpc_that_names_its_agent_is_refused_before_its_message_is_read(
+    guarded: GatewaySettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "headrace.audit")
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    metadata = [("agent-name", "assistant"), *((k.lower(), v) for k, v in NOBODY.bearer.items())]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.grpc_port}") as channel:
+        method: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
+            "/lf.a2a.v1.A2AService/SendMessage"
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            # Less than the gateway waits for a message.
+            await method(never(), metadata=metadata, timeout=GatewayTiming().rpc_message / 2)
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     [line] = [one.__dict__["audit"] for one in caplog.records if one.name == "headrace.audit"]
     assert (line["owner"], line["agent"], line["outcome"]) == ("nobody", "assistant", "denied")
 

@@ -117,6 +117,21 @@ def test_what_is_refused_is_not_counted() -> None:
     assert taken(rates, BOB) == 3
 
 
+def test_a_check_refuses_what_a_request_would_be_refused_for_and_counts_nothing() -> None:
+    rates = limits(owner=2, agent=3)
+    for _ in range(10):
+        rates.check(ANN, "shop")
+    assert rates._buckets == {}  # Nor does a name that a client chose.
+    assert taken(rates, ANN, "shop") == 2
+    with pytest.raises(RateLimited, match="you may send 2"):
+        rates.check(ANN)
+    rates.take(BOB, "shop")
+    with pytest.raises(RateLimited, match="to agent shop"):
+        rates.check(BOB, "shop")
+    rates.check(BOB)
+    rates.check(BOB, "faq")
+
+
 def test_time_brings_requests_back_but_no_more_than_a_minutes_worth() -> None:
     bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
     assert bucket.wait() == pytest.approx(1.0)

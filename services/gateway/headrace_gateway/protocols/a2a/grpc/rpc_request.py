@@ -25,6 +25,8 @@ class RpcRequest:
         # gRPC does not report the host name that the client used.
         headers = [(key.encode(), value.encode()) for key, value in self.metadata if key != "host"]
         agent = dict(self.metadata).get(AGENT_NAME)
+        self.names_agent = bool(agent)
+        """Whether the metadata name the agent; otherwise the message may do so."""
         self.request = Request(
             {
                 "type": "http",

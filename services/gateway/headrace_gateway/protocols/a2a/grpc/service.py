@@ -12,7 +12,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
-from headrace_gateway.call import Call, call_of, caller_of
+from headrace_gateway.call import Call, admit, admitted_call, call_of, caller_of
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
@@ -24,6 +24,7 @@ from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import hold
+from headrace_gateway.server.open_requests import check_rate
 from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
@@ -182,26 +183,26 @@ class Service:
             A2AError, HeadraceError, Malformed: the request is refused before the operation runs.
         """
         asking.check()
-        # Authenticate the caller before the request is read.
-        caller = caller_of(self._services, asking.request)
-        bodies = self._services.body_limits.held
-        largest = self._services.settings.max_body_bytes
+        services, request, operation = self._services, asking.request, self._form.operations[method]
+        # Before the message is read, whose size gRPC does not report. No operation is public.
+        caller = caller_of(services, request)
+        admission = admit(services, request, operation) if asking.names_agent else None
+        check_rate()
+        bodies, largest = services.body_limits.held, services.settings.max_body_bytes
         message = RequestMessage(
-            hold(bodies.hold(caller)), bodies.turns(caller), largest, self._services.timing
+            hold(bodies.hold(caller)), bodies.turns(caller), largest, services.timing
         )
         await self._form.load()
         params = await self._params(method, await message.received(context))
-        version = self._form.version
-        operation = self._form.operations[method]
-        call = await call_of(
-            self._services,
-            asking.request,
-            operation,
-            task=task_in(operation, params),
-            tenant=params.get("tenant"),
-            version=version,
-        )
-        check_version(asking.request, looks_like=version, served=(version,))
+        version, task = self._form.version, task_in(operation, params)
+        if admission is not None:
+            call = await admitted_call(services, request, admission, task=task, version=version)
+        else:
+            tenant = params.get("tenant")
+            call = await call_of(
+                services, request, operation, task=task, tenant=tenant, version=version
+            )
+        check_version(request, looks_like=version, served=(version,))
         _add_from_metadata(asking, operation, params)
         return call, params
 

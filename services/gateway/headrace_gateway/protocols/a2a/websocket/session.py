@@ -125,7 +125,9 @@ class A2ASession:
         """Start the operation in a frame, or send an error."""
         envelope = SocketEnvelope(b"null")
         try:
-            body = self._services.body_limits.check(text.encode())
+            body = text.encode()
+            self._calls.check_rate(len(body))
+            self._services.body_limits.check(body)
             frame = parse_object(body)
             envelope = replace(envelope_of(frame), shapes=self._shapes_for(frame))
             request = read_frame(self._variant, frame)
