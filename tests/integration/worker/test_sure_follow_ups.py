@@ -10,8 +10,8 @@ import pytest
 from headrace.directory import Directory
 from headrace.log import TailRule
 from headrace.model.errors import Fenced
-from headrace.model.messages import GetTask, TaskFound
-from headrace.state_client import StateClient
+from headrace.model.messages import GetTask
+from headrace.state_client import StateClient, TaskRead
 from headrace.tasks.admission import Admission, RunLimits
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
@@ -33,10 +33,10 @@ class Found:
     def __init__(self) -> None:
         self.task: Task | None = None
 
-    async def get(self, query: GetTask) -> TaskFound:
+    async def read(self, query: GetTask) -> TaskRead:
         assert self.task is not None
         assert query.task == self.task.key.task
-        return await self.task.found()
+        return TaskRead(await self.task.found())
 
     @staticmethod
     def card(agent: str) -> None:
