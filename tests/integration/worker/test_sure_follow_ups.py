@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
@@ -59,7 +60,7 @@ class Gateway:
             bus, feeds, state, directory, inputs=inputs, background=background
         )
         self.idempotency = Idempotency(
-            bus, feeds, self.submissions, IdempotencyRecords(bus, 60), background
+            bus, feeds, self.submissions, IdempotencyRecords(bus, 60, time.time), background
         )
 
     async def send(self, task: Task, text: str, key: str) -> AcceptedInput:

@@ -7,7 +7,6 @@ waits for another, and exactly one task is created.
 
 import asyncio
 import hashlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
@@ -65,7 +64,7 @@ class StoredRecord:
 class IdempotencyRecords:
     """The bucket's records, by name (a subject token)."""
 
-    def __init__(self, bus: Bus, seconds: int, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, bus: Bus, seconds: int, now: Callable[[], float]) -> None:
         """Keep each record for `seconds`; `now` returns NATS's time, in seconds since 1970."""
         self._bucket, self._seconds = Bucket(bus, bus.streams.idempotency), seconds
         self._now = now

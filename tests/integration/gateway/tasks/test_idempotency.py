@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -214,7 +215,7 @@ async def test_a_gateway_killed_before_the_log_began_leaves_the_task_to_the_next
     sent = IdempotencyRecord(
         fingerprint=request.fingerprint, task=task, context="conversation", run=1
     )
-    kept = await IdempotencyRecords(bus, 60).claim(request.name, sent)
+    kept = await IdempotencyRecords(bus, 60, time.time).claim(request.name, sent)
     assert kept.record == sent
     with under(key, talk.http):
         if operation == "SendMessage":

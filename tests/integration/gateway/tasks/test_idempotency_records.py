@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -45,7 +46,7 @@ async def buses(request: pytest.FixtureRequest) -> AsyncIterator[list[Bus]]:
 
 
 async def test_of_many_claims_at_once_one_is_kept_and_all_are_shown_it(buses: list[Bus]) -> None:
-    records = [IdempotencyRecords(bus, 60) for bus in buses]
+    records = [IdempotencyRecords(bus, 60, time.time) for bus in buses]
     for _ in range(5):
         name, claims = secrets.token_hex(8), [sent() for _ in range(30)]
         kept = await asyncio.gather(
@@ -57,7 +58,7 @@ async def test_of_many_claims_at_once_one_is_kept_and_all_are_shown_it(buses: li
 
 
 async def test_what_expired_is_forgotten_and_may_be_claimed(buses: list[Bus]) -> None:
-    records, name = IdempotencyRecords(buses[0], 1), secrets.token_hex(8)
+    records, name = IdempotencyRecords(buses[0], 1, time.time), secrets.token_hex(8)
     await records.claim(name, sent())
 
     async def is_gone() -> bool:

@@ -1,6 +1,7 @@
 """The same run sent again: it is joined, wherever and whenever, and never begun twice."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -187,7 +188,7 @@ async def _claimed(bus: Bus, body: Json, **more: Any) -> IdempotencyRecord:  # n
     requests = RunInput.read(orjson.dumps(body))
     request = KeyedRequest(Caller(), "assistant", requests.key, requests.fingerprint())
     sent = IdempotencyRecord(fingerprint=request.fingerprint, context=body["threadId"], **more)
-    assert (await IdempotencyRecords(bus, 60).claim(request.name, sent)).record == sent
+    assert (await IdempotencyRecords(bus, 60, time.time).claim(request.name, sent)).record == sent
     return sent
 
 
