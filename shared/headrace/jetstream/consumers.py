@@ -23,6 +23,8 @@ WINDOW = 2000
 """Maximum number of messages that are requested or not yet processed."""
 
 _BATCH = 500
+"""Minimum messages of a pull. Each pull that waits has heartbeats of its own, so one asks for all
+that the window has room for."""
 _BYTES = 16 * 1024 * 1024
 """Maximum bytes of one pull. At least one message of the maximum size must fit."""
 
@@ -184,16 +186,15 @@ class Pulls:
         self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
         self._requested = self._count = self._size = 0
         self._sized = last_per_subject
-        heartbeat = round((_SHORT_HEARTBEAT if last_per_subject else HEARTBEAT) * _SECOND)
         if last_per_subject:
-            self._batch = _LEAST
-            self._request = pull_request(_LEAST, _LONG, idle_heartbeat=heartbeat)
+            self._least, self._most = _LEAST, _LEAST
+            self._expires, heartbeat = _LONG, _SHORT_HEARTBEAT
+            self._limits = dict[str, int]()
         else:
-            self._batch = _BATCH
-            most_bytes = max(_BYTES, 2 * bus.max_payload)
-            self._request = pull_request(
-                _BATCH, _EXPIRES, max_bytes=most_bytes, idle_heartbeat=heartbeat
-            )
+            self._least, self._most = _BATCH, WINDOW
+            self._expires, heartbeat = _EXPIRES, HEARTBEAT
+            self._limits = {"max_bytes": max(_BYTES, 2 * bus.max_payload)}
+        self._limits["idle_heartbeat"] = round(heartbeat * _SECOND)
 
     @property
     def _window(self) -> int:
@@ -209,9 +210,11 @@ class Pulls:
         Raises:
             BusUnavailable: The connection is down.
         """
-        while self._requested + untaken + self._batch <= self._window:
-            self._requested += self._batch
-            await self._bus.publish(self._subject, self._request, self._inbox)
+        while (room := self._window - self._requested - untaken) >= self._least:
+            number = min(room, self._most)
+            self._requested += number
+            request = pull_request(number, self._expires, **self._limits)
+            await self._bus.publish(self._subject, request, self._inbox)
 
     @property
     def waiting(self) -> bool:

@@ -46,6 +46,8 @@ class SummaryCompletion:
         )
 
     async def _look_if_summarized(self) -> None:
+        if not await self._writer.due(DueList.SUMMARIES, round(self._clock.now() * 1000), 1):
+            return  # As nearly always: one question less.
         if not (await self._writer.progress()).is_summarizing:
             await self.look()
 

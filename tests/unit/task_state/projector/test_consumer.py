@@ -67,8 +67,13 @@ class FakeServer:
 
     @property
     def asked_for(self) -> int:
+        return sum(self.pulls)
+
+    @property
+    def pulls(self) -> list[int]:
+        """How many messages each pull asked for."""
         pulls = [payload for subject, payload in self.published if "MSG.NEXT" in subject]
-        return sum(orjson.loads(pull)["batch"] for pull in pulls)
+        return [orjson.loads(pull)["batch"] for pull in pulls]
 
 
 def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
@@ -122,7 +127,7 @@ async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
     taken = await consumer.take(600, 10**6)
     assert [arrival.sequence for arrival in taken] == [n * 10 for n in range(1, 601)]
     assert consumer.waiting == 100
-    assert bus.asked_for == WINDOW + 500
+    assert bus.asked_for == WINDOW + 600
     assert len(await consumer.take(600, 10**6)) == 100
 
 
@@ -185,6 +190,21 @@ async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
         bus.deliver(status(end, "ended", **{"Nats-Pending-Messages": "500"}))
         assert await consumer.take(600, 10**6) == []
         assert bus.asked_for == before + 500
+
+
+async def test_pulls_that_wait_become_one(bus: FakeServer) -> None:
+    """Each pull that waits has heartbeats of its own."""
+    consumer = await opened(bus)
+    assert bus.pulls == [WINDOW]
+    for start in (1, 701):
+        bus.deliver(*(numbered(n) for n in range(start, start + 700)))
+        await consumer.take(700, 10**6)
+    assert bus.pulls == [WINDOW, 700, 700]
+    # All of them expire; what was left of them is asked for at once.
+    for pending in (600, 700, 700):
+        bus.deliver(status("408", "ended", **{"Nats-Pending-Messages": str(pending)}))
+    await consumer.take(600, 10**6)
+    assert bus.pulls == [WINDOW, 700, 700, WINDOW]
 
 
 async def test_silence_is_a_loss(bus: FakeServer) -> None:
