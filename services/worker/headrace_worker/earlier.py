@@ -6,10 +6,11 @@ from datetime import datetime
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
+from headrace.log.read import copy_of_beginning
 from headrace.model.delegation import Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
-from headrace.model.events import Json
+from headrace.model.events import GENERATION, Json
 from headrace.model.fork import ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
@@ -69,12 +70,13 @@ async def _other_logs(
     )
     limit = asyncio.Semaphore(_AT_A_TIME)
 
-    async def read(task: str) -> list[Entry]:
+    async def read(task: Json) -> list[Entry]:
         async with limit:
-            return await _ended_runs(bus, TaskKey(key.tenant, key.agent, task), until)
+            place = TaskKey(key.tenant, key.agent, task["id"])
+            return await _ended_runs(bus, place, task["metadata"][GENERATION], until)
 
     tasks = await _listed(bus, key, query)
-    return await asyncio.gather(*(read(task["id"]) for task in tasks))
+    return await asyncio.gather(*map(read, tasks))
 
 
 def fork_of(task: Json) -> ForkOf | None:
@@ -103,16 +105,21 @@ def _first_task(log: Sequence[Entry]) -> Json:
     return task
 
 
-async def _ended_runs(bus: Bus, key: TaskKey, until: datetime | None) -> list[Entry]:
+async def _ended_runs(
+    bus: Bus, key: TaskKey, generation: int, until: datetime | None
+) -> list[Entry]:
     """Return the task's log up to the end of its last run that ended by then.
 
-    It is empty if the log is gone.
+    The log has reached `generation`. The result is empty if it is gone.
     """
     try:
-        last = await last_entry(bus, key)
-        if last is None:
-            return []
-        log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
+        log = await copy_of_beginning(bus, key)
+        if not log or log[-1].last_generation < generation:
+            # The log is long, or the replica behind: its leader states where it ends.
+            last = await last_entry(bus, key)
+            if last is None:
+                return []
+            log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
     except LogLost:
         return []
     while log and not (log[-1].ends_run and _is_before(log[-1], until)):

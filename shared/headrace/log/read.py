@@ -407,6 +407,18 @@ async def short_log(bus: Bus, key: TaskKey, most: int, most_bytes: int) -> list[
     return Continuity(key, 0).entries_in(stored)
 
 
+async def copy_of_beginning(bus: Bus, key: TaskKey) -> list[Entry]:
+    """Return the log's first entries as one replica has them, which may be all, some or none.
+
+    Raises:
+        LogLost: The log's beginning is gone.
+        LogTooNew: One is an entry of a later version.
+        BusUnavailable: The connection is down.
+    """
+    batch = await _get_batch(bus, key, 1, from_message, (BATCH, BATCH_BYTES))
+    return Continuity(key, 0).entries_in(batch)
+
+
 async def copy_of_next(bus: Bus, key: TaskKey, start: int) -> LogMessage | None:
     """Return the first message of the log from stream sequence `start`, from any replica.
 
