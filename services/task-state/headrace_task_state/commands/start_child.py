@@ -249,7 +249,7 @@ class ChildContinuer:
         end = LogEnd(key, last.sequence, last.last_generation)
         following = next_input(self._bus, end, request, message, metadata, writer=_writer_id())
         appended = await following.append(_APPEND_TIMEOUT)
-        self._runs.publish_soon(key, run, following.request, following.priority)
+        self._runs.publish_soon(key, run, following.run_request(appended), following.priority)
         return _started(key, request.log, (run, appended.sequence, context))
 
     async def _find(

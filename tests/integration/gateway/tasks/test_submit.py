@@ -279,6 +279,18 @@ def has_runs(fleet: ScriptedFleet) -> Callable[[], Awaitable[bool]]:
     return holds
 
 
+async def waiting_run(bus: Bus, key: TaskKey, number: int) -> RunRequest:
+    subject = bus.subjects.run(key, number)
+
+    async def waiting() -> bool:
+        info = await bus.js.stream_info(bus.streams.runs, subjects_filter=subject)
+        return info.state.subjects == {subject: 1}
+
+    await eventually(waiting, "the run waits for a worker")
+    stored = await bus.js.get_last_msg(bus.streams.runs, subject)
+    return RunRequest.decode("run", stored.data or b"")
+
+
 @pytest.mark.parametrize(("size", "is_carried"), [(10, True), (20_000, False)])
 async def test_a_new_tasks_run_carries_its_input_unless_that_is_large(
     talk: Talk, fleet: ScriptedFleet, bus: Bus, size: int, *, is_carried: bool
@@ -286,15 +298,23 @@ async def test_a_new_tasks_run_carries_its_input_unless_that_is_large(
     await fleet.stop_working()
     task = (await talk.call("SendMessage", immediately(message("x" * size))))["task"]
     key = TaskKey("default", "assistant", task["id"])
-
-    async def waiting() -> bool:
-        subject = bus.subjects.run(key, 1)
-        info = await bus.js.stream_info(bus.streams.runs, subjects_filter=subject)
-        return info.state.subjects == {subject: 1}
-
-    await eventually(waiting, "the run waits for a worker")
-    stored = await bus.js.get_last_msg(bus.streams.runs, bus.subjects.run(key, 1))
-    run, input_ = RunRequest.decode("run", stored.data or b""), await last_entry(bus, key)
+    run, input_ = await waiting_run(bus, key, 1), await last_entry(bus, key)
     assert input_ is not None
     carried = (input_.lines[0].decode(), input_.sequence) if is_carried else (None, None)
     assert (run.input, run.sequence) == carried
+
+
+async def test_a_follow_ups_run_carries_its_input(
+    talk: Talk, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    agent = talk.to("ask")
+    task = (await agent.call("SendMessage", message("hello")))["task"]
+    key = TaskKey("default", "ask", task["id"])
+    before = await last_entry(bus, key)
+    assert before is not None
+    await fleet.stop_working()
+    await agent.call("SendMessage", immediately(message("an answer", taskId=key.task)))
+    number = before.last_generation + 1
+    run, input_ = await waiting_run(bus, key, number), await last_entry(bus, key)
+    assert input_ is not None
+    assert (run.input, run.sequence) == (input_.lines[0].decode(), input_.sequence)
