@@ -148,7 +148,7 @@ class Consumer:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._last_message_at = self._loop.time()
-        self._number = self._taken = 0
+        self._number = self._taken = self._wanted_to = 0
         self._watermark = (0, 0)
         self._lost = ""
         self._unregister = bus.on_disturbance(
@@ -228,7 +228,7 @@ class Consumer:
         taken, self._arrived = self._arrived[:number], self._arrived[number:]
         self._bytes -= size
         self._taken = taken[-1].sequence if taken else self._taken
-        if not self._arrived and not self._lost:
+        if not self._arrived and not self._lost and self.complete_to >= self._wanted_to:
             self._is_batch_due.clear()
             self._wanted.clear()
         await self._pulls.top_up(len(self._arrived))
@@ -250,8 +250,12 @@ class Consumer:
         """Let all messages accumulate for `seconds`, or until `want` or a full batch."""
         await _within(seconds, self._wanted)
 
-    def want(self) -> None:
-        """End both kinds of accumulating now, and until all that has arrived is taken."""
+    def want(self, sequence: int = 0) -> None:
+        """End both kinds of accumulating, until all is taken that has arrived or is wanted.
+
+        Wanted is what there is up to stream sequence `sequence`.
+        """
+        self._wanted_to = max(self._wanted_to, sequence)
         self._is_batch_due.set()
         self._wanted.set()
 

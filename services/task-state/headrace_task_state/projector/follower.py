@@ -26,11 +26,11 @@ from headrace_task_state.projector.lag import LAG_INTERVAL, RangeLag
 from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.projector.summaries import Summaries, TooLittle
+from headrace_task_state.projector.waiting_lists import WaitingLists
 from headrace_task_state.store import (
     LeaseLost,
     PositionMoved,
     Progress,
-    Range,
     TaskChange,
     TaskRemoval,
     Writer,
@@ -89,25 +89,24 @@ MANY = 30
 """Messages in a batch that indicate load: a task changes several times within `LONGER`, and is
 written once."""
 
+SOON = 0.005
+"""Minimum seconds from a batch to the next, however many lists wait for the view."""
+
 LONGER = 0.06
-"""Minimum seconds from a batch of `MANY` to the next."""
+"""The same after a batch of `MANY`."""
 
 LONGEST = 0.25
-"""The same while no list waits for the view. Reads of one task never do."""
+"""Seconds from a batch of `MANY` to the next while no list waits for the view. Reads of one task
+never do."""
 
 OUTPUT_LINGER = 1.0
 """Seconds between batches while nothing but output of working tasks arrives, unless another time is
-given. Each task is written once per batch. Lists end it: see `wanted_by_list`."""
+given. Each task is written once per batch. Lists end it: see `WaitingLists`."""
 
 _PAUSE = 0.5
 
 type Announce = Callable[[Iterable[TaskKey]], Awaitable[None]]
 """Announces changed tasks; raises BusUnavailable if the outcome is unknown."""
-
-
-def wanted_by_list(bus: Bus, place: Range) -> str:
-    """Return the subject of messages that a list waits for the view of the range."""
-    return bus.among_role(f"wanted.{place.name}")
 
 
 class RangeFollower:
@@ -274,33 +273,33 @@ class RangeFollower:
     async def _consuming(self, progress: Progress) -> AsyncIterator[tuple[Consumer, "BatchWrite"]]:
         """Have what follows `progress` delivered, and batches of it written, for a block."""
         changes = ListChangePublisher(self._bus, self._writer)
-        writing = BatchWrite(self._writer, self._lag, self._ended, changes=changes)
         consumer = Consumer(self._bus, self._stream, self._new_name())
-        wanted = await self._bus.listen(
-            wanted_by_list(self._bus, self._range), lambda _: consumer.want()
-        )
+        lists = WaitingLists(self._bus, self._range, consumer.want, progress.position)
+        writing = BatchWrite(self._writer, self._lag, self._ended, changes=changes, lists=lists)
         try:
-            await consumer.open(progress.position)
-            await self._writer.apply(progress, progress, [])
-            await changes.begin(progress.position)
-            _log.info("range %s: following from sequence %d", self._range.name, progress.position)
-            yield consumer, writing
+            async with lists.served():
+                await consumer.open(progress.position)
+                await self._writer.apply(progress, progress, [])
+                await changes.begin(progress.position)
+                _log.info(
+                    "range %s: following from sequence %d", self._range.name, progress.position
+                )
+                yield consumer, writing
         finally:
             await writing.give_up()
             changes.close()
-            await self._bus.unsubscribe(wanted)
             await consumer.close()
 
     async def _linger(self, consumer: Consumer, since: float | None, *, is_loaded: bool) -> None:
         """Let the messages of a batch accumulate: since the last one, the longer the larger it was.
 
-        Without `since`, return at once if messages wait.
+        A list that waits ends it early. Without `since`, return at once if messages wait.
         """
         rest = 0.0
         if since is not None:
-            await asyncio.sleep(since + (LONGER if is_loaded else LINGER) - self._loop.time())
-            if is_loaded:
-                await consumer.accumulate_all(since + LONGEST - self._loop.time())
+            await asyncio.sleep(since + (LONGER if is_loaded else SOON) - self._loop.time())
+            linger = LONGEST if is_loaded else LINGER
+            await consumer.accumulate_all(since + linger - self._loop.time())
             rest = since + self._output_linger - self._loop.time()
         elif consumer.waiting:
             return
@@ -335,14 +334,16 @@ class BatchWrite:
         lag: RangeLag,
         ended: EndedLogs,
         summaries: Summaries | None = None,
+        *,
         changes: ListChangePublisher | None = None,
+        lists: WaitingLists | None = None,
     ) -> None:
-        """Write through `writer`, report to `lag` and `ended`, then publish `changes` in lists.
+        """Write through `writer`, report to `lag`, `ended` and `lists`, and publish `changes`.
 
-        `summaries` is set, and `changes` is not, while last entries are applied.
+        `summaries` is set, and `changes` and `lists` are not, while last entries are applied.
         """
         self._writer, self._summaries, self._changes = writer, summaries, changes
-        self._lag, self._ended = lag, ended
+        self._lag, self._ended, self._lists = lag, ended, lists
         self._batch: asyncio.Task[None] | None = None
         self._ignored: list[TaskKey] = []
 
@@ -373,6 +374,8 @@ class BatchWrite:
         if ignored.foreign:
             await self._deal_with_foreign([changes[at] for at in ignored.foreign], then)
         self._lag.applied(then.position)
+        if self._lists is not None:
+            await self._lists.applied(then.position)
         if self._changes is not None:
             if left_out:
                 changes = [one for at, one in enumerate(changes) if at not in left_out]

@@ -1,13 +1,12 @@
 """Wait until the view has caught up with the log as it was when a request arrived."""
 
 import asyncio
-import operator
 from collections.abc import Iterable
 
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.projector.follower import wanted_by_list
+from headrace_task_state.projector.waiting_lists import wait_until_applied
 from headrace_task_state.store import Heads, Range, Reader
 
 _ELECTION = 2.0
@@ -21,6 +20,9 @@ _WITH_FORMER = 3.5
 """Seconds that it waits if an earlier check must end first: less than an answer may take."""
 
 _PAUSE = 0.015
+"""Seconds until the view is looked at again that is behind although a replica was asked: nobody
+applies a range, or the replica that answered writes another version's view."""
+
 _BEHIND = "the view is behind the log; try again"
 
 
@@ -73,10 +75,14 @@ class Frontier:
         self._running, self._next = self._next, None
         try:
             async with asyncio.timeout(TIMEOUT):
-                heads = await self._heads()
-                while not await self._reflects(heads):
-                    await self._request_writes()
-                    await asyncio.sleep(_PAUSE)
+                # What the view reflects before the heads are known, it also does afterwards.
+                heads, positions = await asyncio.gather(self._heads(), self._positions())
+                pause = 0.0
+                while behind := _behind(heads, positions):
+                    await asyncio.sleep(pause)
+                    waits = (wait_until_applied(self._bus, *one) for one in behind.items())
+                    await asyncio.gather(*waits)
+                    positions, pause = await self._positions(), _PAUSE
                 return heads
         except TimeoutError:
             raise ViewBehind(_BEHIND) from None
@@ -85,15 +91,6 @@ class Frontier:
         names = [self._bus.streams.events(place.stream) for place in self._ranges]
         states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
         return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
-
-    async def _request_writes(self) -> None:
-        """Make the replicas that apply the ranges write without waiting for more output."""
-        for place in self._ranges:
-            await self._bus.publish(wanted_by_list(self._bus, place), b"")
-
-    async def _reflects(self, heads: Heads) -> bool:
-        positions = await self._positions()
-        return all(map(operator.ge, positions, heads.values()))
 
     async def _positions(self) -> list[int]:
         """Return how far the view is.
@@ -106,6 +103,12 @@ class Frontier:
                 return await self._reader.positions(self._ranges)
         except TimeoutError:
             raise StateUnavailable("the store does not answer") from None
+
+
+def _behind(heads: Heads, positions: Iterable[int]) -> Heads:
+    """Return the heads that the view has not reached."""
+    at = zip(heads.items(), positions, strict=True)
+    return {place: head for (place, head), position in at if position < head}
 
 
 def _retrieve_exception(look: asyncio.Task[Heads]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from headrace_task_state.projector.follower import RangeFollower
+from headrace_task_state.projector.follower import OUTPUT_LINGER, RangeFollower
 from headrace_task_state.store import Ignored, Progress, Range, TaskChange, TaskRemoval
 from headrace_task_state.store_memory import MemoryStore
 from tests.integration.task_state.projector.test_follower import short_log
@@ -42,7 +42,9 @@ def reported(name: str) -> float | None:
 
 
 @asynccontextmanager
-async def followed(fleet: TaskStates) -> AsyncIterator[HeldWriter]:
+async def followed(
+    fleet: TaskStates, output_linger: float = OUTPUT_LINGER
+) -> AsyncIterator[HeldWriter]:
     """Follow the first range, into a store that accepts what it is given once it is opened."""
     store = MemoryStore(fleet.ranges)
     lease = await store.leases("replica").take(FIRST)
@@ -53,7 +55,14 @@ async def followed(fleet: TaskStates) -> AsyncIterator[HeldWriter]:
         """Announce nothing."""
 
     follower = RangeFollower(
-        fleet.bus, held, 5.0, announce, lambda: None, silence=30.0, lag_interval=0.05
+        fleet.bus,
+        held,
+        5.0,
+        announce,
+        lambda: None,
+        silence=30.0,
+        output_linger=output_linger,
+        lag_interval=0.05,
     )
     following = asyncio.create_task(follower.run())
     try:

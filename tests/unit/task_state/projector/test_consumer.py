@@ -331,6 +331,25 @@ async def test_what_a_list_wanted_is_forgotten_once_it_is_taken(bus: FakeServer,
 
 
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
+async def test_what_a_list_wanted_is_not_forgotten_before_it_has_arrived(
+    bus: FakeServer, kind: str
+) -> None:
+    consumer = await opened(bus)
+    bus.deliver(entry(1, WORKING))
+    consumer.want(20)
+    await consumer.take(600, 10**6)
+    bus.deliver(entry(2, WORKING))
+    await getattr(consumer, kind)(3600)
+    assert [one.sequence for one in await consumer.take(600, 10**6)] == [20]
+    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    is_over = waiting.done()
+    waiting.cancel()
+    assert not is_over
+
+
+@pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
 @pytest.mark.parametrize(("count", "size"), [(MOST, 4), (3, MOST_BYTES)])
 async def test_output_accumulates_until_a_batch_is_full(
     bus: FakeServer, count: int, size: int, kind: str

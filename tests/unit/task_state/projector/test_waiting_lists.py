@@ -1,0 +1,57 @@
+"""A list is answered once the range is applied as far as it asks."""
+
+from typing import override
+
+from headrace_task_state.projector.waiting_lists import WaitingLists, wanted_by_list
+from headrace_task_state.store import Range
+from tests.support.fake_bus import FakeBus, message
+
+PLACE = Range(0)
+
+
+class AnsweredBus(FakeBus):
+    """Remembers to whom it replied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replied = list[str]()
+
+    @override
+    async def publish(
+        self, subject: str, payload: bytes, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        self.replied.append(subject)
+
+    async def want(self, data: bytes, reply: str = "") -> None:
+        subject = wanted_by_list(self, PLACE)
+        await self.receivers[subject](message(subject, data, reply=reply))
+
+
+async def test_lists_are_answered_as_far_as_the_range_is_applied() -> None:
+    bus, wanted = AnsweredBus(), list[int]()
+    lists = WaitingLists(bus, PLACE, wanted.append, 10)
+    async with lists.served():
+        await bus.want(b"10", "applied")
+        assert (bus.replied, wanted) == (["applied"], [])
+        await bus.want(b"12", "twelve")
+        await bus.want(b"15", "fifteen")
+        assert (bus.replied, wanted) == (["applied"], [12, 15])
+        await lists.applied(11)
+        assert bus.replied == ["applied"]
+        await lists.applied(14)
+        assert bus.replied == ["applied", "twelve"]
+        await bus.want(b"14", "fourteen")
+        await lists.applied(15)
+        assert bus.replied == ["applied", "twelve", "fourteen", "fifteen"]
+        await lists.applied(16)
+        assert len(bus.replied) == 4
+    assert not bus.receivers
+
+
+async def test_a_replica_of_the_previous_release_has_the_range_written_without_an_answer() -> None:
+    bus, wanted = AnsweredBus(), list[int]()
+    lists = WaitingLists(bus, PLACE, wanted.append, 10)
+    async with lists.served():
+        await bus.want(b"")
+        await lists.applied(20)
+    assert (bus.replied, wanted) == ([], [0])
