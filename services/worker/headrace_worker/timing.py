@@ -38,10 +38,10 @@ class Timing:
     Children that take longer end by themselves, or task state cancels them."""
     closing_timeout: float = 1.0
     """For the runs that a leaving worker hands back."""
-    lease: float = 24.0
+    lease: float = 60.0
     """Of a run that task state would give back if this worker died. Other runs, and all runs while
     task state does not ask, have `ACK_WAIT`."""
-    lease_interval: float = 10.0
+    lease_interval: float = 25.0
     """Between renewals of such a lease."""
     watched: float = 2.0
     """After the last question of task state, for which it counts as watching this worker."""

@@ -72,6 +72,8 @@ class Watch:
     async def _tick(self, now: float, *, stalled: bool) -> None:
         for appender, watcher in list(self._watchers.items()):
             is_silent = stalled or now - appender.last_append > SILENCE
+            if watcher is not None and watcher.engaged == is_silent:
+                continue  # As nearly always.
             if watcher is None:
                 if not is_silent or appender not in self._watchers:
                     continue
