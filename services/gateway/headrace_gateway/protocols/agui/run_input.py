@@ -249,10 +249,11 @@ def _check_links(messages: list[Json]) -> None:
 
 
 def _check_each_once(resume: list[Json]) -> None:
-    names = [entry["interruptId"] for entry in resume]
-    for at, name in enumerate(names):
-        if name in names[:at]:
+    names = set[str]()
+    for at, entry in enumerate(resume):
+        if (name := entry["interruptId"]) in names:
             raise InputInvalid(f"resume.{at}.interruptId: {name} has two answers")
+        names.add(name)
 
 
 def _message_and_history(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
@@ -287,8 +288,8 @@ def _results(messages: list[Json], last: Json) -> list[Json]:
         if message["role"] != "tool":
             break
         error = message.get("error") or ""
-        results.insert(0, parts.tool_result_part(message["toolCallId"], message["content"], error))
-    return results
+        results.append(parts.tool_result_part(message["toolCallId"], message["content"], error))
+    return results[::-1]
 
 
 def _user_message(message: str, content: list[Json]) -> Json:
