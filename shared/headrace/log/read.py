@@ -397,8 +397,6 @@ async def short_log(bus: Bus, key: TaskKey, most: int, most_bytes: int) -> list[
     last = check_readable(key, from_leader(message))
     if last.entry is None or last.entry.last_generation > most:
         return None
-    if last.entry.generation == 1:
-        return [last.entry]
     batch = await _get_batch(bus, key, 1, from_message, (most, most_bytes))
     # Later messages would do no harm, but a reader of several logs wants all as of one time.
     stored = [one for one in batch if one.sequence <= last.sequence]

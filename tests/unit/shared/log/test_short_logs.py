@@ -9,7 +9,7 @@ from headrace.jetstream.direct_get import DirectAnswer, direct_get
 from headrace.jetstream.objects import SCHEME
 from headrace.jetstream.purge import purge
 from headrace.links import Links
-from headrace.log import read
+from headrace.log import LogWriter, read
 from headrace.log.logged_task import SHORT, task_in_log, task_in_short_log
 from headrace.log.tombstone import put_tombstone
 from headrace.model import events
@@ -46,13 +46,21 @@ async def test_a_short_log_tells_what_its_whole_log_tells(log: TaskLog) -> None:
         assert found.last.last_generation == log.writer.generation
 
 
-async def test_a_log_of_one_entry_is_read_at_once(
-    log: TaskLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(read, "direct_get")
-    found = await task_in_short_log(log.bus, query(log))
-    assert found is not None
-    assert found.fold.generation == 1
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_log_that_is_begun_again_is_not_believed(log: TaskLog, *, ended: bool) -> None:
+    await log.append("the end", state=COMPLETED if ended else WORKING)
+    known = await task_in_short_log(log.bus, query(log))
+    assert known is not None
+    again = TaskLog(log.bus, log.key, writer="hostile")
+    again.writer = LogWriter(log.bus, log.key, sequence=log.writer.sequence)
+    await again.begin()
+    if ended:
+        found = await task_in_short_log(log.bus, query(log))
+        assert found is not None
+        assert found.found(None) == known.found(None)
+    else:
+        with pytest.raises(LogLost):
+            await task_in_short_log(log.bus, query(log))
 
 
 async def test_later_entries_continue_the_task(log: TaskLog) -> None:
