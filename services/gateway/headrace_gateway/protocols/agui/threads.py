@@ -119,11 +119,9 @@ class RunThread:
         # In one query: lists wait for the view.
         page = await self._page(most, status=SUBMITTED, statuses=[SUBMITTED, WORKING])
         tasks = page.tasks
-        if page.next_page_token or not page.statuses:
-            # Working tasks may be on later pages, and task state of the previous release has listed
-            # submitted ones alone.
-            tasks = tasks + (await self._page(most, status=WORKING)).tasks
-        # A task that starts between two queries is in both.
+        # Submitted ones first: a task that starts between two queries is in both, not in neither.
+        for status in _not_listed(page):
+            tasks = tasks + (await self._page(most, status=status)).tasks
         return list({task["id"]: task for task in tasks}.values())
 
     async def _page(
@@ -171,6 +169,13 @@ class RunThread:
         except LogLost:
             return []  # past its retention
         return found
+
+
+def _not_listed(page: TasksFound) -> list[str]:
+    """Return the open states of which tasks may be missing in a page asked for with both."""
+    if not page.statuses:
+        return [WORKING]  # Task state of the previous release has listed submitted ones alone.
+    return [SUBMITTED, WORKING] if page.next_page_token else []
 
 
 def _is_input(entry: Entry) -> bool:

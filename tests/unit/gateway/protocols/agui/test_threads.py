@@ -52,17 +52,14 @@ async def test_one_query_finds_submitted_and_working_tasks() -> None:
 
 
 @pytest.mark.parametrize("knows_statuses", [True, False])
-async def test_a_working_task_is_found_behind_a_page_of_submitted_ones(
-    *, knows_statuses: bool
+@pytest.mark.parametrize(("newer", "older"), [(SUBMITTED, WORKING), (WORKING, SUBMITTED)])
+async def test_a_task_is_found_behind_a_page_of_those_in_the_other_state(
+    newer: str, older: str, *, knows_statuses: bool
 ) -> None:
-    tasks = {f"s{n}": SUBMITTED for n in range(5)} | {"a": WORKING}
+    tasks = {f"n{n}": newer for n in range(5)} | {f"o{n}": older for n in range(2)}
     lists = FakeLists(tasks, knows_statuses=knows_statuses)
-    assert await open_tasks(lists, 3) == {
-        "s0": SUBMITTED,
-        "s1": SUBMITTED,
-        "s2": SUBMITTED,
-        "a": WORKING,
-    }
+    found = {"n0": newer, "n1": newer, "n2": newer, "o0": older, "o1": older}
+    assert await open_tasks(lists, 3) == found
 
 
 async def test_task_state_of_the_previous_release_gets_a_query_for_working_tasks_too() -> None:
@@ -70,11 +67,23 @@ async def test_task_state_of_the_previous_release_gets_a_query_for_working_tasks
     assert await open_tasks(lists) == {"b": SUBMITTED, "a": WORKING}
 
 
-async def test_a_task_that_starts_between_two_queries_is_found_once() -> None:
+@pytest.mark.parametrize(
+    ("before", "knows_statuses", "queries"),
+    [
+        ({}, False, 1),
+        (dict.fromkeys("wxyz", WORKING), True, 1),
+        (dict.fromkeys("wxyz", WORKING), True, 2),
+    ],
+)
+async def test_a_task_that_starts_between_two_queries_is_found_once(
+    before: dict[str, str], queries: int, *, knows_statuses: bool
+) -> None:
     class Starting(FakeLists):
         async def list(self, query: ListTasks) -> TasksFound:
             found = await super().list(query)
-            self.tasks = {"a": WORKING}
+            if len(self.queries) == queries:
+                self.tasks = {"a": WORKING} | before
             return found
 
-    assert await open_tasks(Starting({"a": SUBMITTED}, knows_statuses=False)) == {"a": WORKING}
+    lists = Starting(before | {"a": SUBMITTED}, knows_statuses=knows_statuses)
+    assert (await open_tasks(lists, 3))["a"] == WORKING
