@@ -3,12 +3,22 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from headrace.settings import RunLimitSettings, split_commas
 from headrace.wait_for import ELECTION
 
 type Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+def _check_rate(rate: int) -> int:
+    """Refuse 0, too: it can be read as no limit, and as no requests."""
+    if rate != -1 and rate < 1:
+        raise ValueError("must be -1 (unlimited) or at least 1")
+    return rate
+
+
+type RequestRate = Annotated[int, AfterValidator(_check_rate)]
 
 
 class GatewaySettings(RunLimitSettings):
@@ -129,17 +139,17 @@ class GatewaySettings(RunLimitSettings):
     After that the client gets the task's id, and the gateway continues until the outcome is
     known."""
 
-    owner_requests_per_minute: int = Field(default=-1, ge=-1)
-    """Maximum requests per minute of one owner, over all gateways. More are refused with 429. -1:
-    unlimited."""
+    owner_requests_per_minute: RequestRate = -1
+    """Maximum requests per minute of one owner, over all gateways; at least 1. More are refused
+    with 429. -1: unlimited."""
 
-    tenant_requests_per_minute: int = Field(default=-1, ge=-1)
-    """Maximum requests per minute of one tenant, over all gateways. More are refused with 429. -1:
-    unlimited."""
+    tenant_requests_per_minute: RequestRate = -1
+    """Maximum requests per minute of one tenant, over all gateways; at least 1. More are refused
+    with 429. -1: unlimited."""
 
-    agent_requests_per_minute: int = Field(default=-1, ge=-1)
-    """Maximum requests per minute to one agent from all clients, over all gateways. More are
-    refused with 429. -1: unlimited."""
+    agent_requests_per_minute: RequestRate = -1
+    """Maximum requests per minute to one agent from all clients, over all gateways; at least 1.
+    More are refused with 429. -1: unlimited."""
 
     trigger_subjects: list[str] = Field(default_factory=list)
     """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``

@@ -38,6 +38,7 @@ class RateBucket:
     """A token bucket: holds up to a minute's requests, and refills over time."""
 
     per_minute: int
+    """At least 1."""
     left: float
     at: float
     """When `left` was computed, in seconds of a monotonic clock."""

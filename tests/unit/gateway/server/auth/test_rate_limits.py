@@ -3,9 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+from pydantic import ValidationError
 
+from headrace.environment import variable
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.messages import RequestsTaken
+from headrace.secret_settings import setting_errors
 from headrace.tasks.quotas import QuotaWarning
 from headrace_gateway.refusals import RateLimited
 from headrace_gateway.server.auth import access
@@ -37,6 +40,33 @@ def taken(rates: RateLimits, caller: Caller, agent: str = "", most: int = 100) -
         except RateLimited:
             return count
     return most
+
+
+RATES = pytest.mark.parametrize(
+    "rate", [f"{whose}_requests_per_minute" for whose in ("owner", "tenant", "agent")]
+)
+
+
+@RATES
+@pytest.mark.parametrize("value", ["0", "-2"])
+def test_a_rate_of_zero_or_below_minus_one_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, rate: str, value: str
+) -> None:
+    monkeypatch.setenv(variable(rate), value)
+    with pytest.raises(ValidationError) as refused:
+        GatewaySettings()
+    assert setting_errors(refused.value) == [
+        f"{variable(rate)}: must be -1 (unlimited) or at least 1"
+    ]
+
+
+@RATES
+@pytest.mark.parametrize(("value", "requests"), [("-1", 100), ("1", 1)])
+def test_the_lowest_rates_are_unlimited_and_one(
+    monkeypatch: pytest.MonkeyPatch, rate: str, value: str, requests: int
+) -> None:
+    monkeypatch.setenv(variable(rate), value)
+    assert taken(RateLimits(FakeBus(), GatewaySettings()), ANN, "shop") == requests
 
 
 def test_a_limit_that_is_near_is_warned_of_and_logged_once(
