@@ -127,23 +127,26 @@ class StateClient:
         """When the lack of listeners counts as confirmed. None: there are listeners."""
 
     async def get(self, query: GetTask) -> TaskFound:
-        """Return one task as of now, never older than the log's tail at the time of the call."""
-        return (await self.read(query)).found
+        """Return one task as of now, never older than the log's tail at the time of the call.
 
-    async def read(self, query: GetTask) -> TaskRead:
-        """Return one task as `get` does.
-
-        A task with a short log is read from it. Otherwise task state is asked, and if that does
-        not answer soon, the log is read, however long.
+        If task state does not answer soon, the task is read from its log.
         """
-        if (logged := await self._in_short_log(query)) is not None:
-            return TaskRead(logged.found(query.history_length), logged)
         try:
-            return TaskRead(await self._get(query))
+            return await self._get(query)
         except TaskUnknown as unknown:
             if self._check_unknown is not None:
                 await self._check_unknown(query.tenant, query.task, unknown)
             raise
+
+    async def read(self, query: GetTask) -> TaskRead:
+        """Return one task as `get` does, for a caller that is going to append to its log.
+
+        A task that has no run now, and a short log, is read from that.
+        """
+        logged = await self._in_short_log(query)
+        if logged is None:
+            return TaskRead(await self.get(query))
+        return TaskRead(logged.found(query.history_length), logged)
 
     async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
         shown = None if self._links is None else self._links.entry

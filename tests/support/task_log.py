@@ -14,7 +14,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew
 from headrace.model.events import Draft
 from headrace.model.subjects import stream_of_shard
-from headrace.model.task import SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from headrace.model.task import RUN_ENDED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
 from tests.support.jetstream_api import answered
 from tests.support.waiting import eventually
 
@@ -53,7 +53,7 @@ class TaskLog:
     def stamp(self, state: str = WORKING) -> Stamp:
         """Return the stamp of the next entry."""
         generation = self.writer.generation + 1
-        owner = "owner" if generation == 1 else None
+        owner = "owner" if generation == 1 or state in RUN_ENDED else None
         return Stamp(self.id, generation, self.name, state, 1, owner=owner)
 
     def text_event(self, text: str, state: str = WORKING) -> Draft:

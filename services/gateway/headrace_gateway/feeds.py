@@ -579,11 +579,33 @@ class Feeds:
             raise
         return feed
 
-    async def acquire(self, key: TaskKey, last: Entry | None = None) -> Feed:
-        """Return the feed of an existing log: a new one, if what there is has lost it.
+    async def behind(self, key: TaskKey, last: Entry) -> Feed:
+        """Return a feed of a log that ended with `last` a moment ago, for who appends after it.
 
-        A caller that is about to append after `last`, the log's last entry a moment ago, spares the
-        feed reading it: if another entry has come since, the append fails.
+        A new one reads nothing: if another entry has come since, the append fails. Nobody else gets
+        it, until `share`.
+
+        Raises:
+            TaskUnknown: no such log.
+            BusUnavailable: there is no connection, or the log's leader does not answer.
+        """
+        if key in self._feeds:
+            return await self.acquire(key)
+        feed = self._unshared(key)
+        feed.users += 1
+        try:
+            await feed.open(last)
+        except BaseException:
+            self.release(feed)
+            raise
+        return feed
+
+    def share(self, feed: Feed) -> None:
+        """Let others get the feed, whose log has been appended to, unless there is another one."""
+        self._feeds.setdefault(feed.key, feed)
+
+    async def acquire(self, key: TaskKey) -> Feed:
+        """Return the feed of an existing log: a new one, if what there is has lost it.
 
         Raises:
             TaskUnknown: no such log.
@@ -593,15 +615,13 @@ class Feeds:
         opening: asyncio.Task[None] | None
         if feed is None or feed.loss is not None:
             feed = self._new(key)
-            # The caller's, and one that keeps the feed open while it opens, even if all callers
-            # leave.
-            feed.users += 2
-            opening = self._background.start(self._open(feed, last))
+            feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
+            opening = self._background.start(self._open(feed))
             if not opening.done():
                 self._opening[feed] = opening
         else:
-            feed.users += 1
             opening = self._opening.get(feed)
+        feed.users += 1
         if opening is not None:
             try:
                 await asyncio.shield(opening)
@@ -610,9 +630,9 @@ class Feeds:
                 raise
         return feed
 
-    async def _open(self, feed: Feed, last: Entry | None) -> None:
+    async def _open(self, feed: Feed) -> None:
         try:
-            await feed.open(last)
+            await feed.open()
         except BaseException:
             # Otherwise a caller that comes before the last waiting one has left would get this
             # feed.
@@ -623,9 +643,11 @@ class Feeds:
             self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
-        self._feeds[key] = feed
+        feed = self._feeds[key] = self._unshared(key)
         return feed
+
+    def _unshared(self, key: TaskKey) -> Feed:
+        return Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
 
     def release(self, feed: Feed) -> None:
         """Release one use of `feed`; the last release closes it."""

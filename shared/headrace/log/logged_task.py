@@ -164,17 +164,17 @@ SHORT = 48
 """Events of a log up to which its reader should read it. Asking task state takes about 1 ms of
 processor time over all processes, reading about 15 µs per entry."""
 
-_SHORT_BYTES = 128 * 1024
-"""The same in bytes: a message may be long."""
+_LIMITS = SHORT, 128 * 1024
+"""The same, and in bytes: a message may be long."""
 
 
 async def task_in_short_log(
     bus: Bus, query: GetTask, shown: Callable[[Entry], Entry] | None = None
 ) -> LoggedTask | None:
-    """Return the caller's task as of now, if its log is short; `shown` converts each entry.
+    """Return the caller's task as of now, if no run is active and its log is short.
 
-    None: task state must be asked. It also decides what a caller learns of a task that does not
-    exist, or is not the caller's.
+    `shown` converts each entry. None: task state must be asked. It also decides what a caller
+    learns of a task that does not exist, or is not the caller's.
 
     Raises:
         BusUnavailable: No leader of the log answered.
@@ -184,7 +184,7 @@ async def task_in_short_log(
     # A hostile worker may write under the id of another agent's task, and a wildcard may find that.
     entries = None
     if key is not None and query.agent is not None:
-        entries = await short_log(bus, key, SHORT, _SHORT_BYTES)
+        entries = await short_log(bus, key, None if query.any_owner else query.owner, _LIMITS)
     if key is None or not entries:
         return None
     task = LoggedTask.started_by(entries[0], key.agent)

@@ -379,11 +379,15 @@ async def _read_on[Read: HasSequence](
     return [stored for stored in batch if stored.sequence <= head]
 
 
-async def short_log(bus: Bus, key: TaskKey, most: int, most_bytes: int) -> list[Entry] | None:
-    """Return all entries of a log as of now, if its last one says that these are few.
+async def short_log(
+    bus: Bus, key: TaskKey, owner: str | None, limits: tuple[int, int]
+) -> list[Entry] | None:
+    """Return all entries of a log as of now, if its last one says that they are few and `owner`'s.
 
-    None: the log has more than `most` events or `most_bytes` bytes, is empty, deleted or damaged,
-    or the replica that was asked is behind the leader. The leader is asked once.
+    None: the log has more events or bytes than `limits`, is empty, deleted or damaged, or the
+    replica that was asked is behind the leader. Or its last entry does not name `owner` (None: any
+    will do), as those that end a run do: before that is known, no log takes longer to ask for than
+    one that is not there. The leader is asked once.
 
     Raises:
         BusUnavailable: No leader answered.
@@ -395,14 +399,15 @@ async def short_log(bus: Bus, key: TaskKey, most: int, most_bytes: int) -> list[
     if message is None:
         return None
     last = check_readable(key, from_leader(message))
-    if last.entry is None or last.entry.last_generation > most:
+    if last.entry is None or last.entry.last_generation > limits[0]:
         return None
-    batch = await _get_batch(bus, key, 1, from_message, (most, most_bytes))
-    # Later messages would do no harm, but a reader of several logs wants all as of one time.
-    stored = [one for one in batch if one.sequence <= last.sequence]
-    if not stored or stored[-1].sequence < last.sequence:
+    if owner not in (None, last.entry.stamp.owner):
         return None
-    return Continuity(key, 0).entries_in(stored)
+    batch = await _get_batch(bus, key, 1, from_message, limits)
+    # A leader that was frozen may know less than the replica: what that has more counts as well.
+    if not batch or batch[-1].sequence < last.sequence:
+        return None
+    return Continuity(key, 0).entries_in(batch)
 
 
 async def copy_of_beginning(bus: Bus, key: TaskKey) -> list[Entry]:

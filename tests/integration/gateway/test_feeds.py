@@ -114,26 +114,37 @@ async def test_a_feed_whose_last_entry_is_known_reads_nothing(
     log = Log(bus)
     await log.begin()
     last = await last_entry(bus, log.key)
+    assert last is not None
     monkeypatch.delattr("headrace_gateway.feeds.last_entry")
-    feed = await feeds.acquire(log.key, last)
-    assert (feed.head, len(feeds)) == (1, 1)
+    feed = await feeds.behind(log.key, last)
     reading = asyncio.create_task(feed.reader(1).read())
     await log.chunks(1)
+    feeds.share(feed)
+    async with feeds.using(log.key) as shared:
+        assert shared is feed
     blocks = await asyncio.wait_for(reading, 60)
     assert [block.entry.generation for block in blocks] == [2]
     feeds.release(feed)
     assert len(feeds) == 0
 
 
-async def test_a_feed_finds_what_came_after_its_known_last_entry(bus: Bus, feeds: Feeds) -> None:
+async def test_nobody_else_gets_a_feed_that_was_opened_behind_an_old_entry(
+    bus: Bus, feeds: Feeds
+) -> None:
     log = Log(bus)
     await log.begin()
     last = await last_entry(bus, log.key)
-    await log.chunks(2)
-    feed = await feeds.acquire(log.key, last)
-    blocks = await asyncio.wait_for(feed.reader(1).read(), 60)
-    assert blocks[0].entry.generation == 2
-    feeds.release(feed)
+    assert last is not None
+    await log.chunks(1)
+    await log.status(COMPLETED)
+    behind = await feeds.behind(log.key, last)
+    async with feeds.using(log.key) as feed:
+        assert feed is not behind
+        assert feed.ended
+        async with feeds.held(await feeds.behind(log.key, last)) as again:
+            assert again is feed, "who appends takes the feed that there is"
+    feeds.release(behind)
+    assert len(feeds) == 0
 
 
 async def test_many_clients_with_different_cursors_share_one_feed(bus: Bus, feeds: Feeds) -> None:

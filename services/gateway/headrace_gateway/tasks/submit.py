@@ -240,10 +240,12 @@ class Submissions:
 
         sender = FileOwner(caller.owner, request.context)
         content = (follow_up.message, follow_up.metadata)
-        last = None if read.logged is None else read.logged.last
-        open_feed = partial(self._feeds.acquire, last=last)
+        open_feed = self._feeds.acquire
+        if (logged := read.logged) is not None and logged.last is not None:
+            open_feed = partial(self._feeds.behind, last=logged.last)
         accepted = await self._inputs.begin_run(key, sender, content, build, open_feed)
-        accepted.snapshot, accepted.before = found, read.logged
+        self._feeds.share(accepted.feed)
+        accepted.snapshot, accepted.before = found, logged
         return accepted
 
 

@@ -215,10 +215,10 @@ async def test_a_short_log_is_read_as_a_whole(bus: Bus, log: TaskLog) -> None:
 
     async def is_read() -> bool:
         # A copy that is behind the leader has less.
-        found[:] = await short_log(bus, log.key, 20, 100_000) or []
+        found[:] = await short_log(bus, log.key, None, (20, 100_000)) or []
         return bool(found)
 
     await eventually(is_read, "a copy that has caught up answers")
     assert generations(found) == list(range(1, 21))
-    assert await short_log(bus, log.key, 19, 100_000) is None
-    assert await short_log(bus, log.key, 20, 1_000) is None, "it has more bytes"
+    assert await short_log(bus, log.key, None, (19, 100_000)) is None
+    assert await short_log(bus, log.key, None, (20, 1_000)) is None, "it has more bytes"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.jetstream.api import get_message
 from headrace.jetstream.direct_get import DirectAnswer, direct_get
 from headrace.jetstream.objects import SCHEME
 from headrace.jetstream.purge import purge
@@ -36,7 +37,7 @@ def query(log: TaskLog, **other: Any) -> GetTask:  # noqa: ANN401 - any field
 
 
 async def test_a_short_log_tells_what_its_whole_log_tells(log: TaskLog) -> None:
-    for state in (WORKING, INPUT_REQUIRED, COMPLETED):
+    for state in (INPUT_REQUIRED, COMPLETED):
         await log.append("text", "more text", state=state)
         found = await task_in_short_log(log.bus, query(log))
         assert found is not None
@@ -48,7 +49,7 @@ async def test_a_short_log_tells_what_its_whole_log_tells(log: TaskLog) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_a_log_that_is_begun_again_is_not_believed(log: TaskLog, *, ended: bool) -> None:
-    await log.append("the end", state=COMPLETED if ended else WORKING)
+    await log.append("the end", state=COMPLETED if ended else INPUT_REQUIRED)
     known = await task_in_short_log(log.bus, query(log))
     assert known is not None
     again = TaskLog(log.bus, log.key, writer="hostile")
@@ -82,13 +83,15 @@ async def entries(log: TaskLog) -> list[Entry]:
 
 @pytest.mark.parametrize("more", [0, 1])
 async def test_a_log_is_short_up_to_a_number_of_events(log: TaskLog, more: int) -> None:
-    await log.grow(SHORT + more)
+    await log.grow(SHORT + more - 1)
+    await log.append("question", state=INPUT_REQUIRED)
     assert (await task_in_short_log(log.bus, query(log)) is None) == bool(more)
 
 
 async def test_what_is_no_entry_of_a_short_log_is_skipped(log: TaskLog) -> None:
     await log.junk()
-    await log.grow(3)
+    await log.grow(2)
+    await log.append("question", state=INPUT_REQUIRED)
     found = await task_in_short_log(log.bus, query(log))
     assert found is not None
     assert found.fold.generation == 3
@@ -109,8 +112,23 @@ async def test_what_is_no_entry_of_a_short_log_is_skipped(log: TaskLog) -> None:
 async def test_other_tasks_are_left_to_task_state(
     log: TaskLog, other: dict[str, str | None]
 ) -> None:
-    await log.grow(3)
+    await log.append("question", state=INPUT_REQUIRED)
     assert await task_in_short_log(log.bus, query(log, **other)) is None
+
+
+async def test_an_active_run_is_left_to_task_state(log: TaskLog) -> None:
+    await log.append("text")
+    assert await task_in_short_log(log.bus, query(log)) is None
+
+
+@pytest.mark.parametrize("state", [INPUT_REQUIRED, WORKING])
+async def test_a_log_of_another_owner_takes_as_many_requests_as_none(
+    log: TaskLog, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    await log.append("text", state=state)
+    monkeypatch.delattr(read, "direct_get")
+    assert await task_in_short_log(log.bus, query(log, owner="somebody")) is None
+    assert await task_in_short_log(log.bus, query(log, task=mint_task_id(3))) is None
 
 
 async def test_an_operator_of_the_tenant_reads_any_owners(log: TaskLog) -> None:
@@ -125,7 +143,7 @@ async def test_a_deleted_task_is_left_to_task_state(log: TaskLog) -> None:
 
 
 async def test_a_log_without_its_beginning_is_not_read(log: TaskLog) -> None:
-    await log.grow(4)
+    await log.append("question", state=INPUT_REQUIRED)
     await purge(log.bus, log.stream, log.subject, log.writer.sequence)
     with pytest.raises(LogLost):
         await task_in_short_log(log.bus, query(log))
@@ -139,9 +157,26 @@ async def test_a_copy_that_is_behind_the_leader_does_not_answer(
         answer.messages.pop()
         return answer
 
-    await log.grow(3)
+    await log.append("question", state=INPUT_REQUIRED)
     monkeypatch.setattr(read, "direct_get", without_the_last)
     assert await task_in_short_log(log.bus, query(log)) is None
+
+
+async def test_a_leader_that_knows_less_than_a_replica_does_not_hide_the_rest(
+    log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append("question", state=INPUT_REQUIRED)
+    stream, subject = log.stream, {"last_by_subj": log.subject}
+    old = await get_message(log.bus, stream, subject)
+    await log.append("the end", state=COMPLETED)
+
+    async def get_old(*_: object) -> dict[str, Any] | None:
+        return old
+
+    monkeypatch.setattr(read, "get_message", get_old)
+    found = await task_in_short_log(log.bus, query(log))
+    assert found is not None
+    assert found.fold.state == COMPLETED
 
 
 async def test_links_to_files_are_addresses_for_clients(log: TaskLog) -> None:
@@ -150,8 +185,9 @@ async def test_links_to_files_are_addresses_for_clients(log: TaskLog) -> None:
     artifact = {"artifactId": "a", "parts": [part]}
     draft = events.artifact_update(log.key.task, "context", artifact)
     await log.writer.append([draft], log.stamp())
-    shown = await StateClient(log.bus, Links("https://host")).get(query(log))
-    [shown_part] = shown.task["artifacts"][0]["parts"]
+    await log.append("question", state=INPUT_REQUIRED)
+    shown = await StateClient(log.bus, Links("https://host")).read(query(log))
+    [shown_part] = shown.found.task["artifacts"][0]["parts"]
     assert shown_part["url"].startswith("https://host/v1/agents/")
 
 
