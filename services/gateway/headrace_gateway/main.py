@@ -19,6 +19,7 @@ from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.http_server import HttpServer
 from headrace_gateway.server.listeners import check_exposure, listen
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
+from headrace_gateway.server.starting import StartingApp
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import TIMING, GatewayTiming
 
@@ -56,7 +57,8 @@ async def serving(
     check_exposure(settings)
     service.export_build("gateway")
     requests = OpenRequests(RequestMetrics().ended)
-    front = DeferringApp(requests, build_starting_app())
+    starting = StartingApp(build_starting_app(), timing.starting)
+    front = DeferringApp(requests, starting)
     async with AsyncExitStack() as stack:
         listeners = [listen(settings.http_host, settings.http_port)]
         stack.callback(listeners[0].close)
@@ -73,7 +75,9 @@ async def serving(
             services = await stack.enter_async_context(composed(settings, requests, timing))
             process = secrets.token_hex(4)
             await ProcessAnswers(services.bus, "gateway", process).start()
-            front.switch_to(build_app(services, protocols))
+            app = build_app(services, protocols)
+            front.switch_to(app)
+            starting.end(app)
             rpcs.open(services)
             _log.info(
                 "serving on http://%s:%d, gRPC on port %d, as process %s",
@@ -84,6 +88,7 @@ async def serving(
         finally:
             # Otherwise a start that failed would end like one that was stopped.
             answering.remove_done_callback(ended)
+            starting.end()
             # Requests in progress end first, then the services that they use.
             server.stop()
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)

@@ -8,6 +8,8 @@ from headrace.wait_for import ELECTION
 class GatewayTiming:
     """All in seconds."""
 
+    starting: float = 10.0
+    """For which a request waits for a gateway that is starting."""
     silence: float = 30.0
     """In which a request's head, or the next bytes of its body, must arrive."""
     body: float = 180.0
