@@ -591,7 +591,7 @@ class Feeds:
         """
         if key in self._feeds:
             return await self.acquire(key)
-        feed = self._unshared(key)
+        feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
         feed.users += 1
         try:
             await feed.open(last)
@@ -643,11 +643,8 @@ class Feeds:
             self.release(feed)
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = self._feeds[key] = self._unshared(key)
+        feed = self._feeds[key] = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
         return feed
-
-    def _unshared(self, key: TaskKey) -> Feed:
-        return Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
 
     def release(self, feed: Feed) -> None:
         """Release one use of `feed`; the last release closes it."""
