@@ -431,7 +431,7 @@ class Holds(BusMessage):
     """A worker's answer: what has changed in the runs it holds. It does not list brief ones."""
 
     number: int
-    """Number of the last change that the answer includes."""
+    """The number of this answer, which the next question states."""
     taken: dict[int, str] = Field(default_factory=dict)
     """New holds: the number of the change that added each, and the reply subject of its run
     request, on which the run can be acknowledged."""

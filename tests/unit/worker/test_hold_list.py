@@ -31,7 +31,9 @@ class Reader:
         self.number = read.number
 
 
-@pytest.mark.parametrize(("most", "remembered"), [(5000, 8192), (3, 8192), (5000, 4)])
+@pytest.mark.parametrize(
+    ("most", "remembered"), [(5000, 8192), (3, 8192), (5000, 4), (3, 4), (1, 1)]
+)
 def test_a_reader_has_the_holds_of_the_worker(
     monkeypatch: pytest.MonkeyPatch, most: int, remembered: int
 ) -> None:
@@ -64,6 +66,38 @@ def test_a_reader_has_the_holds_of_the_worker(
             assert reader.tasks == {
                 number: f"task of {reply}" for number, reply in held.items() if reply in claimed
             }
+            assert all(listed.is_known(number, 0.0) for number in held)
+
+
+@pytest.mark.parametrize("watchers", [1, 2])
+def test_long_holds_become_known_while_short_ones_come_and_go(
+    monkeypatch: pytest.MonkeyPatch, watchers: int
+) -> None:
+    monkeypatch.setattr(hold_list, "_MOST", 3)
+    monkeypatch.setattr(hold_list, "_REMEMBERED", 4)
+    listed, readers = HoldList(2.0), [Reader() for _ in range(watchers)]
+    held = {listed.add(f"ack.{number}"): f"ack.{number}" for number in range(20)}
+    for _ in range(10):
+        for reader in readers:
+            listed.remove(listed.add("ack.short"))
+            listed.remove(listed.add("ack.short"))
+            reader.take(listed.answer(reader.number, 0.0))
+    assert all(reader.holds == held for reader in readers)
+    assert all(listed.is_known(number, 0.0) for number in held)
+
+
+def test_an_answer_that_is_lost_is_repeated_and_one_lost_long_ago_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hold_list, "_MOST", 1)
+    monkeypatch.setattr(hold_list, "_CUT_SHORT", 2)
+    listed = HoldList(2.0)
+    for number in range(5):
+        listed.add(f"ack.{number}")
+    first = listed.answer(0, 0.0).number
+    lost = listed.answer(first, 0.0)
+    assert listed.answer(first, 0.0).taken == lost.taken == {2: "ack.1"}
+    assert listed.answer(first, 0.0).whole
 
 
 def test_only_what_a_watcher_has_read_is_known_and_only_while_it_watches() -> None:
