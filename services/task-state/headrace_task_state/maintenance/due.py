@@ -44,21 +44,16 @@ class DueTasks:
     deferred, so that it does not stop the others.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        writer: Writer,
-        due_list: DueList,
-        look: Look,
-        left_alone: LeftAlone | None = None,
-    ) -> None:
-        """Process each task on `due_list` with `look`, except those that are `left_alone`."""
+    def __init__(self, bus: Bus, writer: Writer, due_list: DueList, look: Look) -> None:
+        """Process each task on `due_list` with `look`."""
         self._bus, self._writer, self._list, self._look = bus, writer, due_list, look
-        self._left_alone = left_alone
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
 
-    async def go_through(self, until: int) -> int:
+    async def go_through(self, until: int, left_alone: LeftAlone | None = None) -> int:
         """Process all tasks that are due by `until`, ms since 1970; return how many.
+
+        Those that are `left_alone` are only deferred. To find them, the fields of all are read once
+        more: each task is processed with those that it has then, which may be much later.
 
         Raises:
             LeaseLost: the range is another replica's.
@@ -67,7 +62,8 @@ class DueTasks:
         """
         number = 0
         while names := await self._writer.due(self._list, until, PAGE):
-            for some in batched(await self._defer_others(names, until), AT_ONCE):
+            others = await self._defer(names, until, left_alone) if left_alone else names
+            for some in batched(others, AT_ONCE):
                 looks = (self._look_after(name, until) for name in some)
                 outcomes = await asyncio.gather(*looks, return_exceptions=True)
                 for outcome in sorted(
@@ -77,15 +73,13 @@ class DueTasks:
             number += len(names)
         return number
 
-    async def _defer_others(self, names: list[str], until: int) -> list[str]:
+    async def _defer(self, names: list[str], until: int, left_alone: LeftAlone) -> list[str]:
         """Defer the tasks that are left alone, all at once; return the names of the others."""
-        if self._left_alone is None:
-            return names
         dues, others = dict[str, int | None](), list[str]()
         for name, task in zip(names, await self._writer.fields(*names), strict=True):
             tenant, _, task_id = name.partition(":")
             key = TaskKey(tenant, task.get("agent", ""), task_id)
-            if (due := self._left_alone(key, task)) is None:
+            if (due := left_alone(key, task)) is None:
                 others.append(name)
             else:
                 dues[name] = max(due, until + 1)

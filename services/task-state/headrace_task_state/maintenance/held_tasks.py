@@ -43,6 +43,11 @@ class HeldTasks:
         """Know none."""
         self._held: dict[str, HeldTask] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task is known, as on a replica that does not watch the workers."""
+        return not self._held
+
     def take(self, subject: str, holder: WatchedHolder) -> None:
         """Record that `holder` holds the task; another may have held it before."""
         self._held[subject] = HeldTask(holder)

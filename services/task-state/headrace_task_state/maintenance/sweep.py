@@ -69,7 +69,7 @@ class Sweep:
         self._bus, self._timing = bus, timing
         self._start_within = round(start_within * 1000)
         self._runs, self._clock = RunRequests(bus), clock
-        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look, self._next_if_held)
+        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -80,7 +80,8 @@ class Sweep:
 
         Raises as `DueTasks.go_through`.
         """
-        return await self._due.go_through(round(self._clock.now() * 1000))
+        left_alone = None if self._held.is_empty else self._next_if_held
+        return await self._due.go_through(round(self._clock.now() * 1000), left_alone)
 
     def known_holder(self, key: TaskKey) -> HeldTask | None:
         """Return the task if its worker has just said that it holds it."""

@@ -536,8 +536,8 @@ def a_sweep(
     )
 
 
-async def test_one_sweep_goes_through_all_that_is_due(
-    nats_server: NatsProcess, valkey: ValkeyProcess
+async def test_one_sweep_goes_through_all_that_is_due_and_reads_each_once(
+    nats_server: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
         for _ in range(230):
@@ -545,8 +545,16 @@ async def test_one_sweep_goes_through_all_that_is_due(
         writer = await applied(fleet)
         for name in await writer.due(DueList.AT_WORK, 10**15, 1000):
             await writer.defer(DueList.AT_WORK, name, 1)
+        fields, read = writer.fields, list[str]()
+
+        async def recorded(*names: str) -> list[Fields]:
+            read.extend(names)
+            return await fields(*names)
+
+        monkeypatch.setattr(writer, "fields", recorded)
         began = round(time.time() * 1000)
         assert await sweep(fleet, writer) == 230
+        assert len(read) == len(set(read)) == 230
         assert len(await runs(fleet)) == 230
         # Young inputs are due again soon: maybe before a long pass is over.
         assert await writer.due(DueList.AT_WORK, began, 1) == []

@@ -24,6 +24,15 @@ def test_a_task_is_held_while_its_worker_answers() -> None:
     assert held.find("a") is None
 
 
+def test_no_task_is_known_before_the_first_is_taken_and_after_the_last_is_released() -> None:
+    held, worker = HeldTasks(), StubHolder()
+    empty = [held.is_empty]
+    held.take("a", worker)
+    empty.append(held.is_empty)
+    held.release("a", worker)
+    assert [*empty, held.is_empty] == [True, False, True]
+
+
 def test_a_worker_that_lost_a_task_to_another_does_not_release_it() -> None:
     held, first, second = HeldTasks(), StubHolder(), StubHolder()
     held.take("a", first)
