@@ -9,7 +9,7 @@ class GatewayTiming:
     """All in seconds."""
 
     starting: float = 10.0
-    """For which a request waits for a gateway that is starting."""
+    """For which an event stream's request waits for a gateway that is starting."""
     silence: float = 30.0
     """In which a request's head, or the next bytes of its body, must arrive."""
     body: float = 180.0

@@ -1,7 +1,7 @@
-"""Requests that come while a gateway is starting: they wait for it, for a limited time.
+"""Requests that come while a gateway is starting: those for an event stream wait for it.
 
-A browser's EventSource that gets 503 never connects again, and it comes back seconds after its
-gateway was restarted.
+A browser's EventSource that gets 503 never connects again (HTML standard, 9.2.3), and it comes back
+seconds after its gateway was restarted. Any other client tries again, or another gateway.
 """
 
 import asyncio
@@ -9,17 +9,16 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_AT_ONCE = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths of what asks how the process is."""
+_ACCEPT, _STREAM = b"accept", b"text/event-stream"
 
 
 class StartingApp:
-    """An ASGI application that holds HTTP requests until there is one that serves them."""
+    """An ASGI application that holds requests for event streams until another one serves them."""
 
     def __init__(self, refusing: ASGIApp, limit: float) -> None:
-        """Hold each request for at most `limit` seconds, then have `refusing` answer it.
+        """Hold a GET of an event stream for at most `limit` seconds.
 
-        WebSockets and probes are answered by `refusing` at once.
+        Then, and at once all other requests, have `refusing` answer it.
         """
         self._app, self._limit = refusing, limit
         self._over = asyncio.Event()
@@ -31,8 +30,14 @@ class StartingApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse the request, when it is known which."""
-        if scope["type"] == "http" and scope["path"] not in _AT_ONCE:
+        if _is_event_source(scope):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._limit):
                     await self._over.wait()
         await self._app(scope, receive, send)
+
+
+def _is_event_source(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return False
+    return any(name == _ACCEPT and _STREAM in value for name, value in scope["headers"])

@@ -1,4 +1,4 @@
-"""Requests to a gateway that is starting wait for it, so that no EventSource gives up."""
+"""Requests of an EventSource to a gateway that is starting wait for it: it would give up."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,11 +19,19 @@ def named(name: str, served: list[str]) -> ASGIApp:
     return app
 
 
-def request_to(app: ASGIApp, path: str = "/", kind: str = "http") -> Coroutine[Any, Any, None]:
+def request_to(
+    app: ASGIApp,
+    path: str = "/",
+    method: str = "GET",
+    accept: bytes = b"text/event-stream",
+    kind: str = "http",
+) -> Coroutine[Any, Any, None]:
     async def nothing(*_: object) -> Any:  # noqa: ANN401 - any message
         raise AssertionError("neither reads nor writes")
 
-    return app({"type": kind, "path": path}, nothing, nothing)  # type: ignore[return-value]
+    headers = [(b"host", b"h"), (b"accept", accept)]
+    scope = {"type": kind, "method": method, "path": path, "headers": headers}
+    return app(scope, nothing, nothing)  # type: ignore[return-value]
 
 
 async def test_a_request_is_served_once_the_gateway_has_started() -> None:
@@ -55,11 +63,16 @@ async def test_requests_are_refused_when_the_start_has_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"),
-    [("/healthz", "http"), ("/readyz", "http"), ("/metrics", "http"), ("/a", "websocket")],
+    ("method", "accept", "kind"),
+    [
+        ("POST", b"text/event-stream", "http"),
+        ("GET", b"application/json", "http"),
+        ("GET", b"*/*", "http"),
+        ("GET", b"text/event-stream", "websocket"),
+    ],
 )
-async def test_probes_and_websockets_are_answered_at_once(path: str, kind: str) -> None:
+async def test_other_clients_are_refused_at_once(method: str, accept: bytes, kind: str) -> None:
     served = list[str]()
     starting = StartingApp(named("refused", served), _LONG)
-    await asyncio.wait_for(request_to(starting, path, kind), 60)
-    assert served == [f"refused {path}"]
+    await asyncio.wait_for(request_to(starting, "/a", method, accept, kind), 60)
+    assert served == ["refused /a"]
