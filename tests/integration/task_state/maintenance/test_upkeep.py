@@ -560,15 +560,21 @@ async def test_one_sweep_goes_through_all_that_is_due_and_reads_each_once(
         assert await writer.due(DueList.AT_WORK, began, 1) == []
 
 
+async def stored_and_due(fleet: TaskStates, log: LegalLog) -> tuple[Writer, str]:
+    """Store the log's entries, and have its task due in the sweep; return its name there."""
+    await fleet.store(log)
+    writer = await applied(fleet)
+    [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
+    await writer.defer(DueList.AT_WORK, name, 1)
+    return writer, name
+
+
 async def test_a_task_whose_end_was_seen_in_its_log_only_is_looked_at_again(
     nats_server: NatsProcess, valkey: ValkeyProcess
 ) -> None:
     async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
         log = submitted()
-        await fleet.store(log)
-        writer = await applied(fleet)
-        [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
-        await writer.defer(DueList.AT_WORK, name, 1)
+        writer, name = await stored_and_due(fleet, log)
         # The end is in the log; the view has not applied it.
         log.append([log.status(REJECTED)], state=REJECTED)
         await fleet.store(log, first=1)
@@ -631,10 +637,7 @@ async def test_an_input_whose_task_is_held_for_an_earlier_run_is_requested(
 ) -> None:
     async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
         log = submitted()
-        await fleet.store(log)
-        writer = await applied(fleet)
-        [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
-        await writer.defer(DueList.AT_WORK, name, 1)
+        writer, _ = await stored_and_due(fleet, log)
         held = HeldTasks()
         held.take(fleet.bus.subjects.control(log.key), StubHolder())
         assert await sweep(fleet, writer, held) == 1

@@ -316,18 +316,23 @@ async def test_under_load_a_task_that_stops_working_ends_nothing_and_a_list_does
     assert len(await consumer.take(600, 10**6)) == 2
 
 
+async def accumulates(consumer: Consumer, kind: str) -> bool:
+    """Return whether that kind of accumulating goes on, instead of ending at once."""
+    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    is_over = waiting.done()
+    waiting.cancel()
+    return not is_over
+
+
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
 async def test_what_a_list_wanted_is_forgotten_once_it_is_taken(bus: FakeServer, kind: str) -> None:
     consumer = await opened(bus)
     bus.deliver(entry(1, WORKING))
     consumer.want()
     await consumer.take(600, 10**6)
-    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    is_over = waiting.done()
-    waiting.cancel()
-    assert not is_over
+    assert await accumulates(consumer, kind)
 
 
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
@@ -341,12 +346,7 @@ async def test_what_a_list_wanted_is_not_forgotten_before_it_has_arrived(
     bus.deliver(entry(2, WORKING))
     await getattr(consumer, kind)(3600)
     assert [one.sequence for one in await consumer.take(600, 10**6)] == [20]
-    waiting = asyncio.create_task(getattr(consumer, kind)(3600))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    is_over = waiting.done()
-    waiting.cancel()
-    assert not is_over
+    assert await accumulates(consumer, kind)
 
 
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
