@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry, replay
+from headrace.log import last_entry
 from headrace.log.read import copy_of_beginning
 from headrace.model.delegation import Lineage
 from headrace.model.entry import Entry
@@ -15,6 +15,7 @@ from headrace.model.fork import ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
+from headrace_worker.recovery import entries_before
 
 _PAGE = 100
 _AT_A_TIME = 8
@@ -119,7 +120,7 @@ async def _ended_runs(
             last = await last_entry(bus, key)
             if last is None:
                 return []
-            log = [entry async for batch in replay(bus, key, 0, last.sequence) for entry in batch]
+            log = await entries_before(bus, key, last.sequence)
     except LogLost:
         return []
     while log and not (log[-1].ends_run and _is_before(log[-1], until)):

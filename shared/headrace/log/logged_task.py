@@ -182,10 +182,10 @@ async def task_in_short_log(
     """
     key = _key_of(bus, query)
     # A hostile worker may write under the id of another agent's task, and a wildcard may find that.
-    entries = None
-    if key is not None and query.agent is not None:
-        entries = await short_log(bus, key, None if query.any_owner else query.owner, _LIMITS)
-    if key is None or not entries:
+    if key is None or query.agent is None:
+        return None
+    entries = await short_log(bus, key, None if query.any_owner else query.owner, _LIMITS)
+    if not entries:
         return None
     task = LoggedTask.started_by(entries[0], key.agent)
     for entry in entries:

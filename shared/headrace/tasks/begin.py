@@ -30,8 +30,6 @@ class Input:
     """Priority of its run."""
     log: LogWriter
     """The writer, positioned where the input is appended."""
-    is_carried: bool = False
-    """Whether the run request carries the input, up to `CARRIED` bytes."""
     question: Draft | None = None
     """What its sender is asked instead of a run, stored with it."""
 
@@ -55,8 +53,8 @@ class Input:
         return self.draft.line(self.stamp.generation)
 
     def run_request(self, appended: AppendResult) -> RunRequest:
-        """Return the run request of the appended input."""
-        if not self.is_carried or len(line := self.line()) > CARRIED:
+        """Return the run request of the appended input, which carries it up to `CARRIED` bytes."""
+        if len(line := self.line()) > CARRIED:
             return self.request
         request = self.request
         # A copy with an update would take four times the calls.
@@ -99,7 +97,7 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
         start_at=terms.get(START_AT),
     )
     priority = terms.get(PRIORITY, NORMAL)
-    return Input(draft, stamp, request, priority, LogWriter(bus, key), is_carried=True)
+    return Input(draft, stamp, request, priority, LogWriter(bus, key))
 
 
 def asking(task_input: Input, reason: str) -> Input:

@@ -35,7 +35,7 @@ def next_input(
     draft = submitted(end.key.task, request.context, message, metadata)
     stamp = Stamp(request.log, generation, writer, SUBMITTED, generation)
     log = LogWriter(bus, end.key, sequence=end.sequence, generation=end.generation)
-    return with_terms(Input(draft, stamp, request, NORMAL, log, is_carried=True), metadata)
+    return with_terms(Input(draft, stamp, request, NORMAL, log), metadata)
 
 
 def submitted(task: str, context: str, message: Json, metadata: Json | None) -> Draft:

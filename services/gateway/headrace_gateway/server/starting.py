@@ -9,7 +9,9 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_ACCEPT, _STREAM = b"accept", b"text/event-stream"
+from headrace_gateway.server.endpoints import headers_of
+
+_STREAM = "text/event-stream"
 
 
 class StartingApp:
@@ -40,4 +42,4 @@ class StartingApp:
 def _is_event_source(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] != "GET":
         return False
-    return any(name == _ACCEPT and _STREAM in value for name, value in scope["headers"])
+    return _STREAM in headers_of(scope).first.get("accept", "")
