@@ -112,10 +112,6 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "headrace_cli.streams:streams",
         "Compare streams and buckets with the settings, and change them.",
     ),
-    "agui": (
-        "headrace_cli.agui.command:agui",
-        "Check AG-UI agents and bridges against the protocol.",
-    ),
     "config": (
         "headrace_cli.config:config",
         "Check a headrace.yaml, or print its JSON Schema.",

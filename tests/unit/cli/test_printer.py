@@ -11,9 +11,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headrace_cli.agui.finding import RULES
-from tests.support.fake_gateway import ScriptedResponse, answering
-
 WITHOUT = {
     "dev": "a service; DATA_DIR/dev.json lists its processes",
     "gateway": "a service",
@@ -78,12 +75,11 @@ def test_a_credential_has_its_token_and_its_entry() -> None:
     assert entry.keys() | {"roles"} == made["credential"].keys()
 
 
-def test_settings_and_rules_are_objects() -> None:
+def test_settings_are_objects() -> None:
     settings = {(one["service"], one["variable"]): one for one in lines("settings", "--json")}
     port = settings["gateway", "HEADRACE_HTTP_PORT"]
     assert port.keys() == {"service", "variable", "default", "meaning"}
     assert port["default"] == "8080"
-    assert {one["rule"] for one in lines("agui", "rules", "--json")} == RULES.keys()
 
 
 def test_the_consoles_url_is_an_object_and_no_browser_is_started(
@@ -99,22 +95,3 @@ def test_a_declared_agent_is_an_object(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "headrace.yaml").write_text(f"agents:\n  far: {declared}\n")
     [far] = lines("config", "check", "--json")
     assert far == {"name": "far", "description": "Far away."}
-
-
-def test_the_check_of_an_agent_reports_each_event_with_its_findings() -> None:
-    frames = (("", {"type": "RUN_STARTED"}), ("", {"type": "NONSENSE"}))
-    with answering(**{"/run": ScriptedResponse(frames=frames)}) as gateway:
-        main = import_module("headrace_cli.main").main
-        answer = CliRunner().invoke(main, ["agui", "check", "--json", f"{gateway.url}/run"])
-    found = [json.loads(line) for line in answer.stdout.splitlines()]
-    events = {one["type"]: one["findings"] for one in found if "type" in one}
-    assert list(events) == ["RUN_STARTED", "NONSENSE"]
-    assert {"rule": "event.type", "level": "broken"}.items() <= _of(events["NONSENSE"]).items()
-    assert found[-1]["events"] == 2
-    assert found[-1]["broken"] >= 1
-    assert "RUN_FINISHED" in found[-1]["notSeen"]
-
-
-def _of(findings: list[dict[str, Any]]) -> dict[str, Any]:
-    [broken] = [one for one in findings if one["rule"] == "event.type"]
-    return broken

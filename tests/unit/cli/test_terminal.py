@@ -32,12 +32,6 @@ STATUS = {"taskId": FAKE_LINE, "status": TASK["status"], "metadata": CHILD}
 STREAM = ScriptedResponse(frames=(("l:1", {"task": TASK}), ("l:2", {"statusUpdate": STATUS})))
 REFUSAL = ScriptedResponse(400, {"error": {"code": 400, "message": HOSTILE}})
 AGENTS = ScriptedResponse(body={"agents": [{"id": FAKE_LINE, "description": FAKE_LINE}]})
-RUN = ScriptedResponse(
-    frames=(
-        ("", {"type": FAKE_LINE}),
-        ("", {"type": "RUN_ERROR", "message": FAKE_LINE, FAKE_LINE: 1}),
-    )
-)
 
 
 def shown(gateway: FakeGateway, *arguments: str) -> Result:
@@ -64,12 +58,10 @@ def shown(gateway: FakeGateway, *arguments: str) -> Result:
         (["send", "--agent", "echo", "hi"], {"/v1/agents/echo/message:stream": REFUSAL}),
         (["cancel", "--agent", "echo", "t1"], {"/v1/agents/echo/tasks/t1:cancel": TASK}),
         (["cancel", "--agent", "echo", "t1"], {"/v1/agents/echo/tasks/t1:cancel": REFUSAL}),
-        (["agui", "check", "URL/run"], {"/run": RUN}),
-        (["agui", "check", "URL/run"], {"/run": REFUSAL}),
     ],
     ids=[
         *("agents", "tasks", "tasks refused", "tail", "tail on", "tail refused", "send"),
-        *("send refused", "cancel", "cancel refused", "check", "check refused"),
+        *("send refused", "cancel", "cancel refused"),
     ],
 )
 def test_no_command_shows_what_a_terminal_would_obey(
@@ -83,7 +75,7 @@ def test_no_command_shows_what_a_terminal_would_obey(
         for path, given in script.items()
     }
     with answering(**answers) as gateway:
-        output = shown(gateway, *(word.replace("URL", gateway.url) for word in arguments))
+        output = shown(gateway, *arguments)
     assert output.output
     for line in output.output.split("\n"):
         assert line.replace("\t", "").isprintable(), line

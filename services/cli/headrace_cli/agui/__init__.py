@@ -1,1 +1,0 @@
-"""``headrace agui``: check whether an agent, or a bridge to one, keeps the rules of AG-UI."""
