@@ -68,15 +68,14 @@ class View:
         """Return what a page takes that begins after that part of all tasks."""
         terms = {"tenant": "default", "owner": "big", "agent": "agent1", **chosen}
         query = ListTasks.model_validate(terms)
-        after = (
-            After(str(_FIRST + round(self.tasks * (1 - depth)) * 1000), "z") if depth else After()
-        )
+        begins_at = _FIRST + round(self.tasks * (1 - depth)) * 1000
+        after = After(begins_at, "z") if depth else None
         before, ours = await self.processor_time(), time.process_time()
         tasks = total = 0
         took = list[float]()
         for _ in range(_PAGES):
             begun = time.perf_counter()
-            page = await self.store.reader.page(query, "-inf", after, {Range(0): 0})
+            page = await self.store.reader.page(query, 0, after, {Range(0): 0})
             tasks, total = len(page.tasks), page.total
             for stored in page.tasks:
                 read_found(stored).fold.task(

@@ -18,6 +18,11 @@ from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow
 
+LATEST = 2**53 - 1
+"""The latest time by which lists are ordered, us since 1970 (in the year 2255).
+
+Stores may keep times as doubles, which are exact up to this."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Range:
@@ -222,8 +227,8 @@ class StoredTask:
     """A task as stored."""
 
     task: str
-    time: str
-    """Time of the status by which it was found in a list, if any; us since 1970."""
+    time: int
+    """Time of the status by which it was found in a list, us since 1970; 0 outside of lists."""
     fields: Fields
     history: list[Item]
     artifacts: list[Item]
@@ -247,10 +252,11 @@ class StoredPage:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Where a page begins: after this task, which had this time (us since 1970)."""
+    """Where a page begins: after this task, which had this time."""
 
-    time: str = ""
-    task: str = ""
+    time: int
+    """Microseconds since 1970, from 0 to `LATEST`."""
+    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,10 +367,13 @@ class Reader(Protocol):
         not need, as may those of a page.
         """
 
-    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
+    async def page(
+        self, query: ListTasks, least: int, after: After | None, heads: Heads
+    ) -> StoredPage:
         """Return a page of a list: newest status first, tasks of equal time by descending id.
 
-        Tasks whose status is older than `least` (us since 1970, or ``-inf``) are excluded.
+        Tasks whose status is older than `least` (us since 1970, from 0 to `LATEST`) are excluded.
+        Without `after`, it is the first page.
 
         Raises:
             ProjectionBehind: the projection has not reached `heads` (any more).

@@ -332,19 +332,21 @@ class _MemoryReader:
         kept = self._store.projection.tasks.get((tenant, task))
         return None if kept is None else _stored(task, kept)
 
-    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
+    async def page(
+        self, query: ListTasks, least: int, after: After | None, heads: Heads
+    ) -> StoredPage:
         at = await self.positions(heads)
         if any(one < head for one, head in zip(at, heads.values(), strict=True)):
             raise ProjectionBehind("the view is being rebuilt; try again")
         found = [
             (kept.time, task, kept)
             for (tenant, task), kept in self._store.projection.tasks.items()
-            if kept.time is not None and kept.time >= float(least)
+            if kept.time is not None and kept.time >= least
             if tenant == query.tenant and _matches(kept.fields, query)
         ]
         found.sort(key=itemgetter(0, 1), reverse=True)
-        rest = [one for one in found if not after.time or one[:2] < (int(after.time), after.task)]
-        tasks = [replace(_stored(task, kept), time=str(at)) for at, task, kept in rest]
+        rest = [one for one in found if after is None or one[:2] < (after.time, after.task)]
+        tasks = [replace(_stored(task, kept), time=at) for at, task, kept in rest]
         if not query.include_artifacts:
             tasks = [replace(task, artifacts=[]) for task in tasks]
         size = query.page_size
@@ -397,7 +399,7 @@ def _matches(fields: Fields, query: ListTasks) -> bool:
 
 def _stored(task: str, kept: _KeptTask) -> StoredTask:
     history, artifacts = _items(kept.history), _items(kept.artifacts)
-    return StoredTask(task, "", dict(kept.fields), history, artifacts)
+    return StoredTask(task, 0, dict(kept.fields), history, artifacts)
 
 
 def _items(encoded: Iterable[bytes]) -> list[Item]:

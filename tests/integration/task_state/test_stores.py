@@ -255,7 +255,7 @@ async def test_a_page_takes_as_many_commands_however_many_tasks_and_owners_there
                 )
                 start = await commands(store)
                 heads = {RANGES[0]: stored_range.progress.position}
-                page = await stored_range.reader.page(query, "-inf", After(), heads)
+                page = await stored_range.reader.page(query, 0, None, heads)
                 taken[-1].append(await commands(store) - start)
                 assert len(page.tasks) == 2
     finally:
@@ -412,7 +412,7 @@ async def test_what_stands_behind_the_end_of_a_task_changes_nothing(
             {"tenant": "default", "owner": log.owner, "page_size": 5, **states}
         )
         heads = {RANGES[0]: stored_range.progress.position}
-        page = await stored_range.reader.page(query, "-inf", After(), heads)
+        page = await stored_range.reader.page(query, 0, None, heads)
         assert (len(page.tasks), page.total) == (number, number)
 
 
@@ -437,6 +437,46 @@ async def test_owners_in_one_context_see_their_own_tasks_and_operators_all(
         assert len(found) == len(expected)
         assert set(found) == expected
         assert {page["total"] for page in pages} == {len(expected)}
+
+
+@pytest.mark.parametrize("least", [0, 1, 2**24, 10**12, 10**15, 2**53 - 1])
+async def test_a_list_has_the_tasks_from_its_least_time_on(
+    stored_range: StoredRange, least: int
+) -> None:
+    log = some_log()
+    writer, batches, last = await begun(stored_range, log)
+    await stored_range.apply(writer, batches, last)
+    heads = {RANGES[0]: stored_range.progress.position}
+    query = ListTasks.model_validate({"tenant": "default", "owner": log.owner})
+    everything = await stored_range.reader.page(query, 0, None, heads)
+    [task] = everything.tasks
+    page = await stored_range.reader.page(query, least, None, heads)
+    assert page.total == (least <= task.time)
+    assert [one.task for one in page.tasks] == [task.task] * page.total
+    exactly = await stored_range.reader.page(query, task.time, None, heads)
+    behind = await stored_range.reader.page(query, task.time + 1, None, heads)
+    assert (exactly.total, behind.total) == (1, 0)
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 1e300, float("nan"), float("inf")])
+async def test_a_script_gets_no_number_that_it_takes_for_another(
+    valkey: ValkeyProcess, number: float
+) -> None:
+    store = making_redis(valkey.url)()
+    try:
+        with pytest.raises(ValueError, match="no number for a script"):
+            await store.redis.run("renew", ["key"], ["replica", number, "lease:", 0])
+    finally:
+        await store.close()
+
+
+async def test_a_history_may_be_asked_for_at_any_length(stored_range: StoredRange) -> None:
+    log = some_log()
+    writer, batches, last = await begun(stored_range, log)
+    await stored_range.apply(writer, batches, last)
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task, 10**30)
+    assert stored is not None
+    assert read_found(stored).fold.task() == folded(log)
 
 
 def completed_of(number: int) -> LegalLog:
@@ -793,10 +833,10 @@ async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
 async def whole_list(stored_range: StoredRange, query: ListTasks) -> bytes:
     """Return every page of a list, rendered."""
     pages: list[Json] = []
-    after = After()
+    after: After | None = None
     while True:
         heads = {RANGES[0]: stored_range.progress.position}
-        page: StoredPage = await stored_range.reader.page(query, "-inf", after, heads)
+        page: StoredPage = await stored_range.reader.page(query, 0, after, heads)
         folds = [read_found(stored).fold for stored in page.tasks]
         tasks = [fold.task(include_artifacts=query.include_artifacts) for fold in folds]
         pages.append({"tasks": tasks, "total": page.total, "more": page.more})

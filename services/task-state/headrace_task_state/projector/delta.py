@@ -19,7 +19,7 @@ from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, V
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
-from headrace_task_state.store import TaskChange
+from headrace_task_state.store import LATEST, TaskChange
 from headrace_task_state.usage import copied_up_to, records_of, root_of
 
 _TEXT = b'"text":'
@@ -168,9 +168,6 @@ class Compaction:
 
 LEARNT_FROM = 8
 """Events with an unknown frame after which learning it pays off: in one entry, or in several."""
-
-_EXACT = 2**53
-"""Scores are doubles: microseconds are exact below this (the year 2255)."""
 
 _AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
@@ -370,4 +367,4 @@ def time_of(status: Json, stored: int) -> int:
         time = round(moment.timestamp() * 1_000_000)
     except (KeyError, TypeError, ValueError, OverflowError):
         return stored // 1000
-    return time if moment.tzinfo is not None and 0 <= time < _EXACT else stored // 1000
+    return time if moment.tzinfo is not None and 0 <= time <= LATEST else stored // 1000

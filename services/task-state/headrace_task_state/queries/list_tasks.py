@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import orjson
 
@@ -15,9 +15,10 @@ from headrace.model.subjects import stream_of_shard
 from headrace.model.task import STATES, TaskKey, check_task_id
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import read_found
-from headrace_task_state.store import After, ProjectionBehind, Range, Reader, StoredTask
+from headrace_task_state.store import LATEST, After, ProjectionBehind, Range, Reader, StoredTask
 
-_EARLIEST = "-inf"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 _READS = 16
 """Logs read concurrently for one list."""
@@ -77,10 +78,13 @@ class Lists:
         return task
 
 
-def _least(status_after: str | None) -> str:
-    """Return the time in microseconds since 1970, rounded up."""
+def _least(status_after: str | None) -> int:
+    """Return the time in microseconds since 1970, as near as a list's times can be.
+
+    Clients state the zero time of their language for no time: the year 1 in Go and .NET.
+    """
     if status_after is None:
-        return _EARLIEST
+        return 0
     try:
         moment = datetime.fromisoformat(status_after)
     except ValueError:
@@ -88,27 +92,27 @@ def _least(status_after: str | None) -> str:
             "statusTimestampAfter", status_after, "is not an RFC 3339 timestamp"
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return str(round(aware.timestamp() * 1_000_000))
+    return min(max((aware - _EPOCH) // _MICROSECOND, 0), LATEST)
 
 
 def encode_cursor(after: After) -> str:
     """Return the token of the page after `after`."""
-    return urlsafe_b64encode(orjson.dumps([int(after.time), after.task])).decode().rstrip("=")
+    return urlsafe_b64encode(orjson.dumps([after.time, after.task])).decode().rstrip("=")
 
 
-def decode_cursor(token: str) -> After:
-    """Return where the page of `token` begins; an empty token is the first page's.
+def decode_cursor(token: str) -> After | None:
+    """Return where the page of `token` begins; None: an empty token is the first page's.
 
     Raises:
         InvalidName: the token is invalid.
     """
     if not token:
-        return After()
+        return None
     try:
         padded = token.encode("ascii") + b"=" * (-len(token) % 4)
         time, task = orjson.loads(urlsafe_b64decode(padded))
-        return After(str(time + 0), check_task_id(task))
+        if type(time) is int and 0 <= time <= LATEST:
+            return After(time, check_task_id(task))
     except (ValueError, TypeError, InvalidName):
-        raise InvalidName(
-            "pageToken", token, "must be a page token from a previous response"
-        ) from None
+        pass
+    raise InvalidName("pageToken", token, "must be a page token from a previous response")

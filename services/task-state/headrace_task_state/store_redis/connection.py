@@ -177,6 +177,20 @@ _log = logging.getLogger(__name__)
 
 type Argument = bytes | str | int | float
 
+LARGEST_NUMBER = 2**53 - 1
+"""Largest integer that Lua, whose numbers are doubles, tells from all others."""
+
+
+def _for_script(value: Argument) -> Argument:
+    """Return an argument of a script as it is.
+
+    Raises:
+        ValueError: it is a number that the script would take for another one.
+    """
+    if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        raise ValueError(f"{value} is no number for a script: Lua's are doubles")
+    return value
+
 
 class Connection:
     """A connection to Redis that runs one script or transaction at a time.
@@ -226,13 +240,15 @@ class Connection:
 
         Raises:
             StateUnavailable: Redis does not answer or refuses; the script may have run.
+            ValueError: a number is none for a script.
         """
         chosen = script(name)
+        words = list(map(_for_script, arguments))
         try:
             try:
-                return await self._redis.evalsha(chosen.digest, len(keys), *keys, *arguments)
+                return await self._redis.evalsha(chosen.digest, len(keys), *keys, *words)
             except NoScriptError:
-                return await self._redis.eval(chosen.text, len(keys), *keys, *arguments)
+                return await self._redis.eval(chosen.text, len(keys), *keys, *words)
         except (RedisError, OSError) as error:
             raise unavailable(error) from error
 

@@ -34,7 +34,12 @@ from headrace_task_state.store import (
     TaskChange,
     TaskRemoval,
 )
-from headrace_task_state.store_redis.connection import ANSWER_TIMEOUT, Argument, Connection
+from headrace_task_state.store_redis.connection import (
+    ANSWER_TIMEOUT,
+    LARGEST_NUMBER,
+    Argument,
+    Connection,
+)
 from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.together import TasksTogether
@@ -175,10 +180,12 @@ class RedisReader:
             [self._keys.projection_number],
             [self._keys.root, f"{tenant}:{task}", _or_all(history_length)],
         )
-        return _stored_task(task.encode(), b"", pairs, history, artifacts) if pairs else None
+        return _stored_task(task.encode(), b"0", pairs, history, artifacts) if pairs else None
 
-    async def page(self, query: ListTasks, least: str, after: After, heads: Heads) -> StoredPage:
-        """Return one page; `least` is the minimum time of a status (us since 1970, or ``-inf``).
+    async def page(
+        self, query: ListTasks, least: int, after: After | None, heads: Heads
+    ) -> StoredPage:
+        """Return one page; `least` is the minimum time of a status (us since 1970).
 
         Raises:
             ProjectionBehind: the view has not reached `heads` (any more).
@@ -194,7 +201,9 @@ class RedisReader:
                     query.agent or "",
                 ),
                 *("" if query.context is None else "1", query.context or ""),
-                *(least, after.time, after.task, query.page_size),
+                least,
+                *(("", "") if after is None else (after.time, after.task)),
+                query.page_size,
                 *("1" if query.include_artifacts else "", _or_all(query.history_length)),
                 *query.states,
             ],
@@ -263,8 +272,8 @@ async def _progress(redis: Connection, key: str) -> Progress:
     )
 
 
-def _or_all(number: int | None) -> str:
-    return "" if number is None else str(number)
+def _or_all(length: int | None) -> Argument:
+    return "" if length is None else min(length, LARGEST_NUMBER)
 
 
 def _check_reached(heads: Heads, positions: Iterable[bytes | None]) -> None:
@@ -282,7 +291,7 @@ def _stored_task(
     if isinstance(found, bytes):
         history, artifacts = items_in(found)
     return StoredTask(
-        task.decode(), time.decode(), fields_of(found), _items(history), _items(artifacts)
+        task.decode(), int(time), fields_of(found), _items(history), _items(artifacts)
     )
 
 
@@ -339,9 +348,17 @@ class RedisWriter:
             PositionMoved: the range is not at `expected`.
         """
         place = self.lease.range
-        fields = [word for pair in asdict(then).items() for word in pair]
+        fields = [str(word) for pair in asdict(then).items() for word in pair]
         at = [expected.position, expected.summaries]
-        head = [self._view, place.name, LOOK_AFTER_MS, *self._usage, *at, len(fields), *fields]
+        head: list[Argument] = [
+            self._view,
+            place.name,
+            LOOK_AFTER_MS,
+            *self._usage,
+            *at,
+            len(fields),
+            *fields,
+        ]
         together = TasksTogether.of(changes, self._view, place.name)
         answer, others = await self._apply(head, together, changes)
         if answer == b"occupied":

@@ -371,6 +371,28 @@ async def test_filters_combine(fleet: TaskStates) -> None:
                     assert set(found) == expected, query
 
 
+@pytest.mark.parametrize(
+    "since",
+    [
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "1600-01-01T00:00:00Z",
+        "1969-12-31T23:59:59.999999Z",
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T00:00:00.001Z",
+    ],
+)
+async def test_a_time_before_all_tasks_filters_none_whatever_its_zero_is(
+    fleet: TaskStates, since: str
+) -> None:
+    log = begun()
+    await fleet.start()
+    await fleet.store(log)
+    assert set(await fleet.listed(status_after=since)) == {log.key.task}
+    assert set(await fleet.listed(status_after=since, context=log.context)) == {log.key.task}
+    assert await fleet.listed(status_after="9999-12-31T23:59:59Z") == {}
+
+
 async def test_a_list_moves_a_task_with_its_status(fleet: TaskStates) -> None:
     log = begun(context="it:s:TASK_STATE_WORKING")
     await fleet.start()

@@ -1,7 +1,10 @@
 """Questions are answered, in pieces if need be, or refused."""
 
+import json
 import logging
+from base64 import urlsafe_b64encode
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,8 +125,16 @@ def test_a_piece_that_is_not_kept_is_empty(subject: str) -> None:
 
 @given(st.integers(0, 2**53 - 1))
 def test_a_page_token_names_where_the_page_ended(time: int) -> None:
-    after = After(str(time), f"3-{'0' * 32}")
+    after = After(time, f"3-{'0' * 32}")
     assert decode_cursor(encode_cursor(after)) == after
+
+
+@given(st.one_of(st.integers(max_value=-1), st.integers(2**53), st.floats(), st.booleans()))
+def test_a_page_token_with_a_time_that_no_list_has_is_none(time: float) -> None:
+    text = orjson.Fragment(json.dumps(time))
+    token = urlsafe_b64encode(orjson.dumps([text, f"3-{'0' * 32}"])).decode()
+    with pytest.raises(InvalidName):
+        decode_cursor(token)
 
 
 @given(st.text(min_size=1, max_size=60))
@@ -133,7 +144,7 @@ def test_any_other_text_is_no_page_token(text: str) -> None:
 
 
 def test_without_a_token_it_is_the_first_page() -> None:
-    assert decode_cursor("") == After()
+    assert decode_cursor("") is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 -- KEYS: the projection's number, positions of the ranges, read in the same step, so that the caller
 --       notices if the view has been lost
 -- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), '1' to filter by
---       context, context, minimum time ('-inf' for none), time and task after which the page begins
+--       context, context, minimum time, time and task after which the page begins
 --       ('' for the first page), size, '1' to include artifacts, number of last messages of each task
 --       ('' for all), states (none for all)
 
@@ -63,7 +63,7 @@ local function lists_with(agent)
   return key, number and { packed_number(number) } or {}
 end
 
-local oldest = packed_time(least == '-inf' and 0 or least)
+local oldest = packed_time(least)
 local total, sources = 0, {}
 
 -- Adds the tasks in one state, which are in the order of the page.
