@@ -1,9 +1,10 @@
 """The client: requests to agents behind Headrace's gateways."""
 
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
@@ -12,10 +13,11 @@ import httpx
 
 from headrace.client.client_task import ClientTask, message_as_task
 from headrace.client.declarations import ClientDeclarations
-from headrace.client.errors import ErrorResponse, RequestRefused
+from headrace.client.errors import ConnectionLost, ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
 from headrace.client.list_stream import ListStream
 from headrace.client.outgoing_message import Attachment, OutgoingMessage
+from headrace.client.pages import Pages
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
@@ -117,7 +119,8 @@ class Client:
             agent, message, task, context, files, answers, start_at, key, is_waiting=wait
         )
         answer = await self._gateways.json(await outgoing.request("send"), may_wait=True)
-        return self._result(agent, answer.get("task") or message_as_task(answer["message"]))
+        replied = answer.get("message")
+        return self._result(agent, message_as_task(replied) if replied else answer.get("task"))
 
     def stream(  # noqa: PLR0913 - the parts of a message
         self,
@@ -153,14 +156,14 @@ class Client:
         found = await self._gateways.json(Request("GET", task_path(agent, task)))
         return self._result(agent, found)
 
-    async def tasks(
+    def tasks(
         self,
         agent: str | None,
         *,
         context: str | None = None,
         state: str | None = None,
         page_size: int = 50,
-    ) -> AsyncIterator[ClientTask]:
+    ) -> Pages[ClientTask]:
         """Yield the caller's tasks, the latest first; pages are requested as they are needed.
 
         Args:
@@ -172,14 +175,9 @@ class Client:
         query: dict[str, str | int] = {"pageSize": page_size}
         query |= {"contextId": context} if context else {}
         query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
-        while True:
-            path = f"{agent_path(agent)}/tasks"
-            page = await self._gateways.json(Request("GET", path, query=query))
-            for task in page.get("tasks", []):
-                yield self._result(agent, task)
-            if not page.get("nextPageToken"):
-                return
-            query["pageToken"] = page["nextPageToken"]
+        names = ("tasks", "nextPageToken", "pageToken")
+        path = f"{agent_path(agent)}/tasks"
+        return Pages(self._gateways, path, query, names, partial(self._result, agent))
 
     def watch(
         self, agent: str, *, context: str | None = None, state: str | None = None
@@ -248,8 +246,7 @@ class Client:
 
     async def fleet(self) -> Json:
         """Return the current fleet (docs/fleet-api.md); for non-operators, its agents."""
-        found: Json = await self._gateways.json(Request("GET", "/v1/fleet"))
-        return found
+        return await self._gateways.json(Request("GET", "/v1/fleet"))
 
     async def processes(self) -> list[Json]:
         """Return the running processes of all services, for operators.
@@ -258,7 +255,7 @@ class Client:
             RequestRefused: the gateway refuses the request.
             GatewayUnreachable: no gateway answers.
         """
-        found: Json = await self._gateways.json(Request("GET", "/v1/processes"))
+        found = await self._gateways.json(Request("GET", "/v1/processes"))
         processes: list[Json] = found["processes"]
         return processes
 
@@ -274,7 +271,7 @@ class Client:
         stated = {"level": level, "service": service, "process": process}
         body = {name: value for name, value in stated.items() if value is not None}
         path = "/v1/processes:logLevel"
-        found: Json = await self._gateways.json(Request("POST", path, body))
+        found = await self._gateways.json(Request("POST", path, body))
         processes: list[Json] = found["processes"]
         return processes
 
@@ -290,8 +287,7 @@ class Client:
         """
         query = {} if agent is None else {"agent": agent}
         path = f"/v1/workers/{quote(worker, safe='')}:drain"
-        drained: Json = await self._gateways.json(Request("POST", path, query=query))
-        return drained
+        return await self._gateways.json(Request("POST", path, query=query))
 
     async def usage(
         self, first: str, last: str, by: Sequence[str] = ("agent",), owner: str | None = None
@@ -326,8 +322,7 @@ class Client:
     async def card(self, agent: str | None) -> Json:
         """Return an agent's A2A card."""
         path = f"{agent_path(agent)}/.well-known/agent-card.json"
-        found: Json = await self._gateways.json(Request("GET", path))
-        return found
+        return await self._gateways.json(Request("GET", path))
 
     async def agent_of(self, task: str) -> str:
         """Return the name of the agent that has a task, by one request to each agent.
@@ -404,7 +399,9 @@ class Client:
         found = await self._gateways.json(Request("POST", f"{run_path(agent)}/stop", body))
         return bool(found["stopped"])
 
-    def _result(self, agent: str | None, task: Json) -> ClientTask:
+    def _result(self, agent: str | None, task: Json | None) -> ClientTask:
+        if not task or "id" not in task or "status" not in task:
+            raise ConnectionLost("the gateway did not answer with a task")
         return ClientTask(task, agent, self, self._gateways)
 
 

@@ -1,9 +1,9 @@
 """What the client's triggers and schedules have in common: each has a name and an owner."""
 
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from headrace.client.gateways import Gateways, Request
+from headrace.client.pages import Pages
 from headrace.model.events import Json
 
 
@@ -29,20 +29,14 @@ class ClientDeclarations:
         """Return a declaration, with what its last firings have done."""
         return await self._ask("GET", name, owner=owner)
 
-    async def list(self, owner: str | None = None) -> AsyncIterator[Json]:
+    def list(self, owner: str | None = None) -> Pages[Json]:
         """Yield the caller's declarations; pages are requested as they are needed.
 
         Args:
             owner: For operators: only this owner's. None: those of all owners.
         """
-        query: dict[str, str | int] = {} if owner is None else {"owner": owner}
-        while True:
-            page = await self._gateways.json(Request("GET", self._path, query=query))
-            for one in page[self._kind]:
-                yield one
-            if page.get("next") is None:
-                return
-            query["after"] = page["next"]
+        query = {} if owner is None else {"owner": owner}
+        return self._pages(self._path, query, self._kind)
 
     async def pause(self, name: str, owner: str | None = None) -> Json:
         """Let nothing begin tasks until it is resumed. Return the declaration.
@@ -55,20 +49,12 @@ class ClientDeclarations:
         """Let a paused declaration begin tasks again. Return it."""
         return await self._ask("POST", name, ":resume", owner=owner)
 
-    async def dead_letters(self, name: str) -> AsyncIterator[Json]:
+    def dead_letters(self, name: str) -> Pages[Json]:
         """Yield the dead letters of the caller's declaration, oldest first, without their events.
 
         They are events or firings of which no task could be made.
         """
-        query: dict[str, str | int] = {}
-        while True:
-            request = Request("GET", self._path_of(name, "/dead-letters"), query=query)
-            page = await self._gateways.json(request)
-            for one in page["letters"]:
-                yield one
-            if page["next"] is None:
-                return
-            query["after"] = page["next"]
+        return self._pages(self._path_of(name, "/dead-letters"), {}, "letters")
 
     async def dead_letter(self, name: str, number: int) -> Json:
         """Return one of them, by its ``id``, with the event."""
@@ -90,10 +76,10 @@ class ClientDeclarations:
     ) -> Json:
         path = self._path_of(name, command)
         query = {} if owner is None else {"owner": owner}
-        found: Json = await self._gateways.json(
-            Request(method, path, body, headers or {}, query=query)
-        )
-        return found
+        return await self._gateways.json(Request(method, path, body, headers or {}, query=query))
+
+    def _pages(self, path: str, query: dict[str, str], items: str) -> Pages[Json]:
+        return Pages(self._gateways, path, query, (items, "next", "after"), lambda one: one)
 
     def _path_of(self, name: str, command: str) -> str:
         return f"{self._path}/{quote(name, safe='')}{command}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from headrace.model.events import Json
+from headrace.model.retry_after import seconds_to_wait
 
 
 class ClientError(Exception):
@@ -77,7 +78,7 @@ def read_error(status: int, phrase: str, body: bytes, retry_after: str = "") -> 
         body: The body: A2A's or AG-UI's, or a proxy's.
         retry_after: The header ``Retry-After``.
     """
-    seconds = float(retry_after) if retry_after.isdecimal() else None
+    seconds = seconds_to_wait(retry_after)
     error = _error(body)
     if error is None:
         return ErrorResponse(status, f"{status} {phrase}", retry_after=seconds)

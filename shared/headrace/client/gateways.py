@@ -2,21 +2,22 @@
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 import httpx
 import orjson
 
 from headrace.client.errors import (
     ConnectionLost,
+    ErrorResponse,
     RequestRefused,
     TimedOut,
     Unreachable,
     read_error,
 )
+from headrace.client.redirects import redirect_target
 from headrace.client.retries import Retries, RetryPolicy
 from headrace.model.events import Json
 
@@ -32,6 +33,7 @@ _LONGEST_PAUSE = 60.0
 """Seconds that a gateway may ask the client to wait; a longer time is the caller's to wait."""
 
 _LAST_PORT = 65535
+_MOST_REDIRECTS = 5
 
 type Token = str | Callable[[], str]
 """A bearer token, or a function that returns the current one."""
@@ -73,40 +75,47 @@ class Gateways:
         self._token, self._policy = token, policy
         self._http = http or httpx.AsyncClient(verify=_verification(self._urls))
         self._is_own = http is None
-        self._current = 0
+        self._first = 0
+        """Number of the gateway that is asked first: the last one that did not fail."""
 
     async def close(self) -> None:
         """Close the connections."""
         if self._is_own:
             await self._http.aclose()
 
-    async def json(self, request: Request, *, may_wait: bool = False) -> Any:  # noqa: ANN401  # any JSON
-        """Return the JSON that answers `request`.
+    async def json(self, request: Request, *, may_wait: bool = False) -> Json:
+        """Return the JSON object that answers `request`.
 
         With `may_wait`, silence is no failure: the request is repeated until it is answered.
 
         Raises:
             RequestRefused: a gateway refused it.
-            ConnectionLost: no gateway answered.
+            ConnectionLost: no gateway answered, or one did with something else.
         """
-        body = await self.content(request, may_wait=may_wait)
-        try:
-            return orjson.loads(body or b"{}")
-        except orjson.JSONDecodeError as unreadable:
-            url = self._urls[self._current]
-            raise ConnectionLost(f"{url}{request.path} did not answer with JSON") from unreadable
+        retries = self.retries()
+        body = await self._content(request, retries, may_wait=may_wait)
+        if (found := _object(body)) is None:
+            url = self._urls[retries.gateway]
+            raise ConnectionLost(f"{url}{request.path} did not answer with a JSON object")
+        return found
 
-    async def content(self, request: Request, *, may_wait: bool = False) -> bytes:
-        """Return the body that answers `request`.
+    async def content(self, request: Request) -> bytes:
+        """Return the body that answers `request`; it may be empty.
 
         Raises:
             RequestRefused, ConnectionLost: as `json`.
         """
-        retries = self.retries()
+        return await self._content(request, self.retries())
+
+    async def _content(
+        self, request: Request, retries: Retries, *, may_wait: bool = False
+    ) -> bytes:
         while True:
             try:
-                async with self.response(request) as response:
+                async with self.response(request, retries) as response:
                     return await response.aread()
+            except StreamOver:
+                return b""
             except TimedOut as silence:
                 if not may_wait:
                     await self.failed(retries, silence)
@@ -118,39 +127,57 @@ class Gateways:
         return Retries(self._policy, len(self._urls))
 
     async def failed(self, retries: Retries, error: Unreachable) -> None:
-        """Turn to the next gateway, and pause where necessary.
+        """Turn away from the gateway that the operation used, and pause where necessary.
 
         Raises:
             RequestRefused, ConnectionLost: as `Retries.failed`.
         """
-        url = self._urls[self._current]
-        self._current = (self._current + 1) % len(self._urls)
-        await retries.failed(url, error)
+        # Operations that fail together turn away once: others may have left it for the next one.
+        if self._first == retries.gateway:
+            self._first = (self._first + 1) % len(self._urls)
+        await retries.failed(self._urls[retries.gateway], error)
 
     @asynccontextmanager
-    async def response(self, request: Request) -> AsyncIterator[httpx.Response]:
+    async def response(self, request: Request, retries: Retries) -> AsyncIterator[httpx.Response]:
         """Make a request and yield its response, whose body may be read within the block.
 
         Raises:
             Unreachable: it should be made again; also if the body breaks off.
             StreamOver: the response is 204, for a stream that is over.
-            RequestRefused: the gateway refused it.
+            RequestRefused: the gateway refused it, or redirects where the client does not follow.
             ValueError: the token can't be in a header, or the body can't be JSON.
         """
-        with _unreachable():
-            async with self._http.stream(
-                request.method,
-                self._urls[self._current] + request.path,
-                headers={**self._headers(), **request.headers},
-                params=request.query,
-                content=None if request.body is None else _json(request.body),
-                timeout=_TIMEOUT,
-            ) as response:
-                if response.status_code == HTTPStatus.NO_CONTENT:
-                    raise StreamOver
-                if response.status_code >= HTTPStatus.BAD_REQUEST:
-                    await _refuse(response)
-                yield response
+        url = httpx.URL(self._urls[retries.choose(self._first)] + request.path)
+        if request.query:
+            url = url.copy_merge_params(request.query)
+        for _ in range(_MOST_REDIRECTS + 1):
+            with _unreachable():
+                async with self._stream(request, url) as response:
+                    if response.status_code == HTTPStatus.NO_CONTENT:
+                        raise StreamOver
+                    if response.is_success:
+                        yield response
+                        return
+                    if response.status_code >= HTTPStatus.BAD_REQUEST:
+                        await _refuse(response)
+                    url = redirect_target(request.method, url, response)
+        raise RequestRefused(
+            ErrorResponse(
+                HTTPStatus.LOOP_DETECTED, f"{url} redirects more than {_MOST_REDIRECTS} times"
+            )
+        )
+
+    def _stream(
+        self, request: Request, url: httpx.URL
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        return self._http.stream(
+            request.method,
+            url,
+            headers={**self._headers(), **request.headers},
+            content=None if request.body is None else _json(request.body),
+            timeout=_TIMEOUT,
+            follow_redirects=False,
+        )
 
     def _headers(self) -> dict[str, str]:
         headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
@@ -158,6 +185,14 @@ class Gateways:
         if token and not (token.isascii() and token.isprintable()):  # The message must not have it.
             raise ValueError("the token contains characters that an HTTP header can't contain")
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+def _object(body: bytes) -> Json | None:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _json(body: Json) -> bytes:

@@ -18,7 +18,8 @@ class ResumableStream[Event]:
             async for event in stream: ...
 
     Leaving the block ends the stream, never the agent's work. A stream that is read to its end
-    needs no block.
+    needs no block. A read that is cancelled, by a timeout for example, or that fails closes the
+    connection; the next one resumes after the last event.
     """
 
     def __init__(self, gateways: Gateways, cursor: str = "") -> None:
@@ -27,6 +28,8 @@ class ResumableStream[Event]:
         self._cursor = self._resumed_after = cursor
         """`_resumed_after` is the cursor that the open connection began after."""
         self._reading: AsyncGenerator[Event] | None = None
+        """None: there is no connection; the next read makes one."""
+        self._has_ended = False
 
     @property
     def cursor(self) -> str:
@@ -37,9 +40,15 @@ class ResumableStream[Event]:
         return self
 
     async def __anext__(self) -> Event:
+        if self._has_ended:
+            raise StopAsyncIteration
         if self._reading is None:
             self._reading = self._read()
-        return await anext(self._reading)
+        try:
+            return await anext(self._reading)
+        except StopAsyncIteration:
+            self._has_ended = True
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,7 +57,8 @@ class ResumableStream[Event]:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection. The stream has ended then."""
+        self._has_ended = True
         if self._reading is not None:
             await self._reading.aclose()
 
@@ -80,29 +90,35 @@ class ResumableStream[Event]:
 
     async def _read(self) -> AsyncGenerator[Event]:
         retries = self._gateways.retries()
-        while True:
-            error = Unreachable("the stream closed before the run ended")
-            try:
-                async with self._gateways.response(await self._continued()) as response:
-                    decoder = SseDecoder()
-                    recovered = response.headers.get(RECOVERED_HEADER) != "false"
-                    self._connected(response.headers)
-                    async for piece in response.aiter_bytes():
-                        for frame in self._kept(decoder.feed(piece), recovered=recovered):
-                            retries.succeeded()
-                            event = self._event(frame)
-                            self._cursor = frame.cursor or self._cursor
-                            if event is not None:
-                                yield event
-                    if self._is_over() and not decoder.is_interrupted:
-                        return
-            except StreamOver:
-                return
-            except Unreachable as broken:
-                error = broken
+        try:
             if await self._is_over_after_all():
-                return
-            await self._gateways.failed(retries, error)
+                return  # A read that was cancelled waited for the connection's end only.
+            while True:
+                error = Unreachable("the stream closed before the run ended")
+                try:
+                    request = await self._continued()
+                    async with self._gateways.response(request, retries) as response:
+                        decoder = SseDecoder()
+                        recovered = response.headers.get(RECOVERED_HEADER) != "false"
+                        self._connected(response.headers)
+                        async for piece in response.aiter_bytes():
+                            for frame in self._kept(decoder.feed(piece), recovered=recovered):
+                                retries.succeeded()
+                                event = self._event(frame)
+                                self._cursor = frame.cursor or self._cursor
+                                if event is not None:
+                                    yield event
+                        if self._is_over() and not decoder.is_interrupted:
+                            return
+                except StreamOver:
+                    return
+                except Unreachable as broken:
+                    error = broken
+                if await self._is_over_after_all():
+                    return
+                await self._gateways.failed(retries, error)
+        finally:
+            self._reading = None
 
     async def _continued(self) -> Request:
         request = await self._request()

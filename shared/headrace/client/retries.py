@@ -32,10 +32,23 @@ class Retries:
         self._policy, self._gateways = policy, gateways
         self._failures = 0
         self._was_connected = False
+        self.gateway = 0
+        """Number of the gateway that the operation uses."""
+        self._tried = set[int]()
+
+    def choose(self, first: int) -> int:
+        """Return the number of the gateway to use next: `first`, unless it has failed already.
+
+        None is used twice while there are others to try.
+        """
+        order = [(first + step) % self._gateways for step in range(self._gateways)]
+        self.gateway = next((one for one in order if one not in self._tried), first)
+        return self.gateway
 
     def succeeded(self) -> None:
         """Forget earlier failures."""
         self._failures, self._was_connected = 0, True
+        self._tried.clear()
 
     async def failed(self, url: str, error: Unreachable) -> None:
         """Pause before the next attempt, which is made at another gateway if there is one.
@@ -46,6 +59,9 @@ class Retries:
             RequestRefused: as `ConnectionLost`, and the gateway stated the reason.
         """
         self._failures += 1
+        self._tried.add(self.gateway)
+        if len(self._tried) == self._gateways:
+            self._tried.clear()
         self._was_connected = self._was_connected or error.was_connected
         left = self._policy.attempts if self._was_connected else self._gateways
         if self._failures >= left:

@@ -11,6 +11,7 @@ import httpcore
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import metrics, tracing
+from headrace.model.retry_after import seconds_to_wait
 from headrace.signing import SigningKeys
 from headrace.webhooks import CURRENT, OLD, Webhook
 from headrace_task_state.webhooks.connections import Connections
@@ -171,7 +172,6 @@ def _failure_of(response: httpcore.Response) -> Failure | None:
 
 
 def _wait(response: httpcore.Response) -> float:
-    for name, value in response.headers:
-        if name.lower() == b"retry-after" and value.isdigit():
-            return min(float(value), _LONGEST_WAIT)
-    return 0.0
+    headers = {name.lower(): value for name, value in response.headers}
+    asked = seconds_to_wait(headers.get(b"retry-after", b"").decode("latin-1"))
+    return min(asked or 0.0, _LONGEST_WAIT)

@@ -17,7 +17,7 @@ from headrace_worker.adapters.agui_input import run_input
 from headrace_worker.adapters.agui_names import FINISHED, NamedEvents
 from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask_again
-from headrace_worker.adapters.busy import is_busy, seconds_of
+from headrace_worker.adapters.busy import is_busy, pause_of
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration
 from headrace_worker.adapters.event_stream import EVENT_STREAM, Frames, check_encoding, field
 from headrace_worker.adapters.extras import needs
@@ -113,7 +113,7 @@ async def _relay(ctx: RunContext, stream: AbstractAsyncContextManager[httpx.Resp
 async def _is_refused(ctx: RunContext, response: httpx.Response) -> bool:
     status = response.status_code
     if is_busy(status):
-        after = seconds_of(response.headers.get("retry-after"))
+        after = pause_of(response.headers)
         raise Retryable(f"the AG-UI agent answered {status}", after)
     if status == _OK:
         return False

@@ -1,7 +1,12 @@
 """HTTP responses that ask the client to retry later."""
 
+from collections.abc import Mapping
+
+from headrace.model.retry_after import seconds_to_wait
+
 _LATER = frozenset({408, 409, 425, 429})
 _SERVER_ERROR = 500
+_LONGEST_PAUSE = 60.0
 
 
 def is_busy(status: int) -> bool:
@@ -9,9 +14,7 @@ def is_busy(status: int) -> bool:
     return status in _LATER or status >= _SERVER_ERROR
 
 
-def seconds_of(retry_after: str | None) -> float | None:
-    """Return the seconds of a ``retry-after`` header, at most 60; None if it has none."""
-    try:
-        return min(max(float(retry_after or ""), 0.0), 60.0)
-    except ValueError:
-        return None
+def pause_of(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that ``retry-after`` asks for, at most 60; None if it asks for none."""
+    asked = seconds_to_wait(headers.get("retry-after"))
+    return None if asked is None else min(asked, _LONGEST_PAUSE)

@@ -16,7 +16,7 @@ from headrace.sdk.emit import InputRequired, Outcome, Reject, Status, ToolResult
 from headrace.sdk.errors import Retryable
 from headrace.sdk.tool_call import Answer
 from headrace.sdk.tools import Tool, as_text
-from headrace_worker.adapters.busy import is_busy, seconds_of
+from headrace_worker.adapters.busy import is_busy, pause_of
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
@@ -245,6 +245,6 @@ def refusal_of(error: APIError) -> str:
         raise Retryable("the model's endpoint reported an error") from error
     status = error.status_code
     if is_busy(status):
-        after = seconds_of(error.response.headers.get("retry-after"))
+        after = pause_of(error.response.headers)
         raise Retryable(f"the model's endpoint answered {status}", after) from error
     return f"The model's endpoint refused the request ({status})"
