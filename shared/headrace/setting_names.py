@@ -1,4 +1,4 @@
-"""Names of environment variables that are no settings: misspelt ones and those of earlier releases.
+"""Names of environment variables that are no settings: misspelt ones.
 
 A service defines only its own settings, but its environment may contain those of all.
 """
@@ -143,11 +143,6 @@ SETTING_NAMES = frozenset(
 )
 """Variables that a service or the command line reads."""
 
-REMOVED_SETTINGS: Mapping[str, str] = {
-    "HEADRACE_APPEND_PATIENCE": "set HEADRACE_APPEND_TIMEOUT instead",
-}
-"""Variables that an earlier release read, and what to do instead. They have no effect any more."""
-
 _OF_KUBERNETES = re.compile(r"(_SERVICE_(HOST|PORT(_.+)?)|_PORT_\d+_(TCP|UDP)(_.+)?)$")
 """How variables end that Kubernetes adds for a Service called ``headrace-…``."""
 
@@ -170,14 +165,12 @@ class IneffectiveSetting:
 
 
 def ineffective_settings(variables: Mapping[str, str]) -> Iterator[IneffectiveSetting]:
-    """Yield those of `variables` that were settings, or that are misspelt ones.
+    """Yield those of `variables` that are misspelt settings.
 
     Variables without a similar setting are not included: they belong to others.
     """
     for name, value in sorted(variables.items()):
-        if name in REMOVED_SETTINGS:
-            yield IneffectiveSetting(name, "is no longer a setting", REMOVED_SETTINGS[name])
-        elif (
+        if (
             name.startswith(_PREFIX)
             and name not in SETTING_NAMES
             and not _is_of_kubernetes(name, value)

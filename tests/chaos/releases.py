@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tarfile
 import venv
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -47,26 +46,13 @@ class Release:
 PRESENT = Release("the present tree", Path(sys.executable), ROOT)
 
 
-_MAIN = "origin/HEAD", "origin/main", "main"
-"""Names of the branch that changes land on, where a clone has them."""
-
-
 def last_release(tree: Path = ROOT) -> str:
-    """Return the last release before the present commit of the git work `tree`.
+    """Return the last tag before the present commit of the git work `tree`.
 
-    That is the last tag, and while there is none the last landed commit: where the present commit
-    has left the main branch, or its parent if it is on that branch.
+    Before the first release it is the present commit: what is rolled then is a release to itself.
     """
-    before = "HEAD~1"
-    tags = _git(tree, "tag", "--sort=-creatordate", "--merged", before).split()
-    if tags:
-        return tags[0]
-    present = _git(tree, "rev-parse", "HEAD")
-    for name in _MAIN:
-        with suppress(AssertionError):  # There is no such branch.
-            left_at = _git(tree, "merge-base", "HEAD", name)
-            return before if left_at == present else left_at
-    return before
+    tags = _git(tree, "tag", "--sort=-creatordate", "--merged", "HEAD~1").split()
+    return tags[0] if tags else "HEAD"
 
 
 def _git(tree: Path, *command: str) -> str:

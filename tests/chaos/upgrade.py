@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES
 from headrace_cli.dev.dev_file import Role
 from headrace_cli.dev.readiness import until_ready
 from tests.chaos.__main__ import summary
@@ -109,14 +107,6 @@ def rolls(
             yield chance.uniform(*_PAUSES), lost
 
 
-def unexplained_settings(earlier: Release) -> list[str]:
-    """Return the removed settings for which no service says what to set instead."""
-    listed = (earlier.tree / "docs" / "settings.md").read_text()
-    before = set(re.findall(r"^\| `(HEADRACE_\w+)`", listed, re.MULTILINE))
-    gone = sorted(before - SETTING_NAMES - REMOVED_SETTINGS.keys())
-    return [f"{name} was removed, and no service says what to set instead" for name in gone]
-
-
 def main() -> None:
     """Run as the command line says; exit with 1 if a promise was broken."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -145,7 +135,6 @@ def main() -> None:
         has_triggers=size.has_triggers,
     ) as fleet:
         outcome = asyncio.run(run(fleet, size, faults=iter(plan)))
-    outcome.problems += unexplained_settings(earlier)
     sys.stdout.write(summary(outcome))
     if outcome.problems:
         sys.stdout.write(f"the stack's log: {folder}/stack/dev.log\n")

@@ -18,7 +18,6 @@ from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT, PRIORITIES, RunQueue
 from headrace.model.subjects import (
-    FORMER_NAMES,
     PROCESS_REPLIES,
     check_agent_name,
     encode_token,
@@ -32,7 +31,7 @@ ANY_TENANT = "*"
 ACCOUNT = "HEADRACE"
 """The account that owns the streams."""
 
-FOR_WORKERS = ("start", "cancel", "input", "queue", "drop", FORMER_NAMES["input"])
+FOR_WORKERS = ("start", "cancel", "input", "queue", "drop")
 """Operations of task state that only workers of the agent in the subject may request."""
 
 GATEWAY, TASK_STATE, TRIGGERS = "gateway", "task-state", "triggers"
@@ -45,8 +44,6 @@ INBOX = "_INBOX"
 
 USER_INFO = "$SYS.REQ.USER.INFO"
 """Subject on which a user asks what it may do; the answer tells of nobody else."""
-
-_RECHECK = ("recheck", FORMER_NAMES["recheck"])
 
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _API = "$JS.API."
@@ -179,7 +176,7 @@ class Permissions:
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "drain")),
             f"{p}.process.>",
-            *(f"{p}.{kind}.>" for kind in ("state", *_RECHECK, "push")),
+            *(f"{p}.{kind}.>" for kind in ("state", "recheck", "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
             f"$KV.{streams.triggers}.>",
@@ -224,7 +221,7 @@ class Permissions:
         every = [*self._events, streams.runs, streams.dead, f"KV_{streams.agents}"]
         every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
         publish = [
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", *_RECHECK, "push")),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "recheck", "push")),
             *(f"{p}.{kind}.>" for kind in ("dead", "holds")),
             self._subjects.changes(),
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
@@ -264,7 +261,7 @@ class Permissions:
         read = [*self._events, f"KV_{streams.agents}", f"KV_{streams.triggers}"]
         publish = [
             # A schedule's firing may cancel the task of the one before, through its holder.
-            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", *_RECHECK)),
+            *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "dead", "control", "recheck")),
             # Quotas of firings are checked against what has been used, and what is open.
             *(
                 self._subjects.state(operation, of_all=of_all)
@@ -326,8 +323,7 @@ class Permissions:
 
     def _common_subscriptions(self, role: str) -> list[str]:
         agents = f"$KV.{self._streams.agents}.>"
-        rechecks = [f"{self._prefix}.{kind}.*" for kind in _RECHECK]
-        return [f"{INBOX}.{role}.>", *rechecks, agents]
+        return [f"{INBOX}.{role}.>", f"{self._prefix}.recheck.*", agents]
 
     def _buckets(self) -> list[str]:
         streams = self._streams
@@ -388,8 +384,7 @@ class Permissions:
 
     def _subjects_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams, p = self._streams, self._prefix
-        for kind in _RECHECK:
-            yield AccountExport(f"{p}.{kind}.*")
+        yield AccountExport(f"{p}.recheck.*")
         # Any worker may send these to task state, which checks requests about others' tasks.
         for operation in ("get", "list"):
             yield from self._questions(operation)

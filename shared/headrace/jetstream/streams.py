@@ -5,7 +5,6 @@ setting, a service refuses to start, and an operator changes it with `apply`. An
 requires nothing.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -40,7 +39,6 @@ __all__ = [
     "kept_for",
 ]
 
-_log = logging.getLogger(__name__)
 
 DEAD_MAX_AGE = 30 * 24 * 3600.0
 """Seconds for which a dead letter is kept."""
@@ -159,8 +157,6 @@ class Effect(StrEnum):
     CHANGE = "change"
     GROW = "grow"
     SHRINK = "shrink"
-    RECORD = "record"
-    """The stream of an earlier release does not state a setting; services start nevertheless."""
     PROMOTE = "promote"
     """A mirror of another region becomes a stream."""
     IMPOSSIBLE = "impossible"
@@ -376,7 +372,7 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         BusUnavailable: A created stream is not visible yet, or this service may create none.
         nats.errors.Error: JetStream does not answer or refuses a declaration.
     """
-    found = await _refusing(js, settings)
+    found = await differences(js, settings)
     # A service whose settings differ leaves nothing behind, such as an event stream too many, with
     # which no other service would start. A queue beside mirrors would take messages of the region
     # that they are mirrors of.
@@ -389,15 +385,6 @@ async def ensure_streams(js: JetStreamContext, settings: BusSettings) -> None:
         )
 
 
-async def _refusing(js: JetStreamContext, settings: BusSettings) -> list[Difference]:
-    """Return the differences with which a service does not start, and log the others."""
-    found = await differences(js, settings)
-    for one in found:
-        if one.effect is Effect.RECORD:
-            _log.warning("%s", one)
-    return [one for one in found if one.effect is not Effect.RECORD]
-
-
 async def _create_missing(
     js: JetStreamContext, settings: BusSettings, found: list[Difference]
 ) -> list[Difference]:
@@ -406,7 +393,7 @@ async def _create_missing(
         for declared in _in_order_of_creation(settings):
             if declared.name in missing:
                 await create(js, declared)
-        found = await _refusing(js, settings)
+        found = await differences(js, settings)
     if unseen := [one.stream for one in found if one.effect is Effect.CREATE]:
         # Created a moment ago, and not yet known to every NATS server.
         raise BusUnavailable(f"{', '.join(unseen)} can't be checked yet")
@@ -584,7 +571,7 @@ def _keeping_differently(
         setting = f"{_METADATA}{_item(name)}"
         found, wanted = _seconds(stated, name), _kept(settings, name)
         if found is None:
-            effect = Effect.RECORD
+            effect = Effect.CHANGE
         elif getattr(settings, name) is None or found == wanted:
             continue
         else:

@@ -147,21 +147,14 @@ class ListTasks(BusMessage):
     """The caller is an operator of the tenant; tasks of all owners match."""
     agent: str | None = None
     context: str | None = None
-    status: str | None = None
-    """A task state. None: all. With `statuses`, one of them: earlier releases know only this."""
-    statuses: list[str] = Field(default_factory=list)
-    """Task states: tasks in any of them match. Empty: `status` decides."""
+    states: list[str] = Field(default_factory=list)
+    """Task states: tasks in any of them match. Empty: all."""
     status_after: str | None = None
     """RFC 3339. Only tasks whose status is from this time or later."""
     page_size: int = Field(default=50, ge=1, le=100)
     page_token: str = ""
     history_length: int | None = Field(default=None, ge=0)
     include_artifacts: bool = False
-
-    @property
-    def states(self) -> list[str]:
-        """The states of matching tasks. Empty: all."""
-        return self.statuses or ([] if self.status is None else [self.status])
 
 
 class ListedTask(BusMessage):
@@ -213,8 +206,6 @@ class TasksFound(BusMessage):
     page_size: int
     total_size: int
     """Number of matching tasks on all pages."""
-    statuses: list[str] = Field(default_factory=list)
-    """Those of the query. Empty: it had none, or an earlier release ignored them."""
 
 
 type UsageGroup = Literal["day", "owner", "agent", "root"]

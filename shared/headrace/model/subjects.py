@@ -25,10 +25,6 @@ LONGEST_SUBJECT = 255
 """Maximum length in characters of a subject that users name. NATS closes the connection of who
 sends one that is much longer (`max_control_line`)."""
 
-FORMER_NAMES = {"recheck": "poke", "input": "tell"}
-"""What the release before calls a subject, and an operation of task state. Its processes may still
-use them, because they run beside those of this release."""
-
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _LOG = re.compile(

@@ -97,14 +97,8 @@ class OpenTaskCounts:
             owner=scope.owner or "",
             any_owner=scope.owner is None,
             agent=scope.agent,
-            status=SUBMITTED,
-            statuses=[SUBMITTED, WORKING],
+            states=[SUBMITTED, WORKING],
             page_size=1,
             history_length=0,
         )
-        found = await self._lists.list(query)
-        if found.statuses:
-            return found.total_size
-        # Task state of the previous release has counted submitted tasks alone.
-        at_work = query.model_copy(update={"status": WORKING, "statuses": []})
-        return found.total_size + (await self._lists.list(at_work)).total_size
+        return (await self._lists.list(query)).total_size

@@ -188,12 +188,11 @@ def test_an_unusable_key_or_certificate_is_one_clear_line(
     assert "SUGARBAGE" not in line
 
 
-def test_all_invalid_misspelt_and_former_settings_are_named(tmp_path: Path) -> None:
-    wrong = {"http_port": "many", "keepalive": "-", "retenton": "secret", "append_patience": "9"}
+def test_all_invalid_and_misspelt_settings_are_named(tmp_path: Path) -> None:
+    wrong = {"http_port": "many", "keepalive": "-", "retenton": "secret"}
     with started(tmp_path, nats_url=NOWHERE, **wrong) as gateway:
         assert gateway.ends() == os.EX_CONFIG
-    former, misspelt, *invalid = gateway.log().splitlines()
-    assert former.startswith("HEADRACE_APPEND_PATIENCE is no longer a setting; set HEADRACE_APP")
+    misspelt, *invalid = gateway.log().splitlines()
     assert misspelt == "HEADRACE_RETENTON is not a setting; did you mean HEADRACE_RETENTION?"
     assert {line.split(":")[0] for line in invalid} == {"HEADRACE_HTTP_PORT", "HEADRACE_KEEPALIVE"}
 

@@ -87,10 +87,8 @@ async def listing_gateway() -> AsyncIterator[ASGIApp]:
     await bus.connect("task-state")
 
     async def list_tasks(msg: Msg) -> None:
-        statuses = ListTasks.decode(msg.subject, msg.data).statuses
-        found = TasksFound(
-            tasks=[], next_page_token="", page_size=100, total_size=0, statuses=statuses
-        )
+        ListTasks.decode(msg.subject, msg.data)
+        found = TasksFound(tasks=[], next_page_token="", page_size=100, total_size=0)
         await msg.respond(found.encode())
 
     await bus.subscribe(bus.subjects.state("list"), list_tasks)

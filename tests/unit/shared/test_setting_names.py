@@ -1,10 +1,8 @@
-"""Misspelt settings and those of earlier releases are recognized, and only those."""
-
-import re
+"""Misspelt settings are recognized, and only those."""
 
 import pytest
 
-from headrace.setting_names import REMOVED_SETTINGS, SETTING_NAMES, ineffective_settings
+from headrace.setting_names import ineffective_settings
 
 
 @pytest.mark.parametrize(
@@ -24,19 +22,6 @@ def test_a_name_with_too_few_words_is_answered_with_those_that_have_more() -> No
     [found] = ineffective_settings({"HEADRACE_PORT": "8080"})
     named = set(found.remedy.removeprefix("did you mean ").removesuffix("?").split(" or "))
     assert named == {"HEADRACE_HTTP_PORT", "HEADRACE_GRPC_PORT", "HEADRACE_METRICS_PORT"}
-
-
-def test_a_setting_of_an_earlier_release_is_named_with_what_replaces_it() -> None:
-    [found] = ineffective_settings({"HEADRACE_APPEND_PATIENCE": "9", "HEADRACE_RUNS_MAX": "9"})
-    assert str(found) == (
-        "HEADRACE_APPEND_PATIENCE is no longer a setting; set HEADRACE_APPEND_TIMEOUT instead"
-    )
-
-
-def test_no_removed_setting_is_read_and_those_that_replace_them_are() -> None:
-    assert not REMOVED_SETTINGS.keys() & SETTING_NAMES
-    named = set(re.findall(r"HEADRACE_\w+", " ".join(REMOVED_SETTINGS.values())))
-    assert named <= SETTING_NAMES
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,6 @@ class Lists:
             "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
             "page_size": query.page_size,
             "total_size": page.total,
-            "statuses": query.statuses,
         }
 
     async def _read(self, query: ListTasks, stored: StoredTask) -> LoggedTask:

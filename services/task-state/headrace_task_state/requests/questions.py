@@ -12,7 +12,7 @@ from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
 from headrace.model.message_version import check_version, stating
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
-from headrace.model.subjects import FORMER_NAMES, Subjects
+from headrace.model.subjects import Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
 
@@ -76,8 +76,6 @@ class Questions:
         self._subscribe(router, "get", get)
         for operation, handler in self._for_workers():
             self._subscribe(router, f"{operation}.{{agent}}", handler)
-            if (former := FORMER_NAMES.get(operation)) is not None:
-                self._subscribe(router, f"{former}.{{agent}}", handler, is_documented=False)
         return router
 
     def _for_workers(self) -> Iterator[tuple[str, _Handler]]:
@@ -116,21 +114,13 @@ class Questions:
     def _response(self, piece: Piece) -> NatsResponse:
         return NatsResponse(piece.body, headers={**stating(self.version), **piece.headers})
 
-    def _subscribe(
-        self, router: NatsRouter, operation: str, handler: _Handler, *, is_documented: bool = True
-    ) -> None:
+    def _subscribe(self, router: NatsRouter, operation: str, handler: _Handler) -> None:
         """Subscribe to requests to one replica, and to those to all, sent if one is silent."""
         of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
         router.subscriber(of_all, include_in_schema=False)(handler)
         title = f"state{operation.partition('.')[0].capitalize()}"
         description = f"{handler.__doc__} On `{of_all}` it goes to all replicas."
-        router.subscriber(
-            one,
-            queue=QUEUE,
-            title=title,
-            description=description,
-            include_in_schema=is_documented,
-        )(handler)
+        router.subscriber(one, queue=QUEUE, title=title, description=description)(handler)
 
 
 class _Readable(BaseMiddleware):

@@ -293,14 +293,14 @@ async def test_a_fleet_of_older_entries_is_read_message_by_message(
 async def test_a_task_goes_on_before_it_is_complete(fleet: TaskStates, gate: asyncio.Event) -> None:
     waiting, others = ended(state=INPUT_REQUIRED), [ended() for _ in range(3)]
     await rebuilt(fleet, [waiting, *others])
-    assert waiting.key.task in await fleet.listed(status=INPUT_REQUIRED)
+    assert waiting.key.task in await fleet.listed(states=[INPUT_REQUIRED])
     stored = len(waiting.entries)
     waiting.submit("more")
     waiting.begin_attempt()
     waiting.append([waiting.chunk("b", "and "), waiting.chunk("b", "on")], state=WORKING)
     await fleet.store(waiting, stored)
-    assert (await fleet.listed(status=WORKING))[waiting.key.task] == folded(waiting)
-    assert await fleet.listed(status=INPUT_REQUIRED) == {}
+    assert (await fleet.listed(states=[WORKING]))[waiting.key.task] == folded(waiting)
+    assert await fleet.listed(states=[INPUT_REQUIRED]) == {}
     gate.set()
     await until_complete(fleet, [waiting])
     stored = len(waiting.entries)
@@ -341,7 +341,7 @@ async def test_a_child_that_waits_is_looked_after_once_it_is_complete(
     child.begin_attempt()
     child.append([child.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
     await rebuilt(fleet, [parent, child])
-    assert (await fleet.listed(status=INPUT_REQUIRED)).keys() == {child.key.task}
+    assert (await fleet.listed(states=[INPUT_REQUIRED])).keys() == {child.key.task}
     gate.set()
     await until_complete(fleet, [child])
     [names] = await fleet.redis.ask(["ZRANGE", f"{fleet.keys.view(0)}d:0", 0, -1])

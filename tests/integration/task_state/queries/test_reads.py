@@ -324,7 +324,7 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         token = ""
         while True:
             page = await fleet.list(page_size=size, page_token=token)
-            assert (page.total_size, page.page_size, page.statuses) == (24, size, [])
+            assert (page.total_size, page.page_size) == (24, size)
             assert len(page.tasks) <= size
             seen += page.tasks
             if not (token := page.next_page_token):
@@ -332,8 +332,15 @@ async def test_lists_page_newest_first_without_loss_or_repetition(fleet: TaskSta
         assert sorted(task["id"] for task in seen) == sorted(expected)
         times = [task["status"]["timestamp"] for task in seen]
         assert all(first >= second for first, second in pairwise(times))
-    states = ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]
-    assert (await fleet.list(status=states[0], statuses=states)).statuses == states
+
+
+async def test_lists_contain_tasks_in_any_of_the_states(fleet: TaskStates) -> None:
+    await fleet.start()
+    logs = await some_tasks(fleet)
+    at_work = {log.key.task for log in logs[::4]}
+    found = await fleet.list(states=[SUBMITTED, WORKING])
+    assert {task["id"] for task in found.tasks} == at_work
+    assert (await fleet.list(states=[COMPLETED, WORKING])).total_size == 24
 
 
 async def test_a_page_begins_where_the_last_one_ended_although_tasks_move(
@@ -366,7 +373,8 @@ async def test_filters_combine(fleet: TaskStates) -> None:
                         and status in (None, log.state)
                         and (since is None or n // 3 <= 3)
                     }
-                    query = {"agent": agent, "context": context, "status": status}
+                    states = [] if status is None else [status]
+                    query = {"agent": agent, "context": context, "states": states}
                     found = await fleet.listed(**query, status_after=since, page_size=4)
                     assert set(found) == expected, query
 
@@ -397,14 +405,14 @@ async def test_a_list_moves_a_task_with_its_status(fleet: TaskStates) -> None:
     log = begun(context="it:s:TASK_STATE_WORKING")
     await fleet.start()
     await fleet.store(log)
-    assert set(await fleet.listed(status=WORKING, context=log.context)) == {log.key.task}
-    assert await fleet.listed(status=COMPLETED) == {}
+    assert set(await fleet.listed(states=[WORKING], context=log.context)) == {log.key.task}
+    assert await fleet.listed(states=[COMPLETED]) == {}
     assert await fleet.listed(context="it") == {}
     seen = len(log.entries)
     log.append([log.status(COMPLETED)], state=COMPLETED)
     await fleet.store(log, seen)
-    assert set(await fleet.listed(status=COMPLETED, context=log.context)) == {log.key.task}
-    assert await fleet.listed(status=WORKING) == {}
+    assert set(await fleet.listed(states=[COMPLETED], context=log.context)) == {log.key.task}
+    assert await fleet.listed(states=[WORKING]) == {}
 
 
 async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
@@ -417,7 +425,7 @@ async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
     log.append([events.bare_message(log.context, message)], state=ANSWERED)
     await fleet.store(log, 1)
     assert await fleet.listed() == {}
-    assert await fleet.listed(status=SUBMITTED) == {}
+    assert await fleet.listed(states=[SUBMITTED]) == {}
     found = await fleet.get(log.key)
     assert found.state == ANSWERED
     assert found.task["status"]["message"]["parts"] == [{"text": "42"}]
@@ -430,8 +438,7 @@ async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
         {"page_token": "????"},
         {"page_token": "é"},
         {"page_token": "WzEsMl0"},
-        {"status": "TASK_STATE_NONSENSE"},
-        {"statuses": ["TASK_STATE_WORKING", "TASK_STATE_NONSENSE"]},
+        {"states": ["TASK_STATE_WORKING", "TASK_STATE_NONSENSE"]},
         {"status_after": "yesterday"},
     ],
     ids=str,
@@ -459,7 +466,7 @@ async def test_an_operator_reads_all_owners_tasks_of_its_tenant(fleet: TaskState
         await fleet.store(log)
     all_owners = await fleet.listed(any_owner=True, page_size=2)
     assert all_owners == {log.key.task: folded(log) for log in logs}
-    assert set(await fleet.listed(any_owner=True, status=COMPLETED)) == {
+    assert set(await fleet.listed(any_owner=True, states=[COMPLETED])) == {
         log.key.task for log in logs[1:]
     }
     assert (await fleet.get(logs[1].key, any_owner=True)).task == folded(logs[1])

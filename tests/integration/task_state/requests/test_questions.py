@@ -99,16 +99,15 @@ async def test_a_worker_sends_requests_in_its_agents_name(nats_server: NatsProce
         assert answer.data == b"DropFile of shop"
 
 
-@pytest.mark.parametrize("operation", ["input", "tell"])
 @pytest.mark.parametrize("of_all", [False, True])
-async def test_workers_of_the_release_before_send_a_childs_input_by_its_former_name(
-    nats_server: NatsProcess, operation: str, *, of_all: bool
+async def test_workers_send_a_childs_input_to_one_replica_or_to_all(
+    nats_server: NatsProcess, *, of_all: bool
 ) -> None:
     child: dict[str, str] = {"tenant": "t", "agent": "vault", "task": "0-1"}
     parent = {"parent": "0-2", "parent_agent": "shop"}
     question = ChildInput(**child, **parent, input="0-2-3", message={}, asked_at=3).encode()
     async with asking(nats_server) as request:
-        subject = request.subjects.state(f"{operation}.shop", of_all=of_all)
+        subject = request.subjects.state("input.shop", of_all=of_all)
         answer = await request.client.request(subject, question, TIMEOUT)
     assert answer.data == b"ChildInput of shop"
 

@@ -118,7 +118,7 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
         any_owner=owner is None,
         agent=call.agent,
         context=parameters.context,
-        status=parameters.status,
+        states=[] if parameters.status is None else [parameters.status],
         status_after=parameters.status_after,
         page_size=parameters.page_size,
         page_token=parameters.page_token,

@@ -1,7 +1,7 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, field, fields, replace
+from dataclasses import field, fields
 from hashlib import sha256
 from typing import Self
 
@@ -25,27 +25,23 @@ _LONGEST_TOKEN = 1024
 """Maximum characters of a page token; those of responses have about a hundred."""
 
 
-_FIRST: Mapping[str, bool] = {"is_of_first_version": True}
-"""Metadata of a field that is in every fingerprint; no later field has it."""
-
-
 @dataclass(frozen=True, slots=True)
 class SendMessageParams:
     """Parameters of SendMessage and SendStreamingMessage."""
 
-    message: Json = field(metadata=_FIRST)
+    message: Json
     """An A2A Message in canonical ProtoJSON, without contextId and taskId, which are fields here.
     """
-    context: str | None = field(default=None, metadata=_FIRST)
-    task: str | None = field(default=None, metadata=_FIRST)
-    history_length: int | None = field(default=None, metadata=_FIRST)
+    context: str | None = None
+    task: str | None = None
+    history_length: int | None = None
     """None for all messages, 0 for none, n for the n latest."""
-    return_immediately: bool = field(default=False, metadata=_FIRST)
-    if_generation: int | None = field(default=None, metadata=_FIRST)
+    return_immediately: bool = False
+    if_generation: int | None = None
     """Generation that the task must have; None for any. Only with `task`."""
-    accepted_output_modes: list[str] = field(default_factory=list, metadata=_FIRST)
-    push_config: Json | None = field(default=None, metadata=_FIRST)
-    metadata: Json | None = field(default=None, metadata=_FIRST)
+    accepted_output_modes: list[str] = field(default_factory=list)
+    push_config: Json | None = None
+    metadata: Json | None = None
 
     @classmethod
     def read(cls, params: object) -> Self:
@@ -85,27 +81,18 @@ class SendMessageParams:
 
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
-        return sha256(orjson.dumps(self.as_sent())).hexdigest()
+        return _hash(self.as_sent())
 
-    def as_sent(self) -> dict[str, orjson.Fragment]:
-        """Return what a repetition contains, too, as JSON: no message id that a gateway minted.
-
-        A field that the first version's gateways didn't know is in it only if the request sets it:
-        its hash must be the one that an older gateway stored.
-        """
+    def as_sent(self) -> Json:
+        """Return what a repetition contains, too: no message id that a gateway minted."""
         message = self.message
         if is_minted(message.get("messageId", "")):
             message = {name: value for name, value in message.items() if name != "messageId"}
-        sent = replace(self, message=message)
-        return {
-            each.name: orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
-            for each in fields(sent)
-            if (value := getattr(sent, each.name)) != _default(each) or each.metadata == _FIRST
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"message": message}
 
 
-def _default(of: Field[object]) -> object:
-    return of.default if of.default_factory is MISSING else of.default_factory()
+def _hash(content: Json) -> str:
+    return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _check_message(message: Json) -> None:
@@ -202,7 +189,7 @@ class ForkTaskParams:
         """Return a hash of the content, which no message has."""
         sending = None if self.sending is None else self.sending.as_sent()
         content = {"task": self.task, "generation": self.generation, "sending": sending}
-        return sha256(orjson.dumps({"fork": content})).hexdigest()
+        return _hash({"fork": content})
 
 
 @dataclass(frozen=True, slots=True)

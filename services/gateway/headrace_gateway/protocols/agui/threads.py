@@ -3,7 +3,7 @@
 Task state lists a thread's tasks; the run ids are in the tasks' logs.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 
 from headrace.dataclass import dataclass
 from headrace.log import last_entry, replay
@@ -88,11 +88,11 @@ class RunThread:
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
-        async for task in self.tasks(status=INPUT_REQUIRED):
+        async for task in self.tasks(states=[INPUT_REQUIRED]):
             yield task["id"], await self._runs_of(task)
 
     async def tasks(
-        self, most: int | None = None, status: str | None = None
+        self, most: int | None = None, *, states: Sequence[str] = ()
     ) -> AsyncIterator[Json]:
         """Yield the thread's tasks, the one with the newest status first.
 
@@ -101,7 +101,7 @@ class RunThread:
         """
         token, left = "", most
         while left is None or left > 0:
-            page = await self._page(min(100, left or 100), token, status=status)
+            page = await self._page(min(100, left or 100), token, states=states)
             for task in page.tasks:
                 yield task
             token, left = page.next_page_token, left and left - len(page.tasks)
@@ -117,21 +117,14 @@ class RunThread:
             StateUnavailable: try again.
         """
         # In one query: lists wait for the view.
-        page = await self._page(most, status=SUBMITTED, statuses=[SUBMITTED, WORKING])
+        page = await self._page(most, states=[SUBMITTED, WORKING])
         tasks = page.tasks
         # Submitted ones first: a task that starts between two queries is in both, not in neither.
-        for status in _not_listed(page):
-            tasks = tasks + (await self._page(most, status=status)).tasks
+        for state in (SUBMITTED, WORKING) if page.next_page_token else ():
+            tasks = tasks + (await self._page(most, states=[state])).tasks
         return list({task["id"]: task for task in tasks}.values())
 
-    async def _page(
-        self,
-        size: int,
-        token: str = "",
-        *,
-        status: str | None = None,
-        statuses: Iterable[str] = (),
-    ) -> TasksFound:
+    async def _page(self, size: int, token: str = "", *, states: Sequence[str] = ()) -> TasksFound:
         query = ListTasks(
             tenant=self._call.caller.tenant,
             owner=self._call.caller.owner,
@@ -140,8 +133,7 @@ class RunThread:
             page_size=size,
             page_token=token,
             history_length=0,
-            status=status,
-            statuses=list(statuses),
+            states=list(states),
         )
         return await self._services.state.list(query)
 
@@ -169,13 +161,6 @@ class RunThread:
         except LogLost:
             return []  # past its retention
         return found
-
-
-def _not_listed(page: TasksFound) -> list[str]:
-    """Return the open states of which tasks may be missing in a page asked for with both."""
-    if not page.statuses:
-        return [WORKING]  # Task state of the previous release has listed submitted ones alone.
-    return [SUBMITTED, WORKING] if page.next_page_token else []
 
 
 def _is_input(entry: Entry) -> bool:

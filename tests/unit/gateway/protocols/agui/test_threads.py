@@ -12,27 +12,24 @@ from headrace_gateway.protocols.agui.threads import RunThread
 
 
 class FakeLists:
-    """Task state with these tasks, newest first; of the previous release without `statuses`."""
+    """Task state with these tasks, newest first."""
 
-    def __init__(self, tasks: dict[str, str], *, knows_statuses: bool = True) -> None:
-        self.tasks, self.knows_statuses = tasks, knows_statuses
+    def __init__(self, tasks: dict[str, str]) -> None:
+        self.tasks = tasks
         self.queries: list[ListTasks] = []
 
     async def list(self, query: ListTasks) -> TasksFound:
         self.queries.append(query)
-        statuses = query.statuses if self.knows_statuses else []
-        states = statuses or [query.status or ""]
         found: list[Json] = [
             {"id": task, "status": {"state": state}}
             for task, state in self.tasks.items()
-            if state in states
+            if state in query.states
         ]
         return TasksFound(
             tasks=found[: query.page_size],
             next_page_token="next" if len(found) > query.page_size else "",
             page_size=query.page_size,
             total_size=len(found),
-            statuses=statuses,
         )
 
 
@@ -51,32 +48,22 @@ async def test_one_query_finds_submitted_and_working_tasks() -> None:
     assert (query.tenant, query.owner, query.agent, query.context) == ("t", "o", "a", "thread")
 
 
-@pytest.mark.parametrize("knows_statuses", [True, False])
 @pytest.mark.parametrize(("newer", "older"), [(SUBMITTED, WORKING), (WORKING, SUBMITTED)])
 async def test_a_task_is_found_behind_a_page_of_those_in_the_other_state(
-    newer: str, older: str, *, knows_statuses: bool
+    newer: str, older: str
 ) -> None:
     tasks = {f"n{n}": newer for n in range(5)} | {f"o{n}": older for n in range(2)}
-    lists = FakeLists(tasks, knows_statuses=knows_statuses)
+    lists = FakeLists(tasks)
     found = {"n0": newer, "n1": newer, "n2": newer, "o0": older, "o1": older}
     assert await open_tasks(lists, 3) == found
 
 
-async def test_task_state_of_the_previous_release_gets_a_query_for_working_tasks_too() -> None:
-    lists = FakeLists({"b": SUBMITTED, "a": WORKING}, knows_statuses=False)
-    assert await open_tasks(lists) == {"b": SUBMITTED, "a": WORKING}
-
-
 @pytest.mark.parametrize(
-    ("before", "knows_statuses", "queries"),
-    [
-        ({}, False, 1),
-        (dict.fromkeys("wxyz", WORKING), True, 1),
-        (dict.fromkeys("wxyz", WORKING), True, 2),
-    ],
+    ("before", "queries"),
+    [(dict.fromkeys("wxyz", WORKING), 1), (dict.fromkeys("wxyz", WORKING), 2)],
 )
 async def test_a_task_that_starts_between_two_queries_is_found_once(
-    before: dict[str, str], queries: int, *, knows_statuses: bool
+    before: dict[str, str], queries: int
 ) -> None:
     class Starting(FakeLists):
         async def list(self, query: ListTasks) -> TasksFound:
@@ -85,5 +72,5 @@ async def test_a_task_that_starts_between_two_queries_is_found_once(
                 self.tasks = {"a": WORKING} | before
             return found
 
-    lists = Starting(before | {"a": SUBMITTED}, knows_statuses=knows_statuses)
+    lists = Starting(before | {"a": SUBMITTED})
     assert (await open_tasks(lists, 3))["a"] == WORKING
