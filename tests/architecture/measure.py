@@ -7,12 +7,14 @@ that a request enters. They are figures to compare, not limits: limits are tests
 Source is what is under version control and neither test nor build output: Python of the packages
 and of the examples, Lua of task state's Redis store, TypeScript and CSS of the console, TypeScript
 of the JavaScript client. The examples in JavaScript are not counted. Lines are all lines, also
-empty ones, comments and docstrings.
+empty ones, comments and docstrings; lines of code are those of Python without them.
 """
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +22,12 @@ from pathlib import Path
 from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, parsed, tracked
 
 _SMALL = 60
+
+_NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENCODING, tokenize.ENDMARKER),
+}
+"""Kinds of tokens that make no line one of code."""
 
 ERROR_NUMBERS = r"(?<![\w.])10(?!000)[01]\d\d(?![\w.])"
 """JetStream's error numbers: 10000 is none, and a common round number."""
@@ -87,6 +95,8 @@ def static() -> Iterator[tuple[str, int]]:
     yield "source modules", len(sources)
     for kind, lines in source_lines(tracked()).items():
         yield f"source lines: {kind}", lines
+    packages = [text for path, text in sources.items() if "examples" not in path.parts]
+    yield "lines of code: Python, without examples", sum(map(code_lines, packages))
     yield f"modules with one importer and under {_SMALL} lines", len(_lone_modules(sources, trees))
     yield "class names that stand in several modules", len(repeated_classes(trees))
     code = [_code(text) for path, text in sources.items() if path.name != "feeds.py"]
@@ -122,6 +132,23 @@ def source_lines(files: Iterable[Path]) -> Counter[str]:
         is_example = path.is_relative_to(ROOT / "examples")
         lines["examples" if is_example else _LANGUAGES[path.suffix]] += _lines(path)
     return lines
+
+
+def code_lines(text: str) -> int:
+    """Return the lines of a module that are neither blank, comment nor docstring."""
+    lines = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(parsed(text)):
+        # A string that stands alone is a docstring, of a field too.
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
 
 
 def lines_by_folder(files: Iterable[Path]) -> Counter[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.architecture.measure import (
     ERROR_NUMBERS,
+    code_lines,
     lines_by_folder,
     lone_modules,
     reads_a_feed,
@@ -39,6 +40,30 @@ def test_lines_are_counted_by_language_and_those_of_tests_and_builds_are_not() -
     assert counted.total() == lines_by_folder(files).total()
     others = [ROOT / "tests/conftest.py", ROOT / "services/console/tests/blocks.test.ts"]
     assert source_lines(others).total() == 0
+
+
+MODULE = '''"""Docstring.
+
+Two lines.
+"""
+
+import re  # a comment
+
+
+class A:
+    b: int
+    """Of a field."""
+
+    # Alone.
+    def c(self) -> str:
+        return """
+        text
+        """
+'''
+
+
+def test_lines_of_code_are_those_without_blanks_comments_and_docstrings() -> None:
+    assert code_lines(MODULE) == len(["import", "class", "b", "def", "return", "text", "end"])
 
 
 def test_each_protocol_is_a_folder_of_its_own_in_the_table() -> None:
