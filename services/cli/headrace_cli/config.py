@@ -32,6 +32,8 @@ def check(file: str, printer: Printer) -> None:
     for warning in declared.warnings:
         click.echo(f"Warning: {warning}", err=True)
     for agent in declared.agents:
+        for caution in agent.card.cautions:
+            click.echo(f"Warning: agents.{agent.name}: {caution}", err=True)
         record = {"name": agent.name, "description": agent.card.description}
         printer.record(record, f"{agent.name}: {agent.card.description}")
 

@@ -20,7 +20,14 @@ from headrace.dataclass import dataclass
 from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import ANSWERED
-from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json, TextChunks
+from headrace.model.events import (
+    INTERRUPTS,
+    PENDING_TOOL_CALLS,
+    REFUSED,
+    Draft,
+    Json,
+    TextChunks,
+)
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from headrace.sdk.emit import (
     Artifact,
@@ -453,16 +460,17 @@ class Endings:
 
     def _question(self, output: InputRequired) -> End:
         message = None
-        if output.prompt or output.schema is not None:
-            message = self._message([{"text": output.prompt}])
+        text = "\n".join(filter(None, [output.refused, output.prompt]))
+        if text or output.schema is not None:
+            message = self._message([{"text": text}])
         if message is not None and output.schema is not None:
             message["metadata"] = {events.INPUT_SCHEMA: output.schema}
         prompt: Json = {
             INTERRUPTS: list(output.interrupts),
             PENDING_TOOL_CALLS: list(output.tool_calls),
         }
-        child = {ASKS_FOR: output.asks_for} if output.asks_for else {}
-        metadata = {key: value for key, value in prompt.items() if value} | child
+        prompt |= {ASKS_FOR: output.asks_for, REFUSED: output.refused}
+        metadata = {key: value for key, value in prompt.items() if value}
         draft = events.status_update(self._task, self._context, INPUT_REQUIRED, message, metadata)
         return End(draft, INPUT_REQUIRED, message, metadata)
 

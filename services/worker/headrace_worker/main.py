@@ -14,6 +14,7 @@ from headrace import service
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import imported_at
+from headrace_worker.cautions import warn_of
 from headrace_worker.load import load
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -120,6 +121,7 @@ async def serving(
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
+    warn_of(agents)
     following = source.follow(worker) if reload else None
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.drain)
     ending = asyncio.create_task(_end_when_drained(worker, stop))

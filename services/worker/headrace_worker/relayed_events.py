@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.model import events, parts
-from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Draft, Json
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED, Draft, Json
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
 from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 from headrace.sdk.errors import MalformedOutput
@@ -12,7 +12,7 @@ from headrace_worker.blocks import Blocks, RunIds
 
 _OWN = "headrace."
 
-_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS})
+_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED})
 """Headrace metadata that keeps its meaning in another fleet's log."""
 
 PART_KINDS = {"text", "raw", "url", "data"}

@@ -36,6 +36,17 @@ class AgentSecurity(BusMessage):
     """Names of `schemes`, one of which is required. Empty: the gateway's requirement."""
 
 
+class Caution(BusMessage):
+    """What operators should know about an agent before its users notice."""
+
+    text: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return both in one line."""
+        return f"{self.text} ({self.remedy})"
+
+
 class AgentCard(BusMessage):
     """An agent's card. Gateways add URLs, versions and the fleet's capabilities."""
 
@@ -75,6 +86,8 @@ class AgentCard(BusMessage):
     """Seconds within which a worker must start a run. None: the fleet's limit."""
     capabilities: dict[str, Any] = Field(default_factory=dict)
     """AG-UI AgentCapabilities that the agent declares. Gateways add what every agent has."""
+    cautions: list[Caution] = Field(default_factory=list)
+    """For operators only; clients don't see them."""
 
     @property
     def pinned_version(self) -> str:

@@ -97,6 +97,9 @@ type Json = dict[str, Any]
 
 INTERRUPTS = "headrace.interrupts"
 """AG-UI Interrupts: the questions, each with an ``id`` that the answer refers to."""
+REFUSED = "headrace.refused"
+"""Metadata key of an INPUT_REQUIRED status that repeats a question: why the last answer was not
+used."""
 PENDING_TOOL_CALLS = "headrace.pendingToolCalls"
 """Ids of the tool calls that the client executes; the run ends with success, and the next run's
 input has their results."""

@@ -137,6 +137,8 @@ class InputRequired:
     """Ids of calls of the user interface's own tools. Their results are the answer."""
     asks_for: Json = field(default_factory=dict)
     """Task and agent of the child that asks, ``{"task": …, "agent": …}`` (`Result.ask_user`)."""
+    refused: str = ""
+    """Why the last answer was not used; shown before the prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus
+from headrace.model.agent_card import AgentCard, Caution
 from headrace.model.messages import DeadLetter
 from headrace.settings import BusSettings
 from headrace.tasks.dead_letters import write_letter
@@ -129,3 +131,15 @@ def test_servers_that_are_away_are_named_with_the_setting(monkeypatch: pytest.Mo
     assert [line.split()[1] for line in problems] == ["NATS:", "Redis:"]
     assert "HEADRACE_NATS_URL" in problems[0]
     assert "HEADRACE_REDIS_URL" in problems[1]
+
+
+async def test_what_operators_should_know_of_an_agent_is_named(own_names: BusSettings) -> None:
+    caution = Caution(text="it keeps its memory in one process", remedy="share a database")
+    bus = Bus(own_names)
+    await bus.connect("test")
+    try:
+        await Announcer(bus, "worker-a").announce(AgentCard(name="desk", cautions=[caution]))
+        shown = (await asyncio.to_thread(CliRunner().invoke, main, ["doctor"])).stdout
+    finally:
+        await bus.close()
+    assert "warning agents: desk: it keeps its memory in one process (share a database)" in shown

@@ -65,3 +65,27 @@ def test_a_file_that_can_not_be_used_is_refused_with_all_reasons(tmp_path: Path)
     assert (
         "headrace.yaml:2: agents.repeater.nam: unknown field; did you mean 'name'?" in found.stderr
     )
+
+
+def test_memory_that_lives_in_one_process_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """\
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from headrace_worker.adapters import langgraph_agent
+
+graph = StateGraph(MessagesState)
+graph.add_node("node", lambda _: {})
+graph.add_edge(START, "node")
+desk = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="desk")
+"""
+    (tmp_path / "one_process_desk.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "headrace.yaml"
+    path.write_text('agents:\n  desk: {target: "one_process_desk:desk"}\n')
+    found = check(path)
+    assert found.exit_code == 0, found.output
+    assert "Warning: agents.desk: InMemorySaver keeps the graph's state in one" in found.stderr
+    assert "(compile the graph with a checkpointer that all workers share" in found.stderr

@@ -47,6 +47,8 @@ def _check_agents(directory: Directory) -> Iterator[Diagnosis]:
         if not directory.available(card.name):
             text = f"no worker serves {card.name}: its runs wait"
             yield warning(AGENTS, text, "start a worker that serves it")
+        for caution in card.cautions:
+            yield warning(AGENTS, f"{card.name}: {caution.text}", caution.remedy)
     if not cards:
         yield warning(
             AGENTS, "no agent is announced", "start a worker: headrace worker MODULE:ATTR"

@@ -19,6 +19,15 @@ class AnswerInvalid(HeadraceError):
     code = "answer_invalid"
 
 
+class MemoryLost(HeadraceError):
+    """The framework can't be resumed with an answer; the message says why, and the remedy.
+
+    Nothing has used the answer, and no framework gets it as a prompt: the question stays open.
+    """
+
+    code = "memory_lost"
+
+
 def expiry(within: float) -> str:
     """Return an interrupt's ``expiresAt``, `within` seconds from now."""
     ends = clock.now() + timedelta(seconds=within)

@@ -15,6 +15,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
     AnswerInvalid,
+    MemoryLost,
     answers_of,
     expiry,
     interrupts_in,
@@ -81,9 +82,9 @@ async def ask(
         pending: Ids of the calls that the client executes.
         wrong: What is wrong with the last answer, if anything.
     """
-    prompt = "\n".join(filter(None, [wrong, *(each.get("message") for each in interrupts)]))
+    prompt = "\n".join(filter(None, [each.get("message") for each in interrupts]))
     schema = interrupts[0].get("responseSchema") if len(interrupts) == 1 else None
-    await ctx.emit(InputRequired(prompt, schema, interrupts, list(pending)))
+    await ctx.emit(InputRequired(prompt, schema, interrupts, list(pending), refused=wrong))
 
 
 async def interrupts_before(ctx: RunContext) -> list[Json]:
@@ -91,12 +92,21 @@ async def interrupts_before(ctx: RunContext) -> list[Json]:
     return interrupts_in(await ctx.load_events(), ctx.run)
 
 
-async def ask_again(ctx: RunContext, wrong: AnswerInvalid | None = None) -> None:
+async def ask_again(ctx: RunContext, wrong: AnswerInvalid | MemoryLost | None = None) -> None:
     """End the run with the interrupts of the run before, because its message does not answer them.
 
-    That is so if an answer is `wrong`, and if only results of the client's tools have arrived.
+    That is so if an answer is `wrong`, if the framework can't be resumed with it, and if only
+    results of the client's tools have arrived.
     """
-    await ask(ctx, await interrupts_before(ctx), wrong=f"{wrong}." if wrong else "")
+    if isinstance(wrong, MemoryLost):
+        ctx.log.warning("the answer was not used: %s", wrong)
+    await ask(ctx, await interrupts_before(ctx), wrong=refusal(wrong) if wrong else "")
+
+
+def refusal(wrong: AnswerInvalid | MemoryLost) -> str:
+    """Return what the user is told of an answer that can't be used."""
+    why = f"The answer was not used: {wrong}" if isinstance(wrong, MemoryLost) else str(wrong)
+    return f"{why}."
 
 
 def decisions_of(message: Sequence[Json], interrupts: Sequence[Json]) -> dict[str, Decision]:

@@ -1,11 +1,12 @@
 """Keywords of `headrace.sdk.agent` that every adapter accepts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypedDict
 
-from headrace.model.agent_card import Provider
+from headrace.model.agent_card import Caution, Provider
 from headrace.model.events import Json
-from headrace.sdk.agent import FollowUps, Skill
+from headrace.sdk.agent import Agent, FollowUps, Skill
 
 ANY_MEDIA = ("*/*",)
 """Input modes of agents that check their input themselves."""
@@ -69,3 +70,11 @@ def declare_capabilities(
         category: found.get(category, {}) | own if isinstance(own, dict) else own
         for category, own in capabilities.items()
     }
+
+
+def with_caution(agent: Agent, caution: Caution | None) -> Agent:
+    """Return the agent with what operators should know about it, if there is anything."""
+    if caution is None:
+        return agent
+    card = agent.card.model_copy(update={"cautions": [*agent.card.cautions, caution]})
+    return replace(agent, card=card)

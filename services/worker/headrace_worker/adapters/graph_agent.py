@@ -10,15 +10,21 @@ from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
-from headrace_worker.adapters.answers import AnswerInvalid, answers_of, expiry
-from headrace_worker.adapters.approvals import Decision, ask
+from headrace_worker.adapters.answers import AnswerInvalid, MemoryLost, answers_of, expiry
+from headrace_worker.adapters.approvals import Decision, ask, ask_again, refusal
 from headrace_worker.adapters.busy import is_busy
-from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import (
+    ANY_MEDIA,
+    Declaration,
+    declare_capabilities,
+    with_caution,
+)
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
-from headrace_worker.adapters.langgraph_threads import RunStart, Thread
+from headrace_worker.adapters.langgraph_memory import caution_about
+from headrace_worker.adapters.langgraph_threads import RunStart, Thread, check_unasked
 from headrace_worker.memory import Memory
 
 with needs("langgraph"):
@@ -90,8 +96,10 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
             await _run(ctx, graph, options)
         except _Settled as settled:
             await ctx.emit(settled.ending)
+        except MemoryLost as loss:
+            await ask_again(ctx, loss)
 
-    return run
+    return with_caution(run, caution_about(graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,7 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
 
     Raises:
         _Settled: The run ends without running the graph.
+        MemoryLost: The graph can't be resumed with the user's answer.
     """
     settings: Any = dict(options.config)
     settings["configurable"] = {**settings.get("configurable", {}), RUN: ctx}
@@ -128,7 +137,11 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
     if graph.checkpointer:
         thread = Thread(ctx, graph, settings)
         start, settings = await thread.begin(options.memory), thread.settings
-    emitter = LangGraphEvents(ctx, options.answer_from, options.output, options.state_keys)
+    elif ctx.run > 1:
+        await check_unasked(ctx)
+    emitter = LangGraphEvents(
+        ctx, options.answer_from, options.output, options.state_keys, resumes=thread is not None
+    )
     if thread is not None:
         await emitter.catch_up(start)
         emitter.stops = start.stops
@@ -136,7 +149,7 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
         try:
             given = await _given(ctx, graph, start, thread, options)
         except AnswerInvalid as error:
-            await ask(ctx, start.interrupts, wrong=f"{error}.")
+            await ask(ctx, start.interrupts, wrong=refusal(error))
             return
         await _stream(graph, given, settings, emitter, thread)
     ends = None if options.answer_within is None else expiry(options.answer_within)

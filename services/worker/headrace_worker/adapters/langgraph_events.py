@@ -10,6 +10,7 @@ from headrace.sdk.emit import (
     OUTPUTS,
     Data,
     InputRequired,
+    Outcome,
     Text,
     Thinking,
     ToolArguments,
@@ -22,6 +23,7 @@ from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import question
+from headrace_worker.adapters.langgraph_memory import NO_CHECKPOINTER
 from headrace_worker.adapters.langgraph_spans import LangGraphSpans
 from headrace_worker.adapters.langgraph_threads import RunStart
 
@@ -41,9 +43,14 @@ class LangGraphEvents:
         answer_from: Collection[str] | None,
         output: str,
         state_keys: Sequence[str],
+        *,
+        resumes: bool,
     ) -> None:
-        """Emit events in the run of `ctx`; `langgraph_agent` documents the other arguments."""
-        self._ctx, self._answer_from = ctx, answer_from
+        """Emit events in the run of `ctx`; `langgraph_agent` documents the other arguments.
+
+        `resumes`: whether the graph has a checkpointer to resume from after a question.
+        """
+        self._ctx, self._answer_from, self._resumes = ctx, answer_from, resumes
         self._output, self._state_keys = output, state_keys
         self._calls: dict[tuple[str, Any], str] = {}
         self._called: set[str] = set()
@@ -101,7 +108,9 @@ class LangGraphEvents:
         interrupts = [
             known.get(each.id) or question(each, ends) for each in self._interrupts.values()
         ]
-        if interrupts or stop is not None:
+        if interrupts and not self._resumes:
+            await self._ctx.emit(Outcome.because(NO_CHECKPOINTER))
+        elif interrupts or stop is not None:
             await ask(self._ctx, interrupts or [stop or {}])
         elif pending := self._pending():
             await self._ctx.emit(InputRequired(tool_calls=pending))

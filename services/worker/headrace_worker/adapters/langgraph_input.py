@@ -95,7 +95,7 @@ async def input_for(
         turns = answered(await conversation(ctx, memory))
     else:
         own = user_turn(ctx.message, ctx.task, ctx.run)
-        turns = [*answered(start.earlier), *own]
+        turns = _with_earlier(start.earlier, own)
         for turn in turns:
             turn.parts = await with_content(ctx, turn.parts)
     given: Json = {"messages": messages_of(turns)}
@@ -104,6 +104,14 @@ async def input_for(
     tools, context = ctx.agui.get("tools") or [], ctx.agui.get("context") or []
     from_client = {"tools": tools, "ag-ui": {"tools": tools, "context": context}}
     return given | {key: value for key, value in from_client.items() if key in graph.channels}
+
+
+def _with_earlier(earlier: Sequence[Turn], own: Sequence[Turn]) -> list[Turn]:
+    """Return the earlier turns, with every call answered, and then the run's own."""
+    calls = {call.id for turn in earlier for call in turn.calls}
+    if any(turn.result is not None and turn.result.id in calls for turn in own):
+        return answered([*earlier, *own])
+    return [*answered(earlier), *own]
 
 
 def _shared(

@@ -14,10 +14,15 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL
 from headrace.sdk.context import RunContext, runtime_of
-from headrace_worker.adapters.answers import AnswerInvalid
+from headrace_worker.adapters.answers import AnswerInvalid, MemoryLost
 from headrace_worker.adapters.approvals import interrupts_before
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.langgraph_interrupts import breakpoint_question, is_breakpoint
+from headrace_worker.adapters.langgraph_memory import (
+    CHANGED_GRAPH,
+    NO_CHECKPOINTER,
+    missing_state,
+)
 from headrace_worker.checkpoint import decode
 from headrace_worker.conversation import Turn
 from headrace_worker.earlier import fork_of
@@ -126,30 +131,36 @@ class Thread:
     ) -> None:
         """Keep the state of `graph` for the task of `ctx`; `settings` is its configuration."""
         self._ctx, self._graph = ctx, graph
-        self._position = Position()
-        self.settings: Any = _at(settings, thread_of(ctx, ctx.task))
+        self._position, self._name = Position(), thread_of(ctx, ctx.task)
+        self.settings: Any = _at(settings, self._name)
 
     async def begin(self, memory: Memory) -> RunStart:
         """Find where the run starts or resumes, and save it.
 
         Raises:
+            MemoryLost: The run answers a question, and the thread does not have the state in which
+                the graph asked it.
             Retryable: The conversation can't be read now.
             BusUnavailable: The bus does not answer.
             RunOver: The run has ended.
         """
-        ctx, saved = self._ctx, position_of(self._ctx.checkpoint_data)
-        start = RunStart()
+        ctx, saved, start = self._ctx, position_of(self._ctx.checkpoint_data), RunStart()
+        if ctx.run > 1 or saved is not None:
+            await self._fork()
+        state = await self._state()
+        if saved is not None and not await self._has(saved.at, state):
+            # An earlier attempt got there in another process, which had the checkpoints.
+            saved = None
+        if ctx.run > 1 and (saved is None or _id(state) == saved.base):
+            await self._find_question(state, start)
         if saved is None:
-            if ctx.run == 1:
-                start.earlier = await self._carry_over(memory)
-            else:
-                start.earlier = await self._forked(memory)
+            carries = self._carry_over if ctx.run == 1 else self._turns_before
+            start.earlier = await carries(memory)
             state = await self._state()
             self._position.base = self._position.at = _id(state)
             await self._save()
         else:
-            await self._forked(memory)
-            self._position, state = saved, await self._state()
+            self._position = saved
             start.goes_on = _id(state) != saved.base
         if start.goes_on:
             start.stops = await self._stops(state)
@@ -158,25 +169,64 @@ class Thread:
         elif saved is not None and ctx.run == 1:
             start.earlier = await self._noted(memory, saved)
         start.values = state.values
-        if ctx.run > 1 and not start.goes_on:
-            interrupts = {each["id"]: each for each in await interrupts_before(ctx)}
-            start.waiting = [each for each in state.interrupts if each.id in interrupts]
-            start.interrupts = [interrupts[each.id] for each in start.waiting]
-            stop = [each for each in interrupts.values() if is_breakpoint(each, _id(state))]
-            start.interrupts += stop[:1]
         return start
 
-    async def _forked(self, memory: Memory) -> list[Turn]:
-        """Give a fork's thread the source's state, if that is what the log's past ends with.
+    async def _find_question(self, state: StateSnapshot, start: RunStart) -> None:
+        """Note the open interrupts that the input answers.
 
-        Return the turns of the past if the source's thread is gone.
+        Raises:
+            MemoryLost: The graph can't be resumed from `state` with the answer.
         """
-        if _id(await self._state()) is not None:
+        interrupts = {each["id"]: each for each in await interrupts_before(self._ctx)}
+        start.waiting = [each for each in state.interrupts if each.id in interrupts]
+        start.interrupts = [interrupts[each.id] for each in start.waiting]
+        stop = [each for each in interrupts.values() if is_breakpoint(each, _id(state))]
+        start.interrupts += stop[:1]
+        if not interrupts or start.interrupts:
+            return
+        place = _last_position(await self._log_before()).at
+        if not await self._has(place, state):
+            raise MemoryLost(missing_state(self._saver))
+        if await self._is_question(place, interrupts.keys()):
+            raise MemoryLost(CHANGED_GRAPH)
+
+    async def _is_question(self, checkpoint: str | None, names: Collection[str]) -> bool:
+        """Return whether the graph asked one of the interrupts `names` at a checkpoint.
+
+        A node can also ask on its own, with an `InputRequired`; the answer is a message then.
+        """
+        found = await self._saver.aget_tuple(_at(self.settings, self._name, checkpoint))
+        writes: Any = (found.pending_writes if found is not None else None) or ()
+        return any(
+            one.id in names for _, channel, value in writes if channel == INTERRUPT for one in value
+        )
+
+    async def _has(self, checkpoint: str | None, state: StateSnapshot) -> bool:
+        """Return whether the thread, whose last state is `state`, has a checkpoint."""
+        if checkpoint is None or _id(state) in {None, checkpoint}:
+            return checkpoint is None or _id(state) == checkpoint
+        place = _at(self.settings, self._name, checkpoint)
+        return await self._saver.aget_tuple(place) is not None
+
+    async def _log_before(self) -> list[Entry]:
+        """Return the task's log up to this run's input."""
+        log = await runtime_of(self._ctx).entries()
+        return [entry for entry in log if entry.stamp.run < self._ctx.run]
+
+    async def _turns_before(self, memory: Memory) -> list[Turn]:
+        """Return the turns of the task's earlier runs if the thread is empty."""
+        if memory == "none" or _id(await self._state()) is not None:
             return []
+        return await turns_of_logs([await self._log_before()])
+
+    async def _fork(self) -> None:
+        """Give a fork's thread the source's state, if that is what the log's past ends with."""
+        if _id(await self._state()) is not None:
+            return
         log = await runtime_of(self._ctx).entries()
         fork = fork_of(log[0].events[0]["task"])
         if fork is None:
-            return []
+            return
         past = [entry for entry in log if entry.last_generation <= fork.generation]
         before = [entry for entry in past if entry.stamp.run < self._ctx.run]
         position, interrupts = _last_position(past), await interrupts_before(self._ctx)
@@ -186,8 +236,7 @@ class Thread:
             if source.state not in TERMINAL:
                 question = Question(position.at, interrupts, _answers_at(before, position.at))
             if await self._copy(thread_of(self._ctx, source.task, source.context), question):
-                return []
-        return await turns_of_logs([past]) if memory != "none" else []
+                return
 
     async def question(self, ends: str | None) -> Json:
         """Return the interrupt for the static breakpoint at which the graph has stopped."""
@@ -221,7 +270,7 @@ class Thread:
         saver, ctx = self._saver, self._ctx
         if _id(await self._state()) is not None:
             # An earlier attempt died before it could save where it started.
-            await saver.adelete_thread(thread_of(ctx, ctx.task))
+            await saver.adelete_thread(self._name)
         if memory != "context":
             return []
         logs = await logs_before(ctx)
@@ -272,7 +321,7 @@ class Thread:
 
     async def _put(self, space: str, theirs: CheckpointTuple, writes: Sequence[Write]) -> None:
         about: Any = {**theirs.metadata, "source": "fork"}
-        mine = _at({}, thread_of(self._ctx, self._ctx.task))
+        mine = _at({}, self._name)
         mine["configurable"]["checkpoint_ns"] = space
         versions = theirs.checkpoint["channel_versions"]
         kept = await self._saver.aput(mine, theirs.checkpoint, about, versions)
@@ -327,6 +376,17 @@ class Thread:
         if not isinstance(saver, BaseCheckpointSaver):
             raise TypeError("the graph has no checkpointer of its own")
         return saver
+
+
+async def check_unasked(ctx: RunContext) -> None:
+    """Check that the run of a graph without a checkpointer answers no question.
+
+    Raises:
+        MemoryLost: The graph had a checkpointer when it asked.
+    """
+    log = [entry for entry in await runtime_of(ctx).entries() if entry.stamp.run < ctx.run]
+    if _last_position(log).at is not None and await interrupts_before(ctx):
+        raise MemoryLost(NO_CHECKPOINTER)
 
 
 def thread_of(ctx: RunContext, task: str, context: str | None = None) -> str:

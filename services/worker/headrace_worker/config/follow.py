@@ -10,6 +10,7 @@ from headrace.background import keep_running
 from headrace.model.errors import BusUnavailable
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
+from headrace_worker.cautions import warn_of
 from headrace_worker.config import DeclaredAgents, Unusable, declared_in
 from headrace_worker.worker import Worker
 
@@ -71,6 +72,7 @@ async def follow(worker: Worker, path: Path, environment: Mapping[str, str]) -> 
             declared.warn(_log)
             names = ", ".join(agent.name for agent in declared.agents)
             _log.info("%s reloaded: %s serves %s", path.name, worker.id, names)
+            warn_of(declared.agents)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
