@@ -88,7 +88,7 @@ async function resumingFetch(
     response = await stream.open();
   } catch (error) {
     // HttpAgent has its own words for a refusal.
-    if (error instanceof RequestRefused) return error.response;
+    if (error instanceof RequestRefused && error.response.status >= 400) return error.response;
     throw error;
   }
   const { status, headers } = response;

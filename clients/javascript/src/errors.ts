@@ -5,8 +5,9 @@ export class RequestRefused extends Error {
   constructor(
     /** The gateway's response; its body has not been read. */
     readonly response: Response,
+    message = `the gateway answered ${response.status}`,
   ) {
-    super(`the gateway answered ${response.status}`);
+    super(message);
   }
 }
 

@@ -1,4 +1,5 @@
 import { ConnectionLost, RequestRefused } from "./errors.js";
+import { followed } from "./redirects.js";
 
 /** How often a lost connection is retried. The pauses double, and half of each is random. */
 export interface RetryPolicy {
@@ -63,6 +64,7 @@ export class Gateways {
         this.wasConnected = true;
         reason = refused;
       } catch (error) {
+        if (error instanceof RequestRefused) throw error;
         reason = error;
       }
       if (refused !== null && !mayRetry(refused.response)) throw refused;
@@ -113,9 +115,11 @@ export class Gateways {
 
   private sent(path: string, init: RequestInit): Promise<Response> {
     const { signal, fetch: chosen } = this.connecting;
-    const url = this.urls[this.current] + path;
-    const request = { ...init, signal: signal ?? null };
-    return this.unlessSilent(chosen ? chosen(url, request) : fetch(url, request));
+    const send = (url: string, redirect: RequestRedirect) => {
+      const request = { ...init, signal: signal ?? null, redirect };
+      return this.unlessSilent(chosen ? chosen(url, request) : fetch(url, request));
+    };
+    return followed(this.urls[this.current] + path, init.method ?? "GET", send);
   }
 
   private async unlessSilent<Value>(value: Promise<Value>): Promise<Value> {
@@ -154,6 +158,7 @@ function mayRetry(response: Response): boolean {
 }
 
 function requestedPause(response: Response): number {
-  const seconds = Number(response.headers.get("Retry-After") ?? 0);
-  return Number.isFinite(seconds) ? seconds * 1_000 : 0;
+  const asked = response.headers.get("Retry-After") ?? "";
+  const milliseconds = /^\d+$/.test(asked) ? Number(asked) * 1_000 : Date.parse(asked) - Date.now();
+  return milliseconds > 0 ? milliseconds : 0;
 }

@@ -210,3 +210,76 @@ test("an agent's next run may say when it begins, beside what else is forwarded"
   );
   assert.deepEqual([cloned, agent.startAt], [startAt, undefined]);
 });
+
+const redirect = (status, location) => new Response(null, { status, headers: { Location: location } });
+
+test("a message and its stream follow a redirect that keeps the method", async () => {
+  const requests = [];
+  const { bodies, fetch } = gateway(
+    redirect(308, "/moved"),
+    new Response(task("WORKING"), { headers }),
+    redirect(302, "http://gateway/tasks"),
+    new Response(completed, { headers }),
+  );
+  const noted = (url, init) => requests.push([url, init.method ?? "GET"]) && fetch(url, init);
+  const events = await eventsOf(noted);
+  assert.deepEqual(events.map((event) => event.cursor), ["l:1", "l:2"]);
+  assert.deepEqual(requests, [
+    ["http://gateway/message:stream", "POST"],
+    ["http://gateway/moved", "POST"],
+    ["http://gateway/tasks/t1:subscribe", "GET"],
+    ["http://gateway/tasks", "GET"],
+  ]);
+  assert.deepEqual(bodies[0], bodies[1]);
+});
+
+test("no redirect takes a message to another origin, or makes it a GET", async () => {
+  const rules = [
+    [308, "http://elsewhere/", /redirects to http:\/\/elsewhere, another origin/],
+    [307, "https://gateway/", /redirects to https:\/\/gateway, another origin/],
+    [302, "/moved", /redirects with 302; only a GET follows it/],
+  ];
+  for (const [status, location, message] of rules) {
+    const { asked, fetch } = gateway(redirect(status, location));
+    await assert.rejects(stream(fetch), { name: "RequestRefused", message });
+    assert.equal(asked.length, 1);
+    await assert.rejects(run(gateway(redirect(status, location)).fetch), { message });
+  }
+});
+
+test("a redirect without end is refused", async () => {
+  const { asked, fetch } = gateway(...Array.from({ length: 9 }, () => redirect(308, "/")));
+  await assert.rejects(stream(fetch), { message: /more than 5 times/ });
+  assert.equal(asked.length, 6);
+});
+
+test("a browser's hidden redirect is followed for a GET, and is refused for a message", async () => {
+  const hidden = () => Object.defineProperty(new Response(), "type", { value: "opaqueredirect" });
+  const at = (url, text) => Object.defineProperty(new Response(text, { headers }), "url", { value: url });
+  const modes = [];
+  const reading = (...answers) => {
+    const { fetch } = gateway(...answers);
+    const noted = (url, init) => modes.push(init.redirect) && fetch(url, init);
+    return eventsOf(noted);
+  };
+  const begin = () => new Response(task("WORKING"), { headers });
+  const events = await reading(begin(), hidden(), at("http://gateway/moved", completed));
+  assert.deepEqual(events.map((event) => event.cursor), ["l:1", "l:2"]);
+  assert.deepEqual(modes, ["manual", "manual", "follow"]);
+  const elsewhere = reading(begin(), hidden(), at("http://elsewhere/", completed));
+  await assert.rejects(elsewhere, { message: /another origin/ });
+  await assert.rejects(reading(hidden()), { message: /redirects a message; use the URL/ });
+});
+
+test("a gateway may say by a date when to ask again", async () => {
+  const answers = (date) =>
+    gateway(
+      new Response("", { status: 503, headers: { "Retry-After": date } }),
+      new Response(completed, { headers }),
+    );
+  const past = answers("Wed, 21 Oct 2015 07:28:00 GMT");
+  assert.equal((await eventsOf(past.fetch)).length, 1);
+  const far = answers(new Date(Date.now() + 3_600_000).toUTCString());
+  await assert.rejects(eventsOf(far.fetch), RequestRefused);
+  assert.equal(far.asked.length, 1);
+});

@@ -6,6 +6,7 @@ appended at that point, and if the attempt is discarded, the message is queued a
 ends, and the message becomes the next run's input.
 """
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -63,6 +64,8 @@ class Inputs:
         self._run = appender.authorship.run
         self._interrupt = interrupt
         self._known: dict[str, Receipt] = {}
+        self._unread: dict[int, tuple[QueuedMessage, Receipt]] = {}
+        """By generation, those that were taken for a read that was cancelled meanwhile."""
         self._asking = False
         self._changed = LightEvent()
         # A message that an earlier attempt has taken no longer waits, but may be sent again.
@@ -179,12 +182,21 @@ class Inputs:
             self._interrupt(Interrupt.SUPERSEDED)
 
     def _of_kind(self, *, is_answer: bool) -> list[QueuedMessage]:
+        unread = (each for each, _ in self._unread.values())
         stored = (each for each in self.waiting if each.generation)
-        return [each for each in stored if each.is_answer is is_answer]
+        return [each for each in (*unread, *stored) if each.is_answer is is_answer]
 
-    async def _take(self, taken: QueuedMessage) -> Json:
-        self.waiting.remove(taken)
-        metadata = {events.TAKEN: taken.generation}
-        draft = events.status_update(*self._task, WORKING, taken.message, metadata)
-        await self._appender.deliver(draft)
-        return taken.message
+    async def _take(self, message: QueuedMessage) -> Json:
+        _, receipt = self._unread.pop(message.generation, (None, None))
+        if receipt is None:
+            self.waiting.remove(message)
+            metadata = {events.TAKEN: message.generation}
+            draft = events.status_update(*self._task, WORKING, message.message, metadata)
+            receipt = self._appender.post(draft)
+        try:
+            await receipt.stored()
+        except asyncio.CancelledError:
+            # The log says that it is taken, so the agent's next read must have it.
+            self._unread[message.generation] = message, receipt
+            raise
+        return message.message

@@ -99,7 +99,8 @@ class Delegation(Protocol):
     """The events of a child task: ``async for event in ctx.delegate_stream(…)``.
 
     Each event is an A2A v1.0 StreamResponse. If the agent leaves ``async with`` or ends its run
-    before the last event, the child task is canceled.
+    before the last event, the child task is canceled. A timeout around one event does not: the next
+    read returns that event.
     """
 
     @property

@@ -292,6 +292,29 @@ async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
     assert text == ["go", "a", "b"]
 
 
+async def test_a_message_that_a_cancelled_read_had_taken_is_the_next_reads(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(follow_ups="steer")
+    async def cancelling(ctx: RunContext) -> AsyncIterator[Emission]:
+        await soon(lambda: bool(ctx.inbox), "the message")
+        reading = asyncio.ensure_future(anext(ctx.inbox))
+        await asyncio.sleep(0)  # It has taken the message, which is not stored yet.
+        reading.cancel()
+        await asyncio.wait([reading])
+        yield f"{reading.cancelled()} {bool(ctx.inbox)} "
+        yield str((await anext(ctx.inbox))["parts"][0]["text"])
+
+    async with working(cancelling):
+        task = await submitter.start("cancelling", "go")
+        await task.held()
+        await hand_in(task, "left")
+        entries = await whole(task, 1)
+    assert answers(entries) == ["True True left"]
+    text = [m["parts"][0]["text"] for m in folded(entries)["history"] if m["role"] == "ROLE_USER"]
+    assert text == ["go", "left"]
+
+
 async def test_an_unstarted_task_queues_messages_and_still_counts_as_waiting(
     submitter: TaskSubmitter, working: Working
 ) -> None:

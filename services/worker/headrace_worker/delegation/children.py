@@ -260,7 +260,7 @@ class ChildStream:
         self._children, self._child = children, child
         self._events: Events = child.listen()
         self._result: Result | None = None
-        self._waits = False
+        self._waits = self._is_at_end = False
 
     @property
     def task(self) -> str:
@@ -286,19 +286,26 @@ class ChildStream:
         Raises:
             DelegationFailed, RunOver: as for `RunContext.delegate`.
         """
+        if not self._is_at_end:
+            if (event := await self._next()) is not None:
+                return event
+            self._is_at_end = True
+            await self._stop()
+        await self.result()
+        raise StopAsyncIteration
+
+    async def _next(self) -> Json | None:
         if not self._waits:
             self._waits = True
             self._children.begin_wait(self._child)
         try:
-            event = await self._children.in_time(self._child, self._events.get())
+            return await self._children.in_time(self._child, self._events.get())
+        except asyncio.CancelledError:
+            # A timeout around one event: the next one may be asked for as after any other.
+            raise
         except BaseException:
             await self._stop()
             raise
-        if event is None:
-            await self._stop()
-            await self.result()
-            raise StopAsyncIteration
-        return event
 
     async def __aenter__(self) -> Self:
         return self

@@ -118,6 +118,72 @@ async def test_a_stream_has_the_childs_events_and_then_its_result(
     assert seen == [event for entry in child_log for event in entry.events]
 
 
+async def test_a_stream_that_is_asked_again_after_its_end_stays_there(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent()
+    async def refusing(ctx: RunContext) -> None:
+        await ctx.emit(Reject(f"no {ctx.prompt}"))
+
+    seen: list[object] = []
+
+    @agent(timeout=10.0)
+    async def insistent(ctx: RunContext) -> None:
+        async with ctx.delegate_stream("worker", "dig") as child:
+            seen.append(len([event async for event in child]) > 0)
+            seen.append([event async for event in child])
+        seen.append([event async for event in child])
+        refused = ctx.delegate_stream("refusing", "dig")
+        for _ in range(2):
+            try:
+                async for _event in refused:
+                    pass
+            except DelegationFailed as failure:
+                seen.append(str(failure))
+
+    async with working(insistent, worker, refusing):
+        entries = await (await submitter.start("insistent")).ended()
+    assert entries[-1].stamp.state == COMPLETED
+    assert seen[:3] == [True, [], []]
+    assert len(seen) == 5
+    assert seen[3] == seen[4]
+    assert "no dig" in str(seen[3])
+
+
+async def test_a_timeout_around_one_event_loses_none_and_leaves_the_child_at_work(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    may_go_on = asyncio.Event()
+    texts: list[str] = []
+
+    @agent()
+    async def slow(_: RunContext) -> AsyncIterator[Emission]:
+        yield Status("working")
+        await may_go_on.wait()
+        yield "truly"
+
+    @agent()
+    async def impatient(ctx: RunContext) -> None:
+        timeouts = 0
+        async with ctx.delegate_stream("slow", "dig") as child:
+            while timeouts < 2:
+                try:
+                    async with asyncio.timeout(0.2):
+                        texts.append(str(await anext(child)))
+                except TimeoutError:
+                    timeouts += 1
+            may_go_on.set()
+            texts.extend([str(event) async for event in child])
+            await ctx.text((await child.result()).text)
+
+    async with working(impatient, slow):
+        entries = await (await submitter.start("impatient")).ended()
+        [key] = children(entries).values()
+        child_log = await log_of(submitter, key)
+    assert answer(entries) == "truly"
+    assert texts == [str(event) for entry in child_log for event in entry.events]
+
+
 async def test_children_run_in_parallel(submitter: TaskSubmitter, working: Working) -> None:
     meeting: set[str] = set()
     met = asyncio.Event()
