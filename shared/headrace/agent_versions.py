@@ -2,9 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from headrace.dataclass import dataclass
 from headrace.directory import Directory, route_key
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged

@@ -14,14 +14,13 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import server_time, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged, ReplicaValue, stream_of

@@ -6,8 +6,8 @@ It is set once per request and attempt, and read only when a line is written.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.model.task import TaskKey
 
 

@@ -12,13 +12,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock, Timer
 from types import TracebackType
 from typing import Any, TextIO, override
 
 from headrace import log_context
-from headrace.dataclass import dataclass
 from headrace.log_context import LogContext
 from headrace.model.timestamp import timestamp
 

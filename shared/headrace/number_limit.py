@@ -1,8 +1,8 @@
 """A maximum number of records, also while several processes add some at the same time."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 
 

@@ -7,6 +7,7 @@ agents, because a group of workers exports only its agents' subjects.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final, Literal, get_args
 
@@ -14,7 +15,6 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace import log_lines
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.entry import READABLE

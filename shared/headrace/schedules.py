@@ -9,11 +9,10 @@ copy of the definition; the triggers service begins a task from it.
 import time
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import (
     Json,
     get_message,

@@ -11,6 +11,7 @@ import socket
 import socketserver
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from importlib.metadata import version
@@ -24,7 +25,6 @@ from pydantic import ValidationError
 
 from headrace import log_lines, tracing
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD, LOOP_LAG_SECONDS
 from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer

@@ -5,9 +5,8 @@ A service defines only its own settings, but its environment may contain those o
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-
-from headrace.dataclass import dataclass
 
 _PREFIX = "HEADRACE_"
 

@@ -8,6 +8,7 @@ to it, as the bytes of requests can be joined. Needs the extra `opentelemetry`.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
@@ -18,7 +19,6 @@ from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from headrace.dataclass import dataclass
 from headrace.span_recorder import UNSET, Origin, RecordedSpan, UsualParts
 from headrace.span_template import SpanTemplate
 

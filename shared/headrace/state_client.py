@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import orjson
 from nats.aio.msg import Msg
 
 from headrace import log_context, tracing
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log

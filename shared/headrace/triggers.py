@@ -7,13 +7,13 @@ the tenant and the name, and are their owners' likewise.
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import orjson
 from pydantic import ValidationError
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged, Value
 from headrace.model.errors import HeadraceError

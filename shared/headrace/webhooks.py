@@ -9,11 +9,11 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import get_message, store_with_retries, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged

@@ -1,6 +1,6 @@
 """Calls: one call of an operation, for all bindings."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
@@ -9,7 +9,6 @@ from starlette.requests import HTTPConnection, Request
 from starlette.websockets import WebSocket
 
 from headrace import log_context, tracing
-from headrace.dataclass import dataclass
 from headrace.directory import AgentCard
 from headrace.log_context import LogContext
 from headrace.model.events import TRACEPARENT, Json

@@ -9,11 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 
 MOST = 200
 """Changes that a watcher reads at once: a slow client has at most their messages in memory."""

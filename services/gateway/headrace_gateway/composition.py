@@ -3,9 +3,9 @@
 import typing
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.server_clock import ServerClock

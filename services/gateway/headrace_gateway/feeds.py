@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log import Follower, TailRule, find_generation, last_entry

@@ -7,13 +7,12 @@ kept for a second.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.api import get_message, stream_info
 from headrace.jetstream.connection import Bus

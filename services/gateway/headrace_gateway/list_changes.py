@@ -8,11 +8,11 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
 from headrace.model.errors import BusUnavailable

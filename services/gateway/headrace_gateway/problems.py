@@ -8,13 +8,12 @@ their own domain.
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
 from a2a.utils import errors as a2a
 
 from headrace.agent_versions import RouteRefused, VersionInUse, VersionUnknown
-from headrace.dataclass import dataclass
 from headrace.log_lines import UNLIMITED
 from headrace.metrics import REFUSALS
 from headrace.model.errors import (

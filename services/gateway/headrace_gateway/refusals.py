@@ -1,8 +1,8 @@
 """Reasons to refuse a request, as exceptions that each binding renders in its own format."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 
 

@@ -1,6 +1,7 @@
 """The services of a gateway, which are passed to its routes."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.schedules import Schedules

@@ -6,6 +6,7 @@ A card is signed once and cached until its content changes, because each signatu
 import re
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.signing import SigningKeys
 

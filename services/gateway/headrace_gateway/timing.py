@@ -1,6 +1,7 @@
 """Durations of a gateway that are not settings; a test passes others instead of patching them."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.wait_for import ELECTION
 
 

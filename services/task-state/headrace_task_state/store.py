@@ -7,11 +7,10 @@ on how it is stored.
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.model.change import Item
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.messages import ListTasks

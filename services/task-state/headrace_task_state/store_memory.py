@@ -3,12 +3,11 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.change import Item
 from headrace.model.entry import ANSWERED, OVER
 from headrace.model.messages import ListTasks

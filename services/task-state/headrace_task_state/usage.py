@@ -8,11 +8,10 @@ ledger outlives the view that was built with it.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.change import DROP, OUT, Change
 from headrace.model.delegation import Lineage

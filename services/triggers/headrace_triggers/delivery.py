@@ -8,11 +8,11 @@ fails with an error that is a defect, it becomes a dead letter after some delive
 import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from faststream.nats import NatsMessage
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
 from headrace.model import events

@@ -6,10 +6,9 @@ So a firing that is delivered again, by any replica and however often, begins no
 
 import secrets
 import uuid
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from headrace import tracing
-from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.answers import TaskAnswers

@@ -7,13 +7,13 @@ finds its own record, and the task has the same id, so nothing happens twice.
 
 import logging
 import zlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 from faststream.nats import NatsBroker, NatsMessage
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
 from headrace.jetstream.headers import DUE, SCHEDULE_NEXT

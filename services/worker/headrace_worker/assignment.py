@@ -1,10 +1,10 @@
 """A pulled run request: the run that it names, its acknowledgement and its dead letter."""
 
 from base64 import b64encode
+from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.model.entry import Entry, Stamp

@@ -1,6 +1,7 @@
 """What all stamps of one attempt have in common."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.task import RUN_ENDED, WORKING
 

@@ -1,9 +1,9 @@
 """Ids of a run's output, and its open blocks of text and reasoning."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 
-from headrace.dataclass import dataclass
 from headrace.model.events import TextChunks
 from headrace.sdk.errors import MalformedOutput
 

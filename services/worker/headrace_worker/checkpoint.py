@@ -1,12 +1,11 @@
 """Checkpoints: the agent's own data and the run's id counters, saved for the next attempt."""
 
 from base64 import b64decode, b64encode
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.sdk.errors import MalformedOutput
 
 MOST = 8 * 1024

@@ -10,12 +10,12 @@ the order survives every process.
 
 import itertools
 import logging
+from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten

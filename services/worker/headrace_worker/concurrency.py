@@ -10,10 +10,9 @@ import heapq
 import itertools
 import logging
 import time
+from dataclasses import dataclass
 
 from prometheus_client import Gauge
-
-from headrace.dataclass import dataclass
 
 # Here, because a gauge without labels is exported, as 0, by each process that imports it.
 RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")

@@ -10,12 +10,11 @@ provider-specific fields) stores the response as `Verbatim`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart

@@ -13,10 +13,9 @@ the run ends.
 """
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import ANSWERED

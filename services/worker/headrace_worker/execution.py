@@ -1,11 +1,10 @@
 """Execution of an agent on a run that this worker holds: its parts."""
 
 import asyncio
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore

@@ -22,13 +22,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.messages import Control, HolderReply, HoldsQuery

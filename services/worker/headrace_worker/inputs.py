@@ -9,9 +9,9 @@ ends, and the message becomes the next run's input.
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
-from headrace.dataclass import dataclass
 from headrace.light_event import LightEvent
 from headrace.model import events
 from headrace.model.events import Json

@@ -3,11 +3,11 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.objects import SCHEME
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, StateUnavailable

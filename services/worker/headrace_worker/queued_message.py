@@ -1,6 +1,7 @@
 """Messages that wait in the log until the agent takes them."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.model import events
 from headrace.model.events import Json
 from headrace.model.task import AUTH_REQUIRED

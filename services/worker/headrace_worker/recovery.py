@@ -1,11 +1,10 @@
 """Recovery: what an attempt reads from the run's log: the input, and what earlier attempts left."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
 from headrace.model import events, parts

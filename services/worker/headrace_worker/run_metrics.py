@@ -4,6 +4,7 @@ A worker serves one version of an agent, so the versions of a fleet multiply no 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Self
@@ -11,7 +12,6 @@ from typing import Self
 from prometheus_client import Counter
 
 from headrace import clock, metrics
-from headrace.dataclass import dataclass
 from headrace.loop_metrics import LoopCount, LoopTimes
 from headrace.model.entry import ANSWERED
 from headrace.model.task import RUN_ENDED

@@ -1,6 +1,6 @@
 """Durations of a worker that are not settings; a test passes others instead of patching them."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED

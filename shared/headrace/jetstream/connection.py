@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,6 @@ from nats.aio.transport import Transport
 from nats.js import JetStreamContext
 
 from headrace import metrics
-from headrace.dataclass import dataclass
 from headrace.jetstream.client import Listening, NatsClient
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.headers import STATUS

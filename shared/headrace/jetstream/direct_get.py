@@ -6,13 +6,12 @@ server fails). Each names the previous one, so only messages without a gap are a
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 

@@ -4,8 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -2,14 +2,13 @@
 
 import asyncio
 from base64 import b64decode
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import (
     Json,
     get_message,

@@ -5,8 +5,8 @@ without a time fires never. JetStream removes a schedule for one time when it fi
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import store_after
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import ErrorCode, Refused

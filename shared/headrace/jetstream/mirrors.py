@@ -6,12 +6,12 @@ leaf nodes. `streams.apply` turns them into the fleet's streams.
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
 from nats.js import JetStreamContext, api
 
-from headrace.dataclass import dataclass
 from headrace.environment import variable
 from headrace.jetstream.streams import Streams, create, declarations, find, info
 from headrace.model.errors import StreamsDiffer

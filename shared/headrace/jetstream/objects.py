@@ -16,12 +16,12 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import is_
 
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import get_message, store_after, stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get

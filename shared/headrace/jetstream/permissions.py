@@ -10,9 +10,8 @@ stream. A reply to another account reaches only the requester.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.client import in_domain
 from headrace.jetstream.streams import Streams
 from headrace.model.errors import InvalidName

@@ -6,7 +6,7 @@ requires nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +14,6 @@ import orjson
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from headrace.dataclass import dataclass
 from headrace.environment import variable
 from headrace.jetstream.errors import ErrorCode
 from headrace.model.errors import BusUnavailable, StreamsDiffer

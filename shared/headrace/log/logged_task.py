@@ -1,8 +1,8 @@
 """A task read from its log alone: where that takes least, or no view is available or up to date."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log.read import (
     Tombstone,

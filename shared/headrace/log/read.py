@@ -9,11 +9,11 @@ import logging
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import check_empty, get_message, until_answered
 from headrace.jetstream.client import ReceivedMessage, header_lines
 from headrace.jetstream.connection import Bus

@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import batched, groupby
 from typing import Protocol
 
@@ -19,7 +20,6 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get

@@ -24,10 +24,9 @@ The content of generation 1 gets generation 0. The history excludes the message 
 status, but always contains the user's first message.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model.delegation import CHILD, Lineage
 from headrace.model.errors import HeadraceError
 from headrace.model.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json

@@ -1,9 +1,8 @@
 """Cursors: places in tasks' logs, after which clients resume."""
 
 import re
+from dataclasses import dataclass
 from typing import Self
-
-from headrace.dataclass import dataclass
 
 RECOVERED_HEADER = "Headrace-Recovered"
 """Response header; ``false`` if events after the client's cursor are lost. A snapshot is first."""

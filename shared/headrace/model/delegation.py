@@ -2,10 +2,10 @@
 
 import re
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.subjects import is_token, stream_of_shard
 from headrace.model.task import SHARDS_PER_STREAM, is_task_id

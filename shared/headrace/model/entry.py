@@ -7,12 +7,11 @@ that they don't parse events for it.
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json

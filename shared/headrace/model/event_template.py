@@ -5,11 +5,10 @@ Nothing is evaluated: an event is data, so a path names one value and no express
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 from headrace.model.nesting import RULE, is_too_deep
 

@@ -3,10 +3,9 @@
 Its changes (`headrace.model.change`) are appended in order to `History` and `Artifacts`.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Self
 
-from headrace.dataclass import dataclass
 from headrace.model.change import (
     ADD,
     DROP,

@@ -4,9 +4,9 @@ A fork's log repeats the source's events up to a generation, with the same gener
 from there. Where a fork may begin is a pure function of the source's log: `ForkPoints`.
 """
 
+from dataclasses import dataclass
 from typing import Any, Self
 
-from headrace.dataclass import dataclass
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry

@@ -1,11 +1,11 @@
 """Schedules: messages that begin tasks at a time, at an interval, or by cron."""
 
 import time
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 
-from headrace.dataclass import dataclass
 from headrace.model.answers import AnswerRule
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import NORMAL

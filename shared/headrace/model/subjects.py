@@ -6,8 +6,8 @@ and its two hex digits.
 """
 
 import re
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, check_task_id
 

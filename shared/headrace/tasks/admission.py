@@ -12,12 +12,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
 from headrace.model.errors import BusUnavailable, HeadraceError

@@ -2,9 +2,8 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult, LogWriter
 from headrace.model import events

@@ -7,9 +7,9 @@ appends CANCELED. Task state also cancels the children of a task that no worker 
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model.errors import BusUnavailable

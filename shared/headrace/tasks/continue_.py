@@ -1,6 +1,7 @@
 """Continuing a task: its next input, after a run ended or while one is running."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult, LogWriter
 from headrace.model import events

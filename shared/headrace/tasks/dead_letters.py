@@ -17,13 +17,13 @@ import secrets
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from nats.aio.msg import Msg
 
 from headrace import metrics
-from headrace.dataclass import dataclass
 from headrace.environment import variable
 from headrace.jetstream.api import (
     delete_message,

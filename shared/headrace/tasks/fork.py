@@ -12,14 +12,13 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import LINK, SCHEME, FileOwner, FileStore
 from headrace.log import LogWriter, first_entry, last_entry, replay

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import SUBMITTED, WORKING

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal, Protocol, Self
@@ -16,7 +16,6 @@ from typing import Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.errors import HeadraceError, SettingInvalid, StateUnavailable
 from headrace.model.messages import GetUsage, UsageFound

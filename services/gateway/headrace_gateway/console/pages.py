@@ -6,6 +6,7 @@ addresses in them are relative, so they work under any prefix of a proxy.
 
 import asyncio
 import gzip
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +17,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from headrace.dataclass import dataclass
 from headrace_gateway.server.route import Route
 
 SITE = Path(__file__).parent / "site"

@@ -7,13 +7,13 @@ arrive slowly, so without a limit an authenticated caller could have any number 
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import orjson
 from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
 from starlette.requests import ClientDisconnect, Request
 
-from headrace.dataclass import dataclass
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, TooManyBytes, TooManyBytesOfOwner, Violation

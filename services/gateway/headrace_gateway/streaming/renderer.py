@@ -3,10 +3,10 @@
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from headrace.dataclass import dataclass
 from headrace.log_lines import UNLIMITED
 from headrace.model.errors import HeadraceError, LogLost
 from headrace_gateway.feeds import EntryRenderer, FeedBlock

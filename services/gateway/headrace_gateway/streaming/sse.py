@@ -6,10 +6,10 @@ a client sends when it reconnects.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
 from headrace_gateway.server.deferred_response import deferred_of

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.dataclass import dataclass
 from headrace_gateway.feeds import MOST, FeedReader
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.slow_client import SlowClient

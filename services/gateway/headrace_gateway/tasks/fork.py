@@ -6,8 +6,8 @@ that finds it unfinished, so it needs no cleaning up.
 
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
 from headrace.log import last_entry

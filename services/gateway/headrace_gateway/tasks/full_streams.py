@@ -1,8 +1,8 @@
 """Whether an event stream is at its limit, which delays tasks that were just accepted."""
 
 import asyncio
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import Json, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable

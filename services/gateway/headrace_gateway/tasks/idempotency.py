@@ -9,13 +9,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.log import find_generation, last_entry, replay

@@ -5,7 +5,8 @@ another log, or a place that the log does not have, the stream reports the loss 
 begins with a snapshot.
 """
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
 from headrace.model.cursor import Cursor

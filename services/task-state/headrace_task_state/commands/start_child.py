@@ -5,10 +5,10 @@
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay

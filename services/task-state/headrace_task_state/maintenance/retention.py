@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace import metrics
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry

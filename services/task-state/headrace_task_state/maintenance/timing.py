@@ -1,8 +1,7 @@
 """Durations of task state that are not settings; a test passes others instead of patching them."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from headrace.dataclass import dataclass
 from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import UNUSED
 from headrace_task_state.projector.follower import OUTPUT_LINGER

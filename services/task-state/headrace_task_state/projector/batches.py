@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.log_context import about_task
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import OWNER, parse_lines

@@ -9,9 +9,9 @@ missing: a reader that has just started has no end to compare.
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import batched
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.model.entry import ANSWERED
 from headrace.model.errors import BusUnavailable, StateUnavailable

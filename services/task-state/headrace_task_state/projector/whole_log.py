@@ -1,6 +1,7 @@
 """Everything that one log contains about its task, read without the range's consumer."""
 
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
+
 from headrace.jetstream.connection import Bus
 from headrace.log.read import replay_as
 from headrace.model.errors import LogLost, UndecodableMessage

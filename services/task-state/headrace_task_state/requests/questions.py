@@ -1,13 +1,13 @@
 """Task state's requests: FastStream's subscribers, and how answers and refusals are sent."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, cast, override
 
 from faststream import BaseMiddleware, ExceptionMiddleware, Path
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
 from headrace.model.message_version import check_version, stating

@@ -5,12 +5,11 @@ import logging
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.change import Item
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks

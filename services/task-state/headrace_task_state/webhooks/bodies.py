@@ -5,10 +5,10 @@ Clients of 0.3 are sent the whole task, folded from the log.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.links import Links

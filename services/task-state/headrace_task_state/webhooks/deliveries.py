@@ -5,10 +5,10 @@ are sent as one event with the same content: the texts joined, with the last one
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.logged_task import term_of

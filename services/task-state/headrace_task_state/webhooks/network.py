@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -21,8 +21,6 @@ from ipaddress import (
 from typing import Any, Self
 
 import httpcore
-
-from headrace.dataclass import dataclass
 
 type Address = IPv4Address | IPv6Address
 type Network = IPv4Network | IPv6Network

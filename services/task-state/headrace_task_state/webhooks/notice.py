@@ -1,10 +1,10 @@
 """A notification to send, why a webhook did not accept it, and the dead letter it becomes then."""
 
 from base64 import b64encode
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage, DeadLetter

@@ -8,11 +8,11 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from headrace.dataclass import dataclass
 from headrace.webhooks import Webhook
 
 _ALL = 1000

@@ -6,11 +6,11 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.api import store_with_retries
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock

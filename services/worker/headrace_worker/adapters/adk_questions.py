@@ -1,10 +1,9 @@
 """Interrupts for the calls that an ADK agent waits for, and the user's answers to them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.adapters.adk_session import as_response

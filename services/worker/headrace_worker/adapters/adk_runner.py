@@ -3,10 +3,9 @@
 import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Unpack
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext

@@ -7,12 +7,11 @@ return results that are already in the log, and apply the user's decisions.
 
 import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.client_tools import with_defaults

@@ -1,10 +1,9 @@
 """Adapter for agents of the OpenAI Agents SDK."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent

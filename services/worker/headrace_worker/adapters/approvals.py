@@ -5,11 +5,11 @@ without interrupts answers with text: the words in `_YES` approve, all others re
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired

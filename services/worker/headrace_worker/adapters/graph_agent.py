@@ -1,10 +1,10 @@
 """Adapter for LangGraph graphs."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 from headrace import tracing
-from headrace.dataclass import dataclass
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext

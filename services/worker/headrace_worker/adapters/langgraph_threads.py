@@ -6,10 +6,9 @@ thread. Messages of other tasks that the copy does not contain are added before 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TERMINAL

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable

@@ -2,10 +2,10 @@
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.trace import SpanKind
 
 from headrace import tracing
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext

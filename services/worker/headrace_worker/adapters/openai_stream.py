@@ -1,10 +1,9 @@
 """One streamed response of a chat model."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Thinking, ToolArguments

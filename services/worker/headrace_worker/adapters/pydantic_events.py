@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from opentelemetry.trace import NoOpTracer
 from pydantic import BaseModel
 
-from headrace.dataclass import dataclass
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Custom, Usage

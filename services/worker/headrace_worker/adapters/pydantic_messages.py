@@ -2,13 +2,12 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs

@@ -7,11 +7,10 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, override
 from weakref import WeakKeyDictionary
 
-from headrace.dataclass import dataclass
 from headrace_worker.adapters.credentials import (
     AccessRefused,
     Credentials,

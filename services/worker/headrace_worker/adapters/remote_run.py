@@ -8,9 +8,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED

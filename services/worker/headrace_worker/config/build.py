@@ -1,12 +1,11 @@
 """Creation of a worker's agents from a file or its configuration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from logging import Logger
 from pathlib import Path
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from headrace.dataclass import dataclass
 from headrace_worker.config.errors import FieldPath, Finding, Lines, Unusable, fields_of, findings
 from headrace_worker.config.model import Configuration
 

@@ -4,9 +4,8 @@ Relayed events are WORKING statuses, so the parent's artifacts contain only its 
 contain the child's output, but not its state or its messages as a whole.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from headrace.dataclass import dataclass
 from headrace.model import events, parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import (

@@ -1,14 +1,13 @@
 """The request of one agent to another."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
 from headrace import clock
-from headrace.dataclass import dataclass
 from headrace.model.delegation import earliest, why_no_message
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json

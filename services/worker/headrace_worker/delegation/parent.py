@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.task import TaskKey

@@ -2,12 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.consumers import ACK, IN_PROGRESS, TERM
 from headrace.jetstream.headers import LAST_CONSUMER, LAST_STREAM, PENDING_REQUEST
 from headrace.jetstream.memory.stream import MemoryStream, StoredMessage, stamp

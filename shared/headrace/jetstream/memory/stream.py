@@ -2,11 +2,10 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.client import header_lines
 from headrace.jetstream.errors import ErrorCode
 from headrace.jetstream.headers import EXPECTED

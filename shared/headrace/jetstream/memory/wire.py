@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-
-from headrace.dataclass import dataclass
+from dataclasses import dataclass
 
 _EOL = b"\r\n"
 _VERSION = b"NATS/1.0"

@@ -30,17 +30,15 @@ def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not settings.reload
 
 
-def test_misspelt_and_former_settings_are_named_once(
+def test_misspelt_settings_are_named_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADRACE_WORKRES", "7")
-    monkeypatch.setenv("HEADRACE_APPEND_PATIENCE", "7")
     drop_ineffective_settings()
     assert capsys.readouterr().err == (
-        "HEADRACE_APPEND_PATIENCE is no longer a setting; set HEADRACE_APPEND_TIMEOUT instead\n"
         "HEADRACE_WORKRES is not a setting; did you mean HEADRACE_WORKERS?\n"
     )
-    assert not {"HEADRACE_WORKRES", "HEADRACE_APPEND_PATIENCE"} & os.environ.keys()
+    assert "HEADRACE_WORKRES" not in os.environ
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

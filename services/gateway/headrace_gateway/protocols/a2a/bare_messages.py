@@ -7,11 +7,10 @@ Message is converted to the Task's completion.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
 from headrace.model.task import COMPLETED

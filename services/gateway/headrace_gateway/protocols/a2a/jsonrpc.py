@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -11,7 +11,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of

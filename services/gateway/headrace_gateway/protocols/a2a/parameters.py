@@ -1,7 +1,7 @@
 """The parameters of A2A's operations, read from JSON and checked beyond the schema."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Self
 
@@ -9,7 +9,6 @@ import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model.change import OWN, without_own
 from headrace.model.events import Json

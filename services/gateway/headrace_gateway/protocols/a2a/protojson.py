@@ -10,6 +10,7 @@ uses canonical field names (snake_case is also read), writes enums by name and o
 from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from typing import Any, cast
@@ -21,7 +22,6 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.datastructures import QueryParams
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.whole_numbers import whole

@@ -1,7 +1,7 @@
 """A2A's REST binding (HTTP+JSON): the routes of one agent, and the default agent's at the root."""
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import orjson
@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type

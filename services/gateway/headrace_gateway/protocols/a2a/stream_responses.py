@@ -1,12 +1,11 @@
 """Responses of streaming operations as server-sent events, in each JSON binding."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import orjson
 from starlette.responses import Response
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER, Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call

@@ -4,7 +4,7 @@ A variant belongs to another protocol; the table of protocols defines which one 
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -12,7 +12,6 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -10,7 +10,6 @@ from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERS
 from a2a.utils.errors import VersionNotSupportedError
 from starlette.requests import HTTPConnection
 
-from headrace.dataclass import dataclass
 from headrace.lazy import Lazy
 from headrace.model.entry import Entry
 from headrace.model.events import Json

@@ -1,11 +1,11 @@
 """One AG-UI event of a folded log, its position, and the cursor for that position."""
 
 import re
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import orjson
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 
 

@@ -1,9 +1,8 @@
 """A thread's history: the folds of all its runs, merged and compacted."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json

@@ -1,9 +1,8 @@
 """The output of a fold: numbers and times events, and closes open items."""
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.frame import AguiFrame
 

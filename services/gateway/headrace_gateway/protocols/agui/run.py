@@ -1,9 +1,8 @@
 """A run's thread and its client's input, as stored in the log."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.dataclass import dataclass
 from headrace.model.events import AGUI, Json
 from headrace.model.user_content import from_parts
 from headrace_gateway.protocols.agui.extras import RAW, THINKING, wants_extra

@@ -5,9 +5,9 @@ of such a stream have the cursor of the last frame that they cover, so that a cl
 there.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.dataclass import dataclass
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import Feed

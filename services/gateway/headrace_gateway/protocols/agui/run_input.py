@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
 
@@ -9,7 +10,6 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.dataclass import dataclass
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.model import parts

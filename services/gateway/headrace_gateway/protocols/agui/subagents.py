@@ -1,8 +1,7 @@
 """Delegated work: each child task is a subagent run; its own children are nested in it."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from headrace.dataclass import dataclass
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED

@@ -6,8 +6,8 @@ clients, proxies and browsers repeat a request whose answer they have not receiv
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.errors import TaskUnknown

@@ -4,8 +4,8 @@ Task state lists a thread's tasks; the run ids are in the tasks' logs.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost

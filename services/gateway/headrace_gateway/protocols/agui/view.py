@@ -3,10 +3,9 @@
 A fold needs it to retract output, because a client can only be sent what remains.
 """
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from headrace.dataclass import dataclass
 from headrace.model.events import Json
 
 

@@ -4,6 +4,7 @@ Based on @copilotkit/core 1.75, which uses either one URL per method or a single
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol, Self
 
@@ -13,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message
 
-from headrace.dataclass import dataclass
 from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace.model.nesting import RULE

@@ -1,11 +1,12 @@
 """A task's log: each event as it is stored, page by page, or followed live."""
 
+from dataclasses import dataclass
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.task import TaskKey

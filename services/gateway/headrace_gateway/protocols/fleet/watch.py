@@ -2,14 +2,13 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.dataclass import dataclass
 from headrace.model.messages import ListedTask
 from headrace.model.task import STATES
 from headrace_gateway.call import Call, call_of, check_unchanged, listed_owner

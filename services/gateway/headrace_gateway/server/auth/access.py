@@ -13,9 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from headrace.background import keep_running
-from headrace.dataclass import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
 from headrace.model.errors import BusUnavailable

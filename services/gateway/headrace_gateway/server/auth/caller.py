@@ -1,10 +1,9 @@
 """Callers and their permissions: from the credentials, never from the body (promise 6)."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from headrace.dataclass import dataclass
 from headrace.model.queues import Priority
 
 OPERATED = frozenset({"GetTask", "ListTasks", "SubscribeToTask", "CancelTask"})

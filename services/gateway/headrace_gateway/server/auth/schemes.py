@@ -4,8 +4,8 @@ Both use the same `Schemes`, so that a card describes what the gateway does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from headrace.dataclass import dataclass
 from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.events import Json
 from headrace_gateway.refusals import Violation

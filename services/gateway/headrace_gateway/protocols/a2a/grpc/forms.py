@@ -4,6 +4,7 @@ Each version of A2A is one `Form`. Events are converted once per feed for all cl
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import orjson
@@ -15,7 +16,6 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -9,7 +10,6 @@ import grpc.aio
 import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call, admit, admitted_call, call_of, caller_of

@@ -9,10 +9,11 @@ variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotenc
 rendered once for all sockets.
 """
 
+from dataclasses import dataclass
+
 import orjson
 from a2a.utils.errors import InvalidRequestError
 
-from headrace.dataclass import dataclass
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
