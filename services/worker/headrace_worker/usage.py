@@ -1,5 +1,6 @@
 """Token usage: its JSON form, what it costs, and the totals of a run with its earlier attempts."""
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.model.errors import SettingInvalid
 from headrace.model.events import Json
+from headrace.model.usage_counts import cost_of, token_count
 from headrace.sdk.signals import Usage
 from headrace.toml_file import read_toml
+
+_log = logging.getLogger(__name__)
 
 _LABELS = {"provider": "provider", "model": "model"}
 
@@ -33,13 +37,9 @@ _COST = "cost"
 def usage_of(reported: Any) -> Usage:  # noqa: ANN401  # any JSON
     """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
     fields = reported if isinstance(reported, dict) else {}
-    usage: dict[str, Any] = {key: str(fields.get(name) or "") for key, name in _LABELS.items()}
-    for key, name in _COUNTS.items():
-        if isinstance(count := fields.get(name), int):
-            usage[key] = count
-    if isinstance(cost := fields.get(_COST), int | float):
-        usage[_COST] = cost
-    return Usage(**usage)
+    labels: dict[str, Any] = {key: str(fields.get(name) or "") for key, name in _LABELS.items()}
+    counts: dict[str, Any] = {key: token_count(fields.get(name)) for key, name in _COUNTS.items()}
+    return Usage(**labels, **counts, cost=cost_of(fields.get(_COST)))
 
 
 def usage_json(usage: Usage) -> Json:
@@ -178,9 +178,21 @@ class UsageMeter:
     def __init__(self, totals: UsageTotals, prices: Prices | None = None) -> None:
         """Add to `totals`; without `prices`, only reported cost counts."""
         self.totals, self._prices = totals, prices or Prices()
+        self._has_warned = False
 
     def take(self, usage: Usage) -> Usage:
-        """Count `usage`, and return it with its cost."""
-        priced = self._prices.priced(usage)
+        """Count `usage`, and return it with its cost, without what is no count or cost."""
+        priced = self._prices.priced(self._sound(usage))
         self.totals.add(priced)
         return priced
+
+    def _sound(self, usage: Usage) -> Usage:
+        counts: dict[str, Any] = {name: token_count(getattr(usage, name)) for name in _COUNTS}
+        sound = replace(usage, **counts, cost=cost_of(usage.cost))
+        if sound != usage and not self._has_warned:
+            self._has_warned = True
+            names = (*_COUNTS, _COST)
+            wrong = [f"Usage.{n}" for n in names if getattr(sound, n) != getattr(usage, n)]
+            rule = "must be a number that is not negative, a whole one for tokens; it counts as 0"
+            _log.warning("%s %s", ", ".join(wrong), rule)
+        return sound

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, Json
 from headrace.model.task import INPUT_REQUIRED
+from headrace.model.usage_counts import token_count
 from headrace.sdk.emit import InputRequired
 
 
@@ -54,8 +55,7 @@ class Result:
     @property
     def tokens(self) -> int:
         """Tokens that the child reports, including its own children. 0: not reported."""
-        used = self.task.get("metadata", {}).get("tokens_used", 0)
-        return int(used) if isinstance(used, int | float) else 0
+        return token_count(self.task.get("metadata", {}).get("tokens_used"))
 
     @property
     def needs_input(self) -> bool:

@@ -26,9 +26,9 @@ from headrace.sdk.signals import (
     State,
     StateDelta,
     Step,
-    Usage,
 )
 from headrace_worker.adapters.client_tools import client_tools
+from headrace_worker.usage import usage_of
 
 _SOURCE = "ag-ui"
 _SILENT = frozenset({"RUN_STARTED", "REASONING_END", "THINKING_START", "THINKING_END"})
@@ -227,8 +227,9 @@ class AguiEvents:
         ]
 
     async def _emit_usage(self, event: Json) -> None:
-        for used in event.get("usage") or ():
-            await self._ctx.emit(_usage(used))
+        reported = event.get("usage")
+        for used in reported if isinstance(reported, list) else ():
+            await self._ctx.emit(usage_of(used))
 
 
 def ending_of(outcome: Json) -> Emission | None:
@@ -251,15 +252,6 @@ def _checked(messages: list[Json]) -> list[Json]:
                 where = f"messages.{number}.content.{place}.source.value"
                 raise MalformedOutput(f"{where} {LINKS_ARE_OURS}")
     return messages
-
-
-def _usage(used: Json) -> Usage:
-    return Usage(
-        used.get("model") or "",
-        used.get("provider") or "",
-        used.get("inputTokens") or 0,
-        used.get("outputTokens") or 0,
-    )
 
 
 def _question(outcome: Json) -> InputRequired:

@@ -1,13 +1,16 @@
 """Credentials for outside agents: the headers of each request, and their source."""
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import quote_plus
 
+from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters.busy import is_busy
+from headrace_worker.adapters.busy import is_busy, pause_of
 from headrace_worker.adapters.extras import needs
 
 with needs("a2a"):
@@ -17,7 +20,7 @@ with needs("a2a"):
 _EARLY = 30.0
 """Seconds before its expiry at which a token is replaced."""
 _LIFETIME = 300.0
-"""Lifetime of a token that does not name one, in seconds."""
+"""Lifetime of a token that does not state one, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +127,44 @@ class ClientCredentials:
             key: value for key, value in {**parameters, "audience": self.audience}.items() if value
         }
         try:
-            auth = (self.client_id, self.client_secret)
+            # Encoded as in a form, also in the header (RFC 6749, 2.3.1): servers decode it.
+            auth = quote_plus(self.client_id), quote_plus(self.client_secret)
             answer = await http.post(url, data=form, auth=auth)
         except httpx.HTTPError as error:
             raise Retryable("the token endpoint did not respond") from error
         if is_busy(answer.status_code):
-            raise Retryable(f"the token endpoint answered {answer.status_code}")
-        try:
-            issued = answer.raise_for_status().json()
-            self._token = str(issued["access_token"])
-            lifetime = float(issued.get("expires_in", _LIFETIME))
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise AccessRefused(
-                f"the token endpoint answered {answer.status_code} without a token"
-            ) from error
+            reason = f"the token endpoint answered {answer.status_code}"
+            raise Retryable(reason, pause_of(answer.headers))
+        issued = _issued(answer)
+        lifetime = _lifetime(issued.get("expires_in"))
+        self._token = issued["access_token"]
         self._until = time.monotonic() + max(lifetime - _EARLY, lifetime / 2)
+
+
+def _issued(answer: httpx.Response) -> Json:
+    """Return what the token endpoint answered, with an ``access_token`` that fits in a header."""
+    try:
+        issued = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise _without_token(answer) from error
+    found: Json = issued if isinstance(issued, dict) else {}
+    token = found.get("access_token")
+    if not isinstance(token, str) or not token or not (token.isascii() and token.isprintable()):
+        raise _without_token(answer)
+    return found
+
+
+def _without_token(answer: httpx.Response) -> AccessRefused:
+    return AccessRefused(f"the token endpoint answered {answer.status_code} without a token")
+
+
+def _lifetime(stated: object) -> float:
+    """Return a stated ``expires_in``, in seconds; the default for what is no time."""
+    try:
+        seconds = float(stated) if isinstance(stated, int | float | str) else 0.0
+    except (ValueError, OverflowError):
+        return _LIFETIME
+    return seconds if 0 < seconds < math.inf else _LIFETIME
 
 
 def _key_header(card: AgentCard | None) -> str:

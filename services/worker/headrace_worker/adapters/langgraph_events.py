@@ -197,7 +197,7 @@ class LangGraphEvents:
                 self._metered.add(message.id)
             model, provider = about.get("model_name") or "", about.get("model_provider") or ""
             await self._ctx.emit(
-                Usage(model, provider, used["input_tokens"], used["output_tokens"])
+                Usage(model, provider, used.get("input_tokens", 0), used.get("output_tokens", 0))
             )
 
     async def _custom(self, custom: Any) -> None:  # noqa: ANN401  # whatever a node writes

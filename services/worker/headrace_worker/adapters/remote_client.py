@@ -42,9 +42,6 @@ BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
 """A host and a port. For anything else, gRPC and URL parsers may disagree about the host."""
 
-_CARD_LIFE = 300.0
-"""Seconds after which the card is read again."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -61,6 +58,8 @@ class Place:
     secure_grpc: bool = False
     origins: Sequence[str] = ()
     """URLs of further origins at which its card may name interfaces."""
+    card_life: float = 300.0
+    """Seconds after which its card is read again."""
 
 
 class Remote:
@@ -102,28 +101,28 @@ class Remote:
         self, request: SendMessageRequest, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
         """Send a message and yield the events that follow."""
-        client = (await self._link()).clients[-1]
-        async for event in client.send_message(request, context=self._call(headers)):
-            yield event
+        async with self._client() as client:
+            async for event in client.send_message(request, context=self._call(headers)):
+                yield event
 
     async def subscribe(
         self, task: str, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
         """Yield a task's events."""
-        client = (await self._link()).clients[-1]
         request = SubscribeToTaskRequest(id=task)
-        async for event in client.subscribe(request, context=self._call(headers)):
-            yield event
+        async with self._client() as client:
+            async for event in client.subscribe(request, context=self._call(headers)):
+                yield event
 
     async def get(self, task: str) -> Task:
         """Return a task's current state."""
-        client = (await self._link()).clients[-1]
-        return await client.get_task(GetTaskRequest(id=task), context=self._call({}))
+        async with self._client() as client:
+            return await client.get_task(GetTaskRequest(id=task), context=self._call({}))
 
     async def cancel(self, task: str) -> Task:
         """Cancel a task."""
-        client = (await self._link()).clients[-1]
-        return await client.cancel_task(CancelTaskRequest(id=task), context=self._call({}))
+        async with self._client() as client:
+            return await client.cancel_task(CancelTaskRequest(id=task), context=self._call({}))
 
     def _call(self, headers: Mapping[str, str]) -> ClientCallContext:
         # gRPC accepts only lower-case names; HTTP ignores case.
@@ -132,13 +131,26 @@ class Remote:
             service_parameters={name.lower(): value for name, value in named.items()}
         )
 
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Client]:
+        """Yield the client for the current card; it stays open for the block."""
+        link = await self._link()
+        client = link.clients[-1]
+        client.calls += 1
+        try:
+            yield client.client
+        finally:
+            client.calls -= 1
+            await link.close_unused()
+
     async def _link(self) -> "_LoopClient":
         link = self._links[asyncio.get_running_loop()]
         async with link.reading:
-            if time.monotonic() - self._read > _CARD_LIFE:
+            if time.monotonic() - self._read > self.place.card_life:
                 await self._read_card(link.http)
-            if link.read != self._read:
-                link.take(self._client(link), self._read)
+            if not link.clients or link.clients[-1].card is not self._card:
+                link.clients.append(_CardClient(self._made(link), self._card))
+                await link.close_unused()
         return link
 
     async def _read_card(self, http: httpx.AsyncClient) -> None:
@@ -146,10 +158,11 @@ class Remote:
         own = await place.credentials.headers(None, http) if place.credentials else {}
         http_kwargs: Any = {"headers": {**place.headers, **own}}
         resolver = A2ACardResolver(http, place.url)
-        self._card = await resolver.get_agent_card(http_kwargs=http_kwargs)
+        card = await resolver.get_agent_card(http_kwargs=http_kwargs)
+        self._card = self._card if card == self._card else card
         self._read = time.monotonic()
 
-    def _client(self, link: "_LoopClient") -> Client:
+    def _made(self, link: "_LoopClient") -> Client:
         place = self.place
         config = ClientConfig(
             httpx_client=link.http,
@@ -241,26 +254,37 @@ def _http(place: Place, tls: ssl.SSLContext) -> httpx.AsyncClient:
 
 
 @dataclass(eq=False)
+class _CardClient:
+    """A client made for one card."""
+
+    client: Client
+    card: AgentCard
+    calls: int = 0
+    """Its open calls and streams."""
+
+
+@dataclass(eq=False)
 class _LoopClient:
     """The connections of one event loop, open while they are in use."""
 
     http: httpx.AsyncClient
     users: int = 0
-    read: float = 0.0
-    """When the card of the newest client was read."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    clients: list[Client] = field(default_factory=list)
-    """Clients of earlier cards may still have open streams."""
+    clients: list[_CardClient] = field(default_factory=list)
+    """The last one is for the current card; others have calls that began before it."""
 
-    def take(self, client: Client, read: float) -> None:
-        """Use `client` from now on."""
-        self.clients.append(client)
-        self.read = read
+    async def close_unused(self) -> None:
+        """Close the clients of earlier cards that have no open calls."""
+        *earlier, current = self.clients
+        self.clients = [*(each for each in earlier if each.calls), current]
+        for each in earlier:
+            if not each.calls:
+                await each.client.close()
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in self.clients:
-            await client.close()
+        for each in self.clients:
+            await each.client.close()
         await self.http.aclose()
 
 

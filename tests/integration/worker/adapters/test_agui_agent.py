@@ -111,6 +111,21 @@ async def test_every_kind_of_event_stands_in_the_log(
     assert done["artifacts"][-1]["parts"][0]["data"] == {"ok": True}
 
 
+@pytest.mark.parametrize(
+    "stated",
+    ["12", 5, {"inputTokens": 3}, [None, "x", 5], [{"inputTokens": "12", "outputTokens": -40}]],
+)
+async def test_usage_that_counts_nothing_fails_no_finished_run(
+    submitter: TaskSubmitter, working: Working, stated: object
+) -> None:
+    sound = {"model": "small", "inputTokens": 3, "outputTokens": 4.0}
+    usage = [*stated, sound] if isinstance(stated, list) else stated
+    async with ag_ui_stub(run(*text("m1", "Hello"), usage=usage)) as stub, working(backend(stub)):
+        done = await folded(await submitter.start("b", "x"))
+    assert (state(done), answer(done)) == ("COMPLETED", "Hello")
+    assert done["metadata"].get("tokens_used") == (7 if isinstance(stated, list) else None)
+
+
 async def test_the_run_is_requested_with_what_the_client_sent(
     submitter: TaskSubmitter, working: Working
 ) -> None:

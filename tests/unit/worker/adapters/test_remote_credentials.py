@@ -1,5 +1,9 @@
 """What was given for an outside agent's origin goes there, whatever its card says."""
 
+import time
+from base64 import b64decode
+
+import httpx
 import pytest
 from a2a.types import (
     AgentCard,
@@ -10,6 +14,7 @@ from a2a.types import (
     SecurityScheme,
 )
 
+from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import Bearer, ClientCredentials
 from headrace_worker.adapters.credentials import AccessRefused, OwnCard, _token_url
 from headrace_worker.adapters.remote_client import Place, _within
@@ -98,3 +103,64 @@ def test_a_clients_secret_goes_to_a_cards_token_url_of_its_own_origin_only(url: 
         return
     with pytest.raises(AccessRefused, match="set token_url"):
         _token_url(own)
+
+
+def endpoint(answer: httpx.Response, requests: list[httpx.Request]) -> httpx.AsyncClient:
+    """Return a client whose requests a token endpoint answers."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return answer
+
+    return httpx.AsyncClient(transport=httpx.MockTransport(handle))
+
+
+async def test_a_clients_id_and_secret_are_encoded_as_in_a_form() -> None:
+    requests: list[httpx.Request] = []
+    http = endpoint(httpx.Response(200, json={"access_token": "t"}), requests)
+    credentials = ClientCredentials("me:you", "a+b%c d/é", "https://login.test/token")
+    assert await credentials.headers(None, http) == {"Authorization": "Bearer t"}
+    _, _, basic = requests[0].headers["Authorization"].partition(" ")
+    assert b64decode(basic) == b"me%3Ayou:a%2Bb%25c+d%2F%C3%A9"
+
+
+@pytest.mark.parametrize(
+    ("stated", "lifetime"),
+    [
+        ("600", 600.0),
+        ('"600"', 600.0),
+        ("600.5", 600.5),
+        *((stated, 300.0) for stated in ("null", "0", "-5", '"soon"', "[]", "NaN", "Infinity")),
+        ("1e999", 300.0),
+        ("9" * 400, 300.0),
+    ],
+)
+async def test_a_token_whose_lifetime_is_not_stated_is_kept_for_a_while(
+    stated: str, lifetime: float
+) -> None:
+    requests: list[httpx.Request] = []
+    body = f'{{"access_token": "t", "expires_in": {stated}}}'
+    http = endpoint(httpx.Response(200, text=body), requests)
+    credentials = ClientCredentials("me", "s", "https://login.test/token")
+    before = time.monotonic()
+    for _ in range(2):
+        assert await credentials.headers(None, http) == {"Authorization": "Bearer t"}
+    assert len(requests) == 1
+    assert lifetime - 31 <= credentials._until - before <= lifetime
+
+
+@pytest.mark.parametrize("token", ["null", '""', "5", '"a\\nb"', '"é"'])
+async def test_a_token_that_is_none_is_refused(token: str) -> None:
+    http = endpoint(httpx.Response(200, text=f'{{"access_token": {token}}}'), [])
+    credentials = ClientCredentials("me", "s", "https://login.test/token")
+    for _ in range(2):
+        with pytest.raises(AccessRefused, match="answered 200 without a token"):
+            await credentials.headers(None, http)
+
+
+async def test_a_busy_token_endpoint_states_when_to_ask_again() -> None:
+    http = endpoint(httpx.Response(503, headers={"Retry-After": "7"}), [])
+    credentials = ClientCredentials("me", "s", "https://login.test/token")
+    with pytest.raises(Retryable, match="answered 503") as busy:
+        await credentials.headers(None, http)
+    assert busy.value.after == 7.0

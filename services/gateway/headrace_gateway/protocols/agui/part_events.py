@@ -5,6 +5,7 @@ from collections.abc import Callable
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import TITLE
+from headrace.model.usage_counts import MOST_TOKENS
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
@@ -59,8 +60,6 @@ _COUNTS = (
     "cachedInputTokens",
     "cacheWriteInputTokens",
 )
-_MOST = 2**53 - 1
-"""Largest integer that JavaScript represents exactly; a client would refuse larger counts."""
 
 
 def add_usage(usage: list[Json], more: object) -> None:
@@ -77,7 +76,9 @@ def add_usage(usage: list[Json], more: object) -> None:
         return
     for at, entry in enumerate(usage):
         if all(entry.get(key) == labels.get(key) for key in _LABELS):
-            sums = {key: min(entry.get(key, 0) + count, _MOST) for key, count in counts.items()}
+            sums = {
+                key: min(entry.get(key, 0) + count, MOST_TOKENS) for key, count in counts.items()
+            }
             usage[at] = {**entry, **sums}
             return
     usage.append({**labels, **counts})
@@ -86,7 +87,7 @@ def add_usage(usage: list[Json], more: object) -> None:
 def _is_count(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= value <= _MOST and int(value) == value
+    return 0 <= value <= MOST_TOKENS and int(value) == value
 
 
 _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})

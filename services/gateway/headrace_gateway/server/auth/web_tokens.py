@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jwt
-from jwt import PyJWK, PyJWKSet
 
 from headrace.model.errors import InvalidName
 from headrace.model.queues import PRIORITIES, Priority
@@ -17,6 +16,7 @@ from headrace_gateway.server.auth.credentials_file import (
     TokenIssuer,
     grants_of,
 )
+from headrace_gateway.server.auth.issuer_keys import IssuerKeys
 
 _LONGEST = 16 * 1024
 
@@ -35,8 +35,8 @@ class WebTokens:
         self._issuer, self._grants = issuer, grants or {}
         path = folder / issuer.keys
         try:
-            self._keys = PyJWKSet.from_json(path.read_text()).keys
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+            self._keys = IssuerKeys.read(path.read_text(), issuer.algorithms)
+        except (OSError, ValueError) as error:
             raise CredentialsUnreadable(f"{path}: {error}") from None
 
     def caller(self, token: str) -> Caller:
@@ -75,7 +75,9 @@ class WebTokens:
     def _claims(self, token: str) -> dict[str, Any]:
         issuer = self._issuer
         try:
-            key = self._key(jwt.get_unverified_header(token))
+            key = self._keys.of(jwt.get_unverified_header(token))
+            if key is None:
+                raise CredentialsRefused("the token is signed with an unknown key")
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -87,18 +89,9 @@ class WebTokens:
             )
         except jwt.ExpiredSignatureError:
             raise CredentialsRefused("the token has expired") from None
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise CredentialsRefused("the token is not valid for this gateway") from None
         return claims
-
-    def _key(self, header: dict[str, Any]) -> PyJWK:
-        named = [key for key in self._keys if key.key_id == header.get("kid")]
-        # An issuer with one key need not name it.
-        if not named and len(self._keys) == 1 and "kid" not in header:
-            named = self._keys
-        if not named:
-            raise CredentialsRefused("the token is signed with an unknown key")
-        return named[0]
 
 
 def _text(value: object) -> str:
