@@ -235,6 +235,19 @@ def without_answers(turns: Iterable[Turn]) -> list[Turn]:
     return [*kept, *deferred]
 
 
+def with_question(turns: Sequence[Turn], run: int) -> list[Turn]:
+    """Return the turns of a run and, if its input answers the run before, those of that one, too.
+
+    Interrupts are answered, and calls of a client's tools. `turns` are those of the task.
+    """
+    earlier = [turn for turn in turns if turn.run < run]
+    called = {call.id for turn in earlier for call in turn.calls}
+    mine = [turn for turn in turns if turn.run == run]
+    if any(turn.answers or (turn.result and turn.result.id in called) for turn in mine):
+        return [*with_question(earlier, max(turn.run for turn in earlier)), *mine]
+    return mine
+
+
 def other_parts(content: Sequence[Json]) -> list[Json]:
     """Return the parts of an answer to interrupts that answer none.
 

@@ -15,14 +15,14 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolArguments, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace_worker.conversation import RESPONSE, RESULT, Turn, Verbatim, user_turn
+from headrace_worker.conversation import RESPONSE, RESULT, Turn, Verbatim, user_turn, with_question
 from headrace_worker.conversation_of_client import turns_of_agui
 from headrace_worker.conversation_of_log import state_of_logs, turns_of_log
 from headrace_worker.earlier import asking_agent, fork_of
 
 type Memory = Literal["context", "task", "none"]
-"""What a model remembers: the whole conversation, the task, or only the message. An AG-UI client
-sends the conversation with each run; then that one is used.
+"""What a model remembers: the whole conversation, the task, or only the message, with the question
+that it answers. An AG-UI client sends the conversation with each run; then that one is used.
 """
 
 _INLINE = 4 * 1024
@@ -73,13 +73,12 @@ async def remembered(
     if ctx.run > 1 or ctx.attempt > 1:
         log = await runtime_of(ctx).entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.run)
-    run = [turn for turn in own if turn.run == ctx.run]
     requested_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     messages = ctx.agui.get("messages") or []
     if memory == "none":
-        turns = run
+        turns = with_question(own, ctx.run)
     elif messages and not ctx.agui.get("resume"):
-        since = run[len(user_turn(ctx.message)) :]
+        since = [turn for turn in own if turn.run == ctx.run][len(user_turn(ctx.message)) :]
         known: list[Turn] = []
         if any(message.get("role") == "assistant" for message in messages):
             earlier = await _earlier(ctx, memory, log)

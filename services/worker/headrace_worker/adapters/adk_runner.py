@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Unpack
 
+from headrace.model.agent_card import Caution
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
@@ -32,7 +33,12 @@ from headrace_worker.adapters.answers import AnswerInvalid
 from headrace_worker.adapters.approvals import ask, ask_again, interrupts_before
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.client_tools import client_tools
-from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
+from headrace_worker.adapters.declaration import (
+    ANY_MEDIA,
+    Declaration,
+    declare_capabilities,
+    with_caution,
+)
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.outside_context import outside_context
 from headrace_worker.conversation import Turn, user_turn
@@ -45,9 +51,9 @@ with needs("google-adk"):
     from google.adk.agents.invocation_context import LlmCallsLimitExceededError
     from google.adk.agents.run_config import RunConfig, StreamingMode  # type: ignore[attr-defined] # documented
     from google.adk.apps import App, ResumabilityConfig
-    from google.adk.artifacts import BaseArtifactService
+    from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
     from google.adk.events import Event, EventActions
-    from google.adk.memory import BaseMemoryService
+    from google.adk.memory import BaseMemoryService, InMemoryMemoryService
     from google.adk.runners import Runner
     from google.adk.sessions import InMemorySessionService
     from google.adk.workflow import BaseNode
@@ -111,7 +117,18 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
     async def run(ctx: RunContext) -> None:
         await _AdkRun(ctx, options).run()
 
+    for service in (artifact_service, memory_service):
+        if isinstance(service, InMemoryArtifactService | InMemoryMemoryService):
+            run = with_caution(run, _in_one_process(service))
     return run
+
+
+def _in_one_process(service: object) -> Caution:
+    text = f"{type(service).__name__} keeps what agents save in one process: it is gone on another"
+    return Caution(
+        text=f"{text} worker, and after a reload or a restart",
+        remedy="use a service that all workers share",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,13 @@ def answers_of(message: Sequence[Json], interrupts: Sequence[str]) -> Json:
 
 def interrupts_in(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
     """Return the interrupts of the run before `run`, which the input of `run` answers."""
-    interrupts: list[Json] = []
+    question = question_in(log, run)
+    return [] if question is None else question.get("metadata", {}).get(INTERRUPTS) or []
+
+
+def question_in(log: Iterable[tuple[int, Json]], run: int) -> Json | None:
+    """Return the status update with which the run before `run` asked; None if it did not."""
+    question: Json | None = None
     for generation, event in log:
         if generation >= run:
             break
@@ -77,7 +83,7 @@ def interrupts_in(log: Iterable[tuple[int, Json]], run: int) -> list[Json]:
         if CHILD in metadata or QUEUED in metadata:
             continue
         if state == INPUT_REQUIRED:
-            interrupts = metadata.get(INTERRUPTS) or []
+            question = update
         elif state == SUBMITTED:
-            interrupts = []
-    return interrupts
+            question = None
+    return question

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from headrace.model.events import Json
+from headrace.model import parts
+from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED, Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired
 from headrace_worker.adapters.answers import (
@@ -101,6 +102,19 @@ async def ask_again(ctx: RunContext, wrong: AnswerInvalid | MemoryLost | None = 
     if isinstance(wrong, MemoryLost):
         ctx.log.warning("the answer was not used: %s", wrong)
     await ask(ctx, await interrupts_before(ctx), wrong=refusal(wrong) if wrong else "")
+
+
+def repeated(question: Json, loss: MemoryLost) -> InputRequired:
+    """Return the question of a status update once more, after an answer that was not used."""
+    message, metadata = question["status"].get("message") or {}, question.get("metadata") or {}
+    prompt = parts.text_of(message.get("parts", ())).removeprefix(f"{metadata.get(REFUSED)}\n")
+    return InputRequired(
+        prompt,
+        (message.get("metadata") or {}).get(INPUT_SCHEMA),
+        metadata.get(INTERRUPTS) or (),
+        metadata.get(PENDING_TOOL_CALLS) or (),
+        refused=refusal(loss),
+    )
 
 
 def refusal(wrong: AnswerInvalid | MemoryLost) -> str:

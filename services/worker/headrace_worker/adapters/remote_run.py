@@ -15,9 +15,11 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
-from headrace.sdk.emit import Reject, RelayedMessage
+from headrace.sdk.emit import Ending, Reject, RelayedMessage
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters.a2a_json import json_of, parsed
+from headrace_worker.adapters.answers import MemoryLost, question_in
+from headrace_worker.adapters.approvals import repeated
 from headrace_worker.adapters.busy import is_busy
 from headrace_worker.adapters.credentials import AccessRefused
 from headrace_worker.adapters.cursors import FOLLOWED, LAST_EVENT_ID, EventIds
@@ -121,6 +123,11 @@ _CANCEL_TIMEOUT = 5.0
 
 UNAUTHORIZED = 401
 
+_TASK_LOST = MemoryLost(
+    "the remote agent does not know its task; have its replicas share one task store, and keep its "
+    "tasks for as long as they wait"
+)
+
 _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
 
 
@@ -158,7 +165,7 @@ class RemoteRun:
         try:
             await self._begin()
         except TaskNotFoundError:
-            await self._ctx.emit(Reject("The remote agent no longer has its task."))
+            await self._ctx.emit(await self._without_task())
         except (A2AError, AccessRefused) as error:
             raise_if_passing(error)
             await self._cancel()
@@ -196,6 +203,15 @@ class RemoteRun:
             first_task = log[0][1].get("task", {}) if log else {"metadata": ctx.metadata}
             context = outside_context(ctx, asking_agent(first_task))
         await self._follow(partial(self._send, ctx.message, task, context, str(ctx.run)))
+
+    async def _without_task(self) -> Ending:
+        """Return how the run ends whose outside task is unknown there: an open question stays."""
+        log = await self._ctx.load_events() if self._ctx.run > 1 and not self._known else []
+        question = question_in(log, self._ctx.run)
+        if question is None:
+            return Reject("The remote agent no longer has its task.")
+        self._ctx.log.warning("the answer was not used: %s", _TASK_LOST)
+        return repeated(question, _TASK_LOST)
 
     async def _send(
         self, message: Json, task: str, context: str, number: str

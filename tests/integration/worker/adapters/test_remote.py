@@ -11,6 +11,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
 from headrace.sdk.errors import Misdeclared
 from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
+from tests.integration.worker.adapters.between import EVENTS, Between
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
@@ -18,6 +19,7 @@ from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
+from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
@@ -85,6 +87,50 @@ async def test_its_question_is_relayed_and_the_follow_up_goes_to_the_same_task(
     assert (state(done), words(done)) == ("COMPLETED", "Done.")
     assert done["artifacts"][0]["parts"][0]["text"] == "Reply: fire"
     assert [part["text"] for part in said(done)].count("Which text?") == 1
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_an_answer_reaches_the_outside_task_whatever_happens_before_it(
+    submitter: TaskSubmitter, working: Working, nats_server: NatsProcess, event: str
+) -> None:
+    executor = ScriptedExecutor()
+    async with sdk_server(executor) as server:
+        agents = [await outside_agent(server.url) for _ in range(2)]
+        async with Between(agents.pop, working, nats_server).serve(event) as happen:
+            task = await submitter.start("outside", "ask")
+            await folded(task)
+            await happen()
+            run = await task.follow_up("fire")
+            await task.reaches(run + 3)
+            done = await folded(task)
+    assert executor.received == ["ask", "fire"]
+    assert (state(done), answer(done)) == ("COMPLETED", "Reply: fire")
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_answer_that_reaches_a_replica_without_the_task_keeps_the_question(
+    submitter: TaskSubmitter, working: Working, binding: str
+) -> None:
+    executors = ScriptedExecutor(), ScriptedExecutor()
+    async with sdk_server(executors[0]) as server, sdk_server(executors[1]) as replica:
+        async with working(await outside_agent(server.url, binding=binding)):
+            task = await submitter.start("outside", "ask")
+            await folded(task)
+        async with working(await outside_agent(replica.url, binding=binding)):
+            for _ in range(2):
+                run = await task.follow_up("fire")
+                await task.reaches(run + 2)
+                again = await folded(task)
+                assert state(again) == "INPUT_REQUIRED"
+                assert words(again).startswith("The answer was not used: the remote agent does not")
+                assert words(again).endswith("as they wait.\nWhich text?")
+                assert words(again).count("The answer was not used") == 1
+        async with working(await outside_agent(server.url, binding=binding)):
+            run = await task.follow_up("fire")
+            await task.reaches(run + 3)
+            done = await folded(task)
+    assert (executors[0].received, executors[1].received) == (["ask", "fire"], [])
+    assert (state(done), answer(done)) == ("COMPLETED", "Reply: fire")
 
 
 async def test_neither_the_outside_agent_nor_the_client_chooses_which_task_a_follow_up_is_for(
