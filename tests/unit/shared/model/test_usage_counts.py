@@ -1,23 +1,12 @@
 """Numbers of tokens and costs that others state."""
 
+import math
+
 import pytest
 
 from headrace.model.usage_counts import cost_of, token_count
 
-INFINITE = float("inf")
-NONE: list[object] = [None, "5", "", True, -1, -0.5, float("nan"), INFINITE, -INFINITE, [], {}]
-    None,
-    "5",
-    "",
-    True,
-    -1,
-    -0.5,
-    float("nan"),
-    float("inf"),
-    -float("inf"),
-    [],
-    {},
-]
+NONE: list[object] = [None, "5", "", True, -1, -0.5, math.nan, math.inf, -math.inf, [], {}]
 
 
 @pytest.mark.parametrize(("stated", "count"), [(0, 0), (5, 5), (5.0, 5), (2**53 - 1, 2**53 - 1)])
