@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jwt
 from jwt import PyJWK
-
-from headrace.dataclass import dataclass
 
 _OF_ANY_KEY = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
