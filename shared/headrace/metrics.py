@@ -31,6 +31,13 @@ LOOP_LAG_SECONDS = Histogram(
     "Seconds by which a timer of the event loop fires too late, measured twice a second.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
+CONNECTIONS_TIMED_OUT = Counter(
+    "headrace_connections_timed_out",
+    "Connections that were closed because the client did not send or receive something in time, by "
+    "what: request (its first byte), head, body, handshake (its answer), message (of a WebSocket), "
+    "received (the rest of an answer), probe (all of one on the metrics port).",
+    ["awaited"],
+)
 APPENDS = LoopCounter(
     "headrace_appends",
     "Appends to task logs, by outcome: stored, fenced, lost, full, unknown.",

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import socketserver
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from pydantic import ValidationError
 from headrace import log_lines, tracing
 from headrace.background import keep_running
 from headrace.log_lines import LogOptions
-from headrace.metrics import BUILD, LOOP_LAG_SECONDS
+from headrace.metrics import BUILD, CONNECTIONS_TIMED_OUT, LOOP_LAG_SECONDS
 from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.server_versions import ServerTooOld
@@ -239,13 +240,18 @@ def export_build(name: str) -> None:
 
 
 def observe(
-    host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str] = str
+    host: str,
+    port: int,
+    is_ready: Callable[[], bool],
+    note: Callable[[], str] = str,
+    most_seconds: float = 10.0,
 ) -> None:
     """Serve `/metrics`, `/healthz` and `/readyz` for the life of the process.
 
     For a service without HTTP of its own. `/healthz` answers 200 while the process runs. `/readyz`
     answers 200 while `is_ready` returns true, else 503, with the text of `note` if it is not empty.
-    They are served on another thread. Port 0 disables them.
+    They are served on another thread. A connection that lasts longer than `most_seconds` is closed.
+    Port 0 disables them.
 
     Raises:
         PortTaken: The port is not available.
@@ -253,7 +259,7 @@ def observe(
     if not port:
         return
     try:
-        server = _ProbeServer(host, port, is_ready, note)
+        server = _ProbeServer((host, port), is_ready, note, most_seconds)
     except OSError as error:
         raise PortTaken(f"HEADRACE_METRICS_PORT: {error}") from error
     Thread(target=server.serve_forever, name="observing", daemon=True).start()
@@ -273,27 +279,47 @@ class _ProbeServer(ThreadingHTTPServer):
     request_queue_size = 2 * _MOST_CONNECTIONS
 
     def __init__(
-        self, host: str, port: int, is_ready: Callable[[], bool], note: Callable[[], str]
+        self,
+        address: tuple[str, int],
+        is_ready: Callable[[], bool],
+        note: Callable[[], str],
+        most_seconds: float,
     ) -> None:
+        host, port = address
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.is_ready, self.note = is_ready, note
-        self._open = dict[socket.socket, None]()
-        """The connections, oldest first."""
+        self._most_seconds = most_seconds
+        self._open = dict[socket.socket, float]()
+        """The connections, oldest first, and when each began."""
         self._changing = Lock()
         super().__init__((host, port), _ProbeHandler)
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._changing:
-            self._open[request] = None
+            self._open[request] = time.monotonic()
             if len(self._open) > _MOST_CONNECTIONS:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                with suppress(OSError):
-                    # Its thread waits for its client no longer, and closes it.
-                    oldest.shutdown(socket.SHUT_RDWR)
+                self._close_oldest()
         super().process_request(request, client_address)
+
+    @override
+    def service_actions(self) -> None:
+        """Close connections that are not served in time, which also those are that send slowly."""
+        with self._changing:
+            while self._open:
+                began = next(iter(self._open.values()))
+                if time.monotonic() - began <= self._most_seconds:
+                    return
+                CONNECTIONS_TIMED_OUT.labels("probe").inc()
+                self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        oldest = next(iter(self._open))
+        del self._open[oldest]
+        with suppress(OSError):
+            # Its thread waits for its client no longer, and closes it.
+            oldest.shutdown(socket.SHUT_RDWR)
 
     @override
     def shutdown_request(self, request: Any) -> None:
@@ -316,8 +342,6 @@ class _ProbeHandler(MetricsHandler):
     """Serves ``/healthz`` and ``/readyz``; any other path returns the metrics."""
 
     server: _ProbeServer
-    timeout = 10
-    """Seconds for which a client may send or read nothing."""
 
     @override
     def do_GET(self) -> None:

@@ -25,6 +25,10 @@ class Socket:
         """Know the client's address only."""
         return (self._host, 50_000) if name == "peername" else None
 
+    def get_write_buffer_size(self) -> int:
+        """Return 0: everything is received at once."""
+        return 0
+
     def is_closing(self) -> bool:
         """Return whether it has been closed."""
         return self.closed

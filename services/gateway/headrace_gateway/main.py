@@ -66,7 +66,7 @@ async def serving(
             listeners.append(listen(settings.http_host, extra, "HEADRACE_EXTRA_HTTP_PORTS"))
             stack.callback(listeners[-1].close)
         host, port, *_ = listeners[0].getsockname()
-        rpcs, server = GrpcServer(settings, RPC_FORMS), HttpServer(front, settings, timing)
+        rpcs, server = GrpcServer(settings, RPC_FORMS, timing), HttpServer(front, settings, timing)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
         answering = asyncio.create_task(server.serve(sockets=listeners))

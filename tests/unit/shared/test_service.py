@@ -192,6 +192,26 @@ def test_clients_that_send_half_a_request_keep_no_probe_and_few_threads() -> Non
         assert b"python_info" in _answer(port, "/metrics")
 
 
+@pytest.mark.parametrize("piece", [b"", b"G"], ids=["nothing", "a byte at a time"])
+def test_a_client_of_a_probe_that_does_not_end_is_disconnected(piece: bytes) -> None:
+    port, before = ports.pick(), threading.active_count()
+    observe("127.0.0.1", port, lambda: True, most_seconds=0.2)
+    with socket.create_connection(("127.0.0.1", port), 0.1) as slow:
+
+        def is_disconnected() -> bool:
+            try:
+                slow.sendall(piece)
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        until(is_disconnected, "the client has been disconnected")
+    assert _answer(port, "/healthz").endswith(b'{"status":"ok"}')
+    until(lambda: threading.active_count() - before <= 1, "its thread has ended")
+
+
 def test_a_client_that_disconnects_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     port = ports.pick()
     observe("127.0.0.1", port, lambda: True)

@@ -3,13 +3,12 @@
 import asyncio
 import re
 from collections import deque
-from enum import Enum
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import orjson
 import uvicorn
-from httptools import HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -17,8 +16,9 @@ from headrace.light_event import LightEvent
 from headrace_gateway.server.auth.schemes import repeated_credentials
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.incomplete_heads import MOST_BYTES, IncompleteHeads, address_of
+from headrace_gateway.server.receive_time import Awaited, ReceiveTime
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
-from headrace_gateway.timing import TIMING, GatewayTiming
+from headrace_gateway.timing import TIMING
 
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
@@ -43,6 +43,10 @@ _TOO_MANY_HEADS = (
     "oldest of an address in the network that sent most; try again"
 )
 
+_INCOMPLETE = "the request was not received within the time limit"
+
+_NO_PROXY = "this gateway is no proxy: CONNECT is not allowed"
+
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
 _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
@@ -58,7 +62,8 @@ _HEADERS: dict[int, str] = {503: "Retry-After: 1\r\n"}
 """Further headers of refusals, by status."""
 
 
-def _refusal(status: int, name: str, message: str) -> bytes:
+def refusal(status: int, name: str, message: str) -> bytes:
+    """Return a response that ends its connection."""
     body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{_HEADERS.get(status, '')}"
@@ -66,16 +71,6 @@ def _refusal(status: int, name: str, message: str) -> bytes:
         "Connection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def abort_later(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, timing: GatewayTiming
-) -> None:
-    """Give the client of a closing `transport` time to receive what is written, and no longer.
-
-    Otherwise the connection of a client that reads nothing would never end.
-    """
-    loop.call_later(timing.silence, transport.abort)
 
 
 _HEAD = b"HTTP/1.1 "
@@ -87,11 +82,13 @@ class HeadBuffer:
     Everything else is passed to the underlying transport.
     """
 
-    __slots__ = ("_head", "_loop", "_transport")
+    __slots__ = ("_head", "_loop", "_time", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        """Write to `transport` on `loop`."""
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, time: ReceiveTime
+    ) -> None:
+        """Write to `transport` on `loop`, with the connection's `time`."""
+        self._transport, self._loop, self._time = transport, loop, time
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the transport's
@@ -109,9 +106,10 @@ class HeadBuffer:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Close the connection after everything is written."""
+        """Close the connection after everything is written, if the client receives it."""
         self._flush()
         self._transport.close()
+        self._time.close_by_force()
 
     def is_closing(self) -> bool:
         """Return whether the connection is closing."""
@@ -150,21 +148,19 @@ def free_request(send: Send) -> None:
             protocol.free_request(cycle)
 
 
+class OpensSocket(Protocol):
+    """The protocol of a WebSocket."""
+
+    def open(self, time: ReceiveTime, target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer the handshake, and take over the connection's time."""
+
+
 class TooManyPipelined(Exception):
     """A client sends more requests than allowed without waiting for answers."""
 
 
 class TooManyChunks(Exception):
     """A body comes in more chunks than allowed."""
-
-
-class _Awaited(Enum):
-    """The part of a request that must come next."""
-
-    NOTHING = 0
-    """No part, until the client begins another request."""
-    HEAD = 1
-    BODY = 2
 
 
 class _Pipeline(list[Any]):
@@ -192,27 +188,22 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Slots, because with more than 30 attributes each connection's dictionary needs 1 kB more.
     __slots__ = (
-        "_awaited",
         "_backlog",
         "_chunks",
-        "_deadline",
         "_disconnects",
         "_framing",
         "_head_bytes",
         "_head_held",
         "_is_ending",
-        "_last",
+        "_is_handshake",
         "_plain",
-        "_timer",
-        "_timing",
+        "_time",
     )
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
         self.pipeline = cast("deque[Any]", _Pipeline())
-        self._timing = cast("ServerConfig", self.config).timing
-        self._awaited = _Awaited.HEAD
         self._head_bytes = self._head_held = 0
         """Bytes of the incomplete head, and those of them that `IncompleteHeads` counts."""
         self._framing = 0
@@ -220,29 +211,32 @@ class HttpProtocol(HttpToolsProtocol):
         self._chunks = 0
         self._is_ending = False
         """Whether the answer to what has arrived is the connection's last: no more is read."""
-        self._deadline = self._last = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_handshake = False
+        """Whether the request opens a WebSocket."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # theirs
         """Begin a connection, and start the timer for its first request."""
         self._plain = transport
-        super().connection_made(cast("asyncio.Transport", HeadBuffer(transport, self.loop)))
+        super().connection_made(transport)
         self.flow._is_writable_event = _light_event(is_set=True)  # noqa: SLF001 - theirs
         self._backlog = Backlog(transport, self.flow.drain)
         self._disconnects = ConnectionDisconnects(self.flow.resume_reading)
-        self._deadline = self.loop.time() + self._timing.silence
-        self._look_again()
+        timing = cast("ServerConfig", self.config).timing
+        self._time = ReceiveTime(self, self._backlog, self.loop, timing)
+        self.transport = cast("asyncio.Transport", HeadBuffer(transport, self.loop, self._time))
+        self._time.expect(Awaited.REQUEST)
+        self._time.watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
-        self._stop_timer()
+        self._time.stop()
         self._hold_head(0)
         super().connection_lost(exc)
         self._disconnects.end()
 
     def free_request(self, cycle: RequestResponseCycle) -> None:
         """Free the parts of the request of `cycle`, except its method, unless another has begun."""
-        if cycle is not self._cycle or self._awaited is not _Awaited.NOTHING:
+        if cycle is not self._cycle or self._time.awaited is not Awaited.NOTHING:
             return
         # In place: callers that wait for the end of the response have it too.
         scope = cast("dict[str, Any]", cycle.scope)
@@ -253,18 +247,22 @@ class HttpProtocol(HttpToolsProtocol):
         self.parser = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse `data`, and update limits and the timer for the part that must come next."""
+        """Parse `data`, and update limits and the time for what must come next."""
         if self._is_ending:
             return
         if self.parser is None:
             self.parser = HttpRequestParser(self)
-        if self._awaited is _Awaited.BODY:
-            self._deadline = min(self.loop.time() + self._timing.silence, self._last)
+        time = self._time
+        if time.awaited is Awaited.BODY:
+            time.arrived()
             self._framing += len(data)
-        super().data_received(data)
-        if self._awaited is _Awaited.BODY and self._framing > HEAD_BYTES:
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if time.of is not self:
+            return
+        if time.awaited is Awaited.BODY and self._framing > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TRAILERS_TOO_LARGE)
-        if self._awaited is _Awaited.HEAD:
+        if time.awaited is Awaited.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
@@ -272,19 +270,72 @@ class HttpProtocol(HttpToolsProtocol):
                 self._hold_head(self._head_bytes)
         elif self._head_held:
             self._hold_head(0)
-        if self._awaited is _Awaited.NOTHING:
-            self._stop_timer()
-        elif self._timer is None:
-            self._look_again()
+        self._watch_time()
 
-    def handle_websocket_upgrade(self) -> None:
-        """Pass the connection to the WebSocket protocol, unless the handshake was refused."""
-        if self.transport.is_closing():
-            return
-        self._awaited = _Awaited.NOTHING
-        self._stop_timer()
-        self.transport = self._plain
-        super().handle_websocket_upgrade()
+    def _watch_time(self) -> None:
+        """Have what is awaited arrive in time: also a request, of a client that awaits nothing."""
+        time, cycle = self._time, self._cycle
+        if time.awaited is not Awaited.NOTHING:
+            time.watch()
+        elif cycle is not None and not cycle.response_complete:
+            time.stop()
+        elif not self.transport.is_closing():
+            # Blank lines before a request, or the rest of one that is answered. Uvicorn has
+            # stopped its own timer, for whatever arrives.
+            time.expect(Awaited.REQUEST)
+            time.watch()
+
+    def _should_upgrade(self) -> bool:
+        """Return whether the request opens a WebSocket; uvicorn asks several times."""
+        return self._is_handshake
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                if self.transport.is_closing():
+                    return
+                if self._is_handshake:
+                    self._open_socket()
+                    return
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self.parser = HttpRequestParser(self)
+            except HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        """Return the head of a request that opens no WebSocket, without its header Upgrade.
+
+        Httptools takes what is behind that header for another protocol, also the request's body.
+        """
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self._version())]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = [one.strip() for one in value.split(b",")]
+                value = b",".join(one for one in options if one.lower() != b"upgrade")  # noqa: PLW2901 - the rest of it
+            if name != b"upgrade" and value:
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join([*lines, b"", b""])
+
+    def _version(self) -> bytes:
+        version: str = self.parser.get_http_version()
+        return version.encode()
+
+    def _open_socket(self) -> None:
+        """Pass the connection to the WebSocket protocol."""
+        self._hold_head(0)
+        self.connections.discard(self)
+        socket = self.ws_protocol_class(  # type: ignore[call-arg, misc] # a function of ours
+            config=self.config, server_state=self.server_state, app_state=self.app_state
+        )
+        socket.connection_made(self._plain)
+        self._plain.set_protocol(socket)
+        # The head is not written out and parsed again, as by uvicorn: it would have other limits.
+        cast("OpensSocket", socket).open(self._time, self.url, self.headers)
 
     def on_message_begin(self) -> None:
         """Begin a request.
@@ -294,18 +345,17 @@ class HttpProtocol(HttpToolsProtocol):
                 because an answer sent now would be read as the answer to another request.
         """
         if len(self.pipeline) >= MOST_PIPELINED:
-            self._awaited = _Awaited.HEAD
+            self._time.expect(Awaited.HEAD)
             raise TooManyPipelined
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {EXTENSION: self._backlog, DISCONNECTS: self._disconnects}
-        if self._awaited is not _Awaited.HEAD:
-            self._awaited, self._deadline = _Awaited.HEAD, self.loop.time() + self._timing.silence
+        self._time.expect(Awaited.HEAD)
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers, which come after the body, are ignored."""
-        if self._awaited is not _Awaited.HEAD:
+        if self._time.awaited is not Awaited.HEAD:
             return
         if len(self.headers) >= MOST_HEADERS:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_MANY_HEADERS)
@@ -319,20 +369,45 @@ class HttpProtocol(HttpToolsProtocol):
         if sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             self._refuse(431, "INVALID_ARGUMENT", _TOO_LARGE)
             return
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(405, "INVALID_ARGUMENT", _NO_PROXY)
+            return
         if (ambiguity := self._ambiguity()) is not None:
             self._refuse(400, "INVALID_ARGUMENT", ambiguity)
             return
         if self.url[:1] != b"/" and (target := _ABSOLUTE.match(self.url)) is not None:
             self._resolve(target)
-        now = self.loop.time()
-        self._awaited = _Awaited.BODY
-        self._deadline = now + self._timing.silence
-        self._last = now + self._timing.body
+        self._is_handshake = self._opens_socket()
+        if self._is_parsed_again():
+            return
+        self._time.expect(Awaited.BODY)
         self._framing = self._chunks = 0
         earlier = self._cycle
         super().on_headers_complete()
         if (cycle := self._cycle) is not None and cycle is not earlier:
             cycle.message_event = _light_event()
+
+    def _opens_socket(self) -> bool:
+        """Return whether the request opens a WebSocket, and does so now.
+
+        Others with the header Upgrade are answered as if they had none (RFC 9110, section 7.8):
+        those with another method or with a body, and one that comes before the answer to an
+        earlier request.
+        """
+        if not self.parser.should_upgrade() or self._get_upgrade() != b"websocket":
+            return False
+        cycle, headers = self._cycle, dict(self.headers)
+        return (
+            self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and headers.get(b"content-length", b"0").strip(b"0") == b""
+            and b"transfer-encoding" not in headers
+            and (cycle is None or cycle.response_complete)
+        )
+
+    def _is_parsed_again(self) -> bool:
+        """Return whether the request's header Upgrade is ignored, see `_head_without_upgrade`."""
+        return self.parser.should_upgrade() and not self._is_handshake
 
     def _ambiguity(self) -> str | None:
         """Return why a proxy may understand the head otherwise than the gateway; None: it can't."""
@@ -374,7 +449,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Record that the request is complete."""
-        self._awaited = _Awaited.NOTHING
+        if self._is_parsed_again():
+            return
+        self._time.awaited = Awaited.NOTHING
         if not self.transport.is_closing():
             super().on_message_complete()
 
@@ -399,52 +476,38 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(503, "UNAVAILABLE", _TOO_MANY_HEADS)
             return
         cycle.keep_alive, self._is_ending = False, True
-        self._awaited = _Awaited.NOTHING
         self._hold_head(0)
-        self._stop_timer()
+        self._time.stop()
 
-    def _look_again(self) -> None:
-        self._timer = self.loop.call_at(self._deadline, self._on_time)
+    def delays_client(self) -> bool:
+        """Return whether the server itself delays what is awaited."""
+        return self.flow.read_paused or self._serves_another()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_time(self) -> None:
-        """Refuse a request that is not complete in time, unless the server delays it."""
-        now = self.loop.time()
-        if self.flow.read_paused or self._serves_another():
-            self._deadline = now + self._timing.silence
-            self._last = self._last + self._timing.silence
-        if self._deadline > now:
-            self._look_again()
-            return
-        self._timer = None
-        if self._awaited is _Awaited.HEAD and not self._head_bytes:
-            self.transport.close()  # No request has begun.
-            return
-        self._refuse(408, "DEADLINE_EXCEEDED", "the request was not received within the time limit")
+    def refuse_late(self, awaited: Awaited) -> None:
+        """Refuse a request that is not complete in time, if one has begun."""
+        if awaited is Awaited.REQUEST:
+            self.transport.close()
+        else:
+            self._refuse(408, "DEADLINE_EXCEEDED", _INCOMPLETE)
 
     def _serves_another(self) -> bool:
         """Return whether an earlier request of this connection is being answered."""
         cycle = self._cycle
-        return self._awaited is _Awaited.HEAD and cycle is not None and not cycle.response_complete
+        is_served = cycle is not None and not cycle.response_complete
+        return is_served and self._time.awaited is Awaited.HEAD
 
     def _refuse(self, status: int, name: str, message: str) -> None:
         """Answer with the error if there is a request to answer, and close the connection."""
         if not self.transport.is_closing():
             if not self._is_answered():
-                self.transport.write(_refusal(status, name, message))
+                self.transport.write(refusal(status, name, message))
             self.transport.close()
-            abort_later(self.transport, self.loop, self._timing)
-        self._awaited = _Awaited.NOTHING
         self._hold_head(0)
-        self._stop_timer()
+        self._time.stop()
 
     def _is_answered(self) -> bool:
         """Return whether an answer would have no request, or would be inside another answer."""
-        if self._awaited is _Awaited.HEAD:
+        if self._time.awaited is Awaited.HEAD:
             return self._serves_another()
         return self._cycle is not None and self._cycle.response_started
 

@@ -49,6 +49,10 @@ class Backlog:
         """Return when more may be written."""
         await self._drained()
 
+    def close(self) -> None:
+        """Disconnect when the client has received everything."""
+        self._transport.close()
+
     def drop(self) -> None:
         """Disconnect without waiting for the client to receive anything."""
         self._transport.abort()

@@ -1,14 +1,20 @@
 """WebSocket connections: limits on incomplete messages, and the backlog of unread bytes."""
 
-import asyncio
-from typing import Any, cast
+import logging
+from collections.abc import Generator
+from typing import Any, cast, override
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame
+from websockets.http11 import Request
+from websockets.protocol import Protocol
+from websockets.server import ServerProtocol
 
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody
-from headrace_gateway.server.http_protocol import HOLD_BY, ServerConfig, abort_later
+from headrace_gateway.server.http_protocol import HOLD_BY, refusal
+from headrace_gateway.server.receive_time import Awaited, ReceiveTime
 from headrace_gateway.server.slow_client import EXTENSION, Backlog
 
 MOST_FRAMES = 16 * 1024
@@ -16,7 +22,17 @@ MOST_FRAMES = 16 * 1024
 
 _INCOMPLETE = "the message was not received within the time limit"
 
+_NOT_OPENED = "the WebSocket was not opened within the time limit; try again"
+
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
+
+
+class _Frames(ServerProtocol):
+    """A WebSocket whose handshake has been parsed: what arrives are frames."""
+
+    @override
+    def parse(self) -> Generator[None]:
+        return Protocol.parse(self)
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -29,35 +45,60 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
-        self._timing = cast("ServerConfig", self.config).timing
-        self._deadline = self._last = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self.conn = _Frames(
+            max_size=self.config.ws_max_size, logger=logging.getLogger("uvicorn.error")
+        )
+        self._time: ReceiveTime
         self._pong: list[bytes] = []
         """The answer to the newest ping, while the client reads nothing."""
         self._held: HeldBody | None = None
         self._partial = self._complete = 0
         """Bytes of the incomplete message, and of complete messages not yet received by the app."""
 
+    def open(self, time: ReceiveTime, target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer the handshake, and take over the connection's `time`.
+
+        Until it is answered nothing else counts: the library may make nothing of it.
+        """
+        self._time, time.of = time, self
+        time.expect(Awaited.HANDSHAKE)
+        time.watch()
+        # Encoded as by the library, which uvicorn expects.
+        named = [(name.decode(), _text(value)) for name, value in headers]
+        self.handle_connect(Request(_text(target), Headers(named)))
+
+    def start_keepalive(self) -> None:
+        """Begin to serve an open WebSocket: the handshake has been answered."""
+        self._time.stop()
+        self._watch_time()
+        super().start_keepalive()
+
     def data_received(self, data: bytes) -> None:
-        """Parse `data`, and start or stop the timer for the rest of a message."""
+        """Parse `data`, and start or stop the time for the rest of a message."""
         self._partial += len(data)
         super().data_received(data)
-        is_partial = bool(self.frames or self.conn.reader.buffer)
-        if not is_partial:
+        if not self._is_partial():
             self._partial = 0
         self._hold()
-        if self.close_sent or not is_partial:
-            self._stop_timer()
-            return
-        now = self.loop.time()
-        if self._timer is None:
-            self._last = now + self._timing.body
-            self._timer = self.loop.call_at(now + self._timing.silence, self._on_time)
-        self._deadline = min(now + self._timing.silence, self._last)
+        if self._time.awaited is not Awaited.HANDSHAKE:
+            self._watch_time()
+
+    def _is_partial(self) -> bool:
+        return bool(self.frames or self.conn.reader.buffer)
+
+    def _watch_time(self) -> None:
+        time = self._time
+        if self.close_sent or not self._is_partial():
+            time.stop()
+        elif time.awaited is Awaited.MESSAGE:
+            time.arrived()
+        else:
+            time.expect(Awaited.MESSAGE)
+            time.watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
-        self._stop_timer()
+        self._time.stop()
         self._partial = self._complete = 0
         self._hold()
         super().connection_lost(exc)
@@ -112,7 +153,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def _allow_next(self) -> None:
         """Count the time of what comes next from now on, unless a message is incomplete."""
         if not self.frames:
-            self._last = self.loop.time() + self._timing.body
+            self._time.begin_again()
 
     def _hold(self) -> None:
         """Update the held size; above a limit, close the connection if a message is incomplete."""
@@ -123,33 +164,34 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 if self._partial:
                     self._fail(CloseCode.TRY_AGAIN_LATER, str(many))
 
-    def _on_time(self) -> None:
-        """Refuse a message that is not complete in time, unless the server delays it."""
-        now = self.loop.time()
-        if self.read_paused:
-            self._deadline = now + self._timing.silence
-            self._last = self._last + self._timing.silence
-        if self._deadline > now:
-            self._timer = self.loop.call_at(self._deadline, self._on_time)
-            return
-        self._timer = None
-        self._fail(CloseCode.POLICY_VIOLATION, _INCOMPLETE)
+    def delays_client(self) -> bool:
+        """Return whether the server itself delays what is awaited."""
+        return self.read_paused and self._time.awaited is Awaited.MESSAGE
+
+    def refuse_late(self, awaited: Awaited) -> None:
+        """Refuse a message that is late, or a handshake that nobody has answered."""
+        if awaited is Awaited.MESSAGE:
+            self._fail(CloseCode.POLICY_VIOLATION, _INCOMPLETE)
+        elif not self.transport.is_closing():
+            self.transport.write(refusal(503, "UNAVAILABLE", _NOT_OPENED))
 
     def _fail(self, code: CloseCode, reason: str) -> None:
         """Close the connection with a code and a reason."""
         if not self.close_sent and not self.transport.is_closing():
             self.conn.fail(code, reason)
             self.handle_parser_exception()
-            abort_later(self.transport, self.loop, self._timing)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._time.close_by_force()
 
     async def run_asgi(self) -> None:
         """Run the application."""
         extensions = cast("dict[str, Any]", self.scope["extensions"])
         extensions[EXTENSION] = Backlog(self.transport, self.writable.wait)
         extensions[HOLD_BY] = self.hold_by
-        await super().run_asgi()
+        try:
+            await super().run_asgi()
+        finally:
+            self._time.close_by_force()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("ascii", "surrogateescape")

@@ -23,6 +23,7 @@ from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.grpc import Context
+from headrace_gateway.timing import TIMING, GatewayTiming
 
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 """An alias, because the class takes no type parameters at run time."""
@@ -37,7 +38,9 @@ _LEAST_PING_INTERVAL = 5_000
 class GrpcServer:
     """Listens from the start; refuses calls until `open`."""
 
-    def __init__(self, settings: GatewaySettings, forms: Sequence[Form]) -> None:
+    def __init__(
+        self, settings: GatewaySettings, forms: Sequence[Form], timing: GatewayTiming = TIMING
+    ) -> None:
         """Create the server for those versions of A2A, in the running loop."""
         self._settings, self._forms = settings, forms
         self._names = [form.service for form in forms]
@@ -45,7 +48,7 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()
         self._public = PublicServices()
         self._server = grpc.aio.server(
-            handlers=[self._handlers, self._public], options=_options(settings)
+            handlers=[self._handlers, self._public], options=_options(settings, timing)
         )
         self._watching: asyncio.Task[None] | None = None
 
@@ -125,17 +128,20 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host or "[::]"
 
 
-def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
+def _options(settings: GatewaySettings, timing: GatewayTiming) -> list[tuple[str, Any]]:
     keepalive = int(settings.keepalive * 1000)
     return [
         ("grpc.so_reuseport", 0),  # otherwise two gateways could share a port unnoticed
         ("grpc.max_receive_message_length", settings.max_body_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.socket_streams),
+        # For the first frame of a connection; gRPC's pings notice a client that is silent after it.
+        ("grpc.server_handshake_timeout_ms", int(timing.silence * 1000)),
         # Otherwise clients on fast connections may send megabytes per stream that nobody asked for.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", keepalive),
         ("grpc.keepalive_timeout_ms", keepalive),
+        ("grpc.http2.ping_timeout_ms", keepalive),  # otherwise 60 s, whatever the timeout above is
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL),
