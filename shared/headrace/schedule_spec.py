@@ -18,6 +18,7 @@ from headrace.model.change import without_own
 from headrace.model.delegation import why_no_message
 from headrace.model.described import Described
 from headrace.model.events import Json
+from headrace.model.go_duration import interval
 from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.model.timestamp import timestamp
@@ -27,7 +28,7 @@ KINDS = ("at", "every", "cron")
 
 EXPRESSION_RULES = {
     "at": "must be a time such as 2030-01-31T09:00:00Z",
-    "every": "must be a duration of at least 1s, such as 90s, 5m or 1h30m",
+    "every": "must be a duration of at least 1s, in whole seconds, such as 90s, 5m or 1h30m",
     "cron": "must be a cron expression of five fields, or six with seconds, that matches some date",
 }
 """What JetStream requires of each."""
@@ -89,6 +90,18 @@ class ScheduleSpec(Described):
         if not isinstance(message, str) and (why := why_no_message({"parts": message})) is not None:
             raise ValueError(why)
         return message
+
+    @field_validator("every")
+    @classmethod
+    def _has_whole_seconds(cls, every: str | None) -> str | None:
+        # JetStream rounds the others each time, so that they fire at other intervals.
+        try:
+            is_whole = every is None or not interval(every).microseconds
+        except OverflowError:
+            is_whole = False
+        if not is_whole:
+            raise ValueError(EXPRESSION_RULES["every"])
+        return every
 
     @field_validator("answers")
     @classmethod

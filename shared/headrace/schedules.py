@@ -1,18 +1,19 @@
 """The schedules of a fleet, stored in a stream whose messages JetStream itself fires.
 
-The message on a schedule's subject is its definition, and at the same time JetStream's message
-schedule: one store creates, changes, pauses or resumes it, so that no state in between can remain.
-Gateways do this for owners. What fires is a message on another subject of the same stream, with a
-copy of the definition; the triggers service begins a task from it.
+A schedule's definition is on one subject until it is deleted, and its timer, JetStream's message
+schedule, on another: both are stored together or not at all, so that no state in between remains.
+Gateways do this for owners, by the transitions of `headrace.model.schedule_machine`. What fires is
+a message on a further subject of the same stream, with a copy of the definition; the triggers
+service begins a task from it.
 """
 
-import time
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
+from headrace import clock
 from headrace.jetstream.api import (
     Json,
     get_message,
@@ -24,7 +25,12 @@ from headrace.jetstream.api import (
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import DUE, MESSAGE_ID, ROLLUP
-from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
+from headrace.jetstream.message_schedules import (
+    DefinitionSubjects,
+    FiringRule,
+    ScheduleChanged,
+    store_definition,
+)
 from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
@@ -36,6 +42,7 @@ from headrace.model.schedule import (
     ScheduleFirings,
     ScheduleKey,
 )
+from headrace.model.schedule_machine import ended, paused, resumed, stated
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 from headrace.number_limit import NumberLimit
@@ -50,12 +57,6 @@ class ScheduleUnknown(HeadraceError):
     """The caller has no such schedule."""
 
     code = "schedule_unknown"
-
-
-class ScheduleOver(HeadraceError):
-    """The schedule has ended and can't be paused or resumed; store it again to restart it."""
-
-    code = "schedule_over"
 
 
 class ScheduleUnreadable(HeadraceError):
@@ -106,8 +107,8 @@ class Schedules:
     async def put(self, key: ScheduleKey, schedule: Schedule) -> StoredSchedule:
         """Create the schedule, or replace its definition.
 
-        One that is defined like this already, and has not ended, stays as it is: its next firing is
-        not postponed.
+        One that is defined like this already stays as it is: its next firing is not postponed. One
+        that has ended starts again, unless it is for one time.
 
         Raises:
             TooManySchedules: The owner has the maximum number of schedules.
@@ -115,14 +116,15 @@ class Schedules:
         """
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
-            now = {"event_streams": self._bus.settings.event_streams, "defined": time.time()}
-            defined = schedule.model_copy(update=now)
+            streams = {"event_streams": self._bus.settings.event_streams}
+            before = None if found is None else found.schedule
+            after = stated(before, schedule.model_copy(update=streams), clock.now())
             try:
                 if found is None:
-                    return await self._add(key, defined)
-                if not found.schedule.ended and found.schedule.is_defined_as(schedule):
+                    return await self._add(key, after)
+                if after is before:
                     return found
-                return await self._store(key, _redefined(found.schedule, defined), found.sequence)
+                return await self._store(key, after, found.sequence)
             except ScheduleChanged:
                 continue
         raise _busy(key)
@@ -145,8 +147,11 @@ class Schedules:
 
     async def _take_back(self, added: StoredSchedule) -> None:
         """Delete the schedule, unless another request has replaced it meanwhile."""
-        subject = self._bus.subjects.schedule(*added.key.tokens)
-        await purge(self._bus, self._stream, subject, before=added.sequence + 1)
+        subjects, tokens = self._bus.subjects, added.key.tokens
+        subject, after = subjects.schedule(*tokens), added.sequence + 1
+        await purge(self._bus, self._stream, subject, before=after)
+        # Its timer is the next message.
+        await purge(self._bus, self._stream, subjects.timer(*tokens), before=after + 1)
         if await self._message({"last_by_subj": subject}) is None:
             await self._purge_firings(added.key)
 
@@ -193,28 +198,30 @@ class Schedules:
             ScheduleUnknown: It does not exist.
             ScheduleOver: It has ended.
         """
-        return await self._change(key, lambda one: one.model_copy(update={"paused": True}))
+        return await self._change(key, paused)
 
     async def resume(self, key: ScheduleKey) -> Schedule:
         """Let a paused schedule fire again: at its next time, counted from now.
 
+        One for one time, which has passed meanwhile, fires at once.
+
         Raises:
             ScheduleUnknown, ScheduleOver: As `pause`.
         """
-        return await self._change(key, lambda one: one.model_copy(update={"paused": False}))
+        return await self._change(key, resumed)
 
-    async def end(self, key: ScheduleKey, schedule: Schedule, why: str) -> None:
-        """Keep the schedule, which has fired with the definition `schedule`, as ended.
+    async def end(self, key: ScheduleKey, version: int, why: str) -> None:
+        """Keep the schedule, which has fired with the definition `version`, as ended.
 
         One that was defined again meanwhile stays as it is.
         """
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
-            if found is not None and not found.schedule.is_defined_as(schedule):
+            after = None if found is None else ended(found.schedule, version, why)
+            if found is None or after is None:
                 return
-            ended = schedule.model_copy(update={"ended": why})
             try:
-                await self._store(key, ended, found.sequence if found else 0)
+                await self._store(key, after, found.sequence)
             except ScheduleChanged:
                 continue
             return
@@ -240,8 +247,8 @@ class Schedules:
     ) -> int:
         """Fire the schedule for each of its times from `start` to `end`, regardless of its own end.
 
-        Return their number. Times at which it has fired by the clock as it is defined now, or for
-        which it was back-filled before, begin no second task.
+        Return their number. Times for which it has begun a task as it is defined now, by the clock
+        or back-filled, begin no second one.
 
         Raises:
             ScheduleUnknown: It does not exist.
@@ -267,12 +274,22 @@ class Schedules:
 
     async def delete(self, key: ScheduleKey) -> None:
         """Delete the schedule, its waiting firings and its history, if it exists."""
+        # The definition first: what fires without one begins nothing.
         await purge(self._bus, self._stream, self._bus.subjects.schedule(*key.tokens))
         await self._purge_firings(key)
 
+    async def withdraw_timer(self, key: ScheduleKey) -> None:
+        """Delete the timer that was left by a deletion which was cut off."""
+        last = await self._message({"last_by_subj": self._bus.subjects.timer(*key.tokens)})
+        if last is not None and await self.get(key) is None:
+            # One that is stored meanwhile comes later.
+            timer = self._bus.subjects.timer(*key.tokens)
+            await purge(self._bus, self._stream, timer, before=last["seq"] + 1)
+
     async def _purge_firings(self, key: ScheduleKey) -> None:
-        """Delete what a deleted schedule leaves: its waiting firings and its history."""
-        for subject in (self._bus.subjects.firing, self._bus.subjects.fired):
+        """Delete what a deleted schedule leaves: its timer, waiting firings and history."""
+        subjects = self._bus.subjects
+        for subject in (subjects.timer, subjects.firing, subjects.fired):
             await purge(self._bus, self._stream, subject(*key.tokens))
 
     async def firings(self, key: ScheduleKey) -> ScheduleFirings:
@@ -290,11 +307,11 @@ class Schedules:
             stored: The schedule.
             firings: What its last firings have done. None: they are read if it takes them.
         """
-        one, now = stored.schedule, datetime.now(UTC)
+        one, now = stored.schedule, clock.now()
         if not one.is_active:
             return None
         if one.at is not None:
-            due: datetime | None = datetime.fromisoformat(one.at)
+            due: datetime | None = datetime.fromisoformat(one.at).astimezone(UTC)
         elif one.every is not None:
             known = (firings or await self.firings(stored.key)).next
             following = None if known is None else datetime.fromisoformat(known)
@@ -328,14 +345,14 @@ class Schedules:
             return changed
         raise _busy(key)
 
-    async def _change(self, key: ScheduleKey, change: Callable[[Schedule], Schedule]) -> Schedule:
+    async def _change(
+        self, key: ScheduleKey, change: Callable[[Schedule, str], Schedule]
+    ) -> Schedule:
         for _ in range(_ATTEMPTS):
             found = await self.get(key)
             if found is None:
                 raise _unknown(key)
-            if found.schedule.ended:
-                raise ScheduleOver(f"schedule {key.name} has ended: {found.schedule.ended}")
-            changed = change(found.schedule)
+            changed = change(found.schedule, key.name)
             if changed == found.schedule:
                 return changed
             try:
@@ -349,9 +366,10 @@ class Schedules:
         if schedule.is_active:
             target = subjects.firing(*key.tokens)
             rule = FiringRule(schedule.expression, target, schedule.time_zone)
-        subject, data = subjects.schedule(*key.tokens), schedule.encode()
-        sequence = await store_schedule(self._bus, self._stream, subject, data, after, rule)
-        return StoredSchedule(key, schedule, sequence, datetime.now(UTC))
+        at = DefinitionSubjects(subjects.schedule(*key.tokens), subjects.timer(*key.tokens))
+        data = schedule.encode()
+        sequence = await store_definition(self._bus, self._stream, at, data, after, rule)
+        return StoredSchedule(key, schedule, sequence, clock.now())
 
     async def _firings(self, key: ScheduleKey) -> tuple[ScheduleFirings, int]:
         message = await self._message({"last_by_subj": self._bus.subjects.fired(*key.tokens)})
@@ -376,15 +394,6 @@ class Schedules:
     async def _message(self, query: Json) -> Json | None:
         ask = partial(get_message, self._bus, self._stream, query)
         return await until_answered(self._bus, ask)
-
-
-def _redefined(before: Schedule, defined: Schedule) -> Schedule:
-    """Return `defined` as what replaces `before`."""
-    # Of one that had ended, too: its dead letters since then go with it.
-    kept: Json = {"created": before.created}
-    if not before.ended:
-        kept["paused"] = before.paused
-    return defined.model_copy(update=kept)
 
 
 def _decode[Body: BusMessage](kind: type[Body], message: Json) -> Body:

@@ -268,8 +268,8 @@ class FiredTask:
         return self.source.rpartition("/")[2]
 
     @property
-    def next_due(self) -> datetime:
-        """When its schedule was due next."""
+    def due(self) -> datetime:
+        """The time that its schedule's firing was for."""
         return datetime.fromisoformat(self.key.partition("/")[2])
 
     def problems(self) -> Iterator[str]:
@@ -335,7 +335,7 @@ class FiringJudge:
             begun = of_source[source]
             if not len(begun) <= firings.began <= len(begun) + self._unrecorded:
                 yield f"{source} says that it has begun {firings.began} tasks, not {len(begun)}"
-            missed = list(_missed(sorted(one.next_due for one in begun), away))
+            missed = list(_missed(sorted(one.due for one in begun), away))
             if len(missed) > self._unrecorded + firings.skipped:
                 yield f"{source} has not fired: {missed[:5]}"
 

@@ -365,7 +365,7 @@ async def reads_schedules(w: World) -> bool:
 @attempt("store schedules, fire them, or record what they have done")
 async def stores_schedules(w: World) -> bool:
     subjects, nightly = w.bus.subjects, ("default", "ann", "nightly")
-    kinds = (subjects.schedule, subjects.firing, subjects.fired)
+    kinds = (subjects.schedule, subjects.timer, subjects.firing, subjects.fired)
     return any([await w.stores("SCHEDULES", kind(*nightly)) for kind in kinds])
 
 

@@ -15,6 +15,7 @@ from headrace.jetstream.headers import (
     SCHEDULE_NEXT,
     SCHEDULE_TARGET,
     SCHEDULE_TIME_ZONE,
+    SCHEDULER,
 )
 from headrace.jetstream.headers import TTL as TTL_HEADER
 from headrace.jetstream.kv import subject_of
@@ -143,7 +144,11 @@ MESSAGE_SCHEDULE: Json = {
     "properties": {SCHEDULE: _TEXT, SCHEDULE_TARGET: _TEXT, SCHEDULE_TIME_ZONE: _TEXT},
 }
 FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
-FIRING: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT, DUE: _TEXT}}
+DEFINITION: Json = {"type": "object", "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT}}
+FIRING: Json = {
+    "type": "object",
+    "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT, DUE: _TEXT},
+}
 RUN_HEADERS: Json = {
     **MESSAGE_HEADERS,
     "properties": {
@@ -373,15 +378,22 @@ CHANNELS: tuple[Channel, ...] = (
         "schedule",
         SUBJECTS.schedule("{tenant}", "{owner}", "{schedule}"),
         f"stream {STREAMS.schedules}",
-        "A schedule's definition. Unless it is paused or has ended, it is JetStream's message "
-        "schedule.",
+        "A schedule's definition, until it is deleted. It is stored in a batch with its timer, or "
+        "removes the timer if it is paused or has ended.",
+        (ChannelMessage("Schedule", Schedule, DEFINITION),),
+    ),
+    Channel(
+        "timer",
+        SUBJECTS.timer("{tenant}", "{owner}", "{schedule}"),
+        f"stream {STREAMS.schedules}",
+        "JetStream's message schedule, from which a schedule fires: a copy of its definition.",
         (ChannelMessage("Schedule", Schedule, MESSAGE_SCHEDULE),),
     ),
     Channel(
         "firing",
         SUBJECTS.firing("{tenant}", "{owner}", "{schedule}"),
         f"stream {STREAMS.schedules}, of which these messages are a work queue",
-        "A firing of a schedule: JetStream's copy of its definition.",
+        "A firing of a schedule: JetStream's copy of its timer, or what its owner has requested.",
         (ChannelMessage("Schedule", Schedule, FIRING),),
     ),
     Channel(

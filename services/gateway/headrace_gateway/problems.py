@@ -27,8 +27,8 @@ from headrace.model.errors import (
     StateUnavailable,
     TaskUnknown,
 )
+from headrace.model.schedule_machine import ScheduleOver
 from headrace.schedules import (
-    ScheduleOver,
     ScheduleUnknown,
     ScheduleUnreadable,
     TooManySchedules,

@@ -16,11 +16,21 @@ from faststream.nats import NatsBroker, NatsMessage
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
-from headrace.jetstream.headers import DUE, SCHEDULE_NEXT
-from headrace.jetstream.next_firing import next_of_cron
+from headrace.jetstream.headers import DUE, SCHEDULE_NEXT, SCHEDULER
+from headrace.jetstream.next_firing import due_of_cron
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
+from headrace.model.go_duration import interval
 from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.model.schedule_machine import (
+    DueFiring,
+    FiringCause,
+    FiringCourse,
+    FiringStep,
+    ends_after,
+    name_of,
+    next_step,
+)
 from headrace.model.task import TaskKey
 from headrace.model.timestamp import read_time, timestamp
 from headrace.schedules import Schedules
@@ -37,7 +47,6 @@ _LOOK_SOONEST, _LOOK_LATEST, _LOOK_SHARE = 1.0, 60.0, 20
 """A firing that waits for the task before looks again after this share of the seconds that it has
 waited: many that wait must not keep the service busy."""
 
-_ONCE = "purge"
 _FRACTIONS = 2**32
 
 
@@ -54,18 +63,11 @@ class Tick:
     """One firing of a schedule, as delivered."""
 
     key: ScheduleKey
-    schedule: Schedule
-    """The definition as of the firing."""
-    name: str
-    """Identifies it among the schedule's firings, however often JetStream stores it."""
+    due_firing: DueFiring
     at: datetime
     """When JetStream stored it."""
-    following: str | None
-    """When the schedule fires next."""
-    is_manual: bool
-    """Whether its owner asked for it, instead of the clock."""
-    due: datetime | None = None
-    """The time that it is back-filled for."""
+    following: datetime | None = None
+    """When the schedule fires next, if it says so."""
     is_again: bool = False
     """Whether it was delivered before."""
 
@@ -79,20 +81,34 @@ class Tick:
         raw = message.raw_message
         key = ScheduleKey(*bus.subjects.key_of_schedule(raw.subject))
         schedule = Schedule.decode(raw.subject, raw.data)
-        headers = raw.headers or {}
-        following, due = headers.get(SCHEDULE_NEXT), read_time(headers.get(DUE))
-        # A deposed leader and its successor may both store a firing, with the same next time.
-        what = following or f"run/{raw.metadata.sequence.stream}"
-        return cls(
-            key,
-            schedule,
-            f"{schedule.created}/{what if due is None else _name_of(schedule, due)}",
-            raw.metadata.timestamp,
-            None if following == _ONCE else following,
-            following is None,
-            due,
-            raw.metadata.num_delivered > 1,
-        )
+        headers, at = raw.headers or {}, raw.metadata.timestamp
+        following = read_time(headers.get(SCHEDULE_NEXT))
+        if SCHEDULER in headers:
+            due, cause = _due(schedule, following, at), FiringCause.CLOCK
+        elif (filled := read_time(headers.get(DUE))) is not None:
+            due, cause = filled, FiringCause.BACK_FILL
+        else:
+            due, cause = at, FiringCause.OWNER
+        name = name_of(schedule, due)
+        if cause is FiringCause.OWNER:
+            name = f"run/{raw.metadata.sequence.stream}"
+        firing = DueFiring(name, schedule, due, cause)
+        return cls(key, firing, at, following, raw.metadata.num_delivered > 1)
+
+    @property
+    def name(self) -> str:
+        """Identifies it among the schedule's firings, however often JetStream stores it."""
+        return self.due_firing.name
+
+    @property
+    def schedule(self) -> Schedule:
+        """The definition as of the firing."""
+        return self.due_firing.schedule
+
+    @property
+    def is_of_clock(self) -> bool:
+        """Whether it fired at its time, instead of when its owner asked for it."""
+        return self.due_firing.cause is FiringCause.CLOCK
 
     @property
     def source(self) -> FiringSource:
@@ -121,12 +137,12 @@ class Tick:
     @property
     def stated_at(self) -> str:
         """The time that it is for, as its record and its task state it."""
-        return timestamp((self.due or self.at).astimezone(UTC))
+        return timestamp(self.due_firing.due.astimezone(UTC))
 
     @property
     def jitter(self) -> float:
         """Its random delay, in seconds: the same in each delivery."""
-        if self.is_manual:
+        if not self.is_of_clock:
             return 0.0
         return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
 
@@ -135,11 +151,6 @@ class Tick:
         """Seconds until it looks again whether the task before has ended."""
         waited = (clock.now() - self.at).total_seconds()
         return min(max(waited / _LOOK_SHARE, _LOOK_SOONEST), _LOOK_LATEST)
-
-    def has_passed_end(self) -> bool:
-        """Return whether it fired after the schedule's end."""
-        end = self.schedule.end
-        return end is not None and self.at >= datetime.fromisoformat(end)
 
     def recorded(self, outcome: str, reason: str | None = None) -> ScheduleFiring:
         """Return its record; with a task unless there is a `reason` why it has none."""
@@ -194,23 +205,17 @@ class ScheduledTasks:
             Unfit: no task can be made of it.
             HeadraceError: it should be delivered again.
         """
-        if not (await self._is_due(tick) or await self._is_beginning(tick)):
-            await self._leave_queue(tick)
-            return
         while True:
+            found = await self._schedules.get(tick.key)
+            schedule = None if found is None else found.schedule
             firings = await self._schedules.firings(tick.key)
-            known = firings.find(tick.name)
-            if known is not None and known.outcome != "beginning":
+            step = next_step(tick.due_firing, schedule, firings)
+            if step.course is FiringCourse.BEGINS and await self._has_fired(tick, firings):
+                step = FiringStep(FiringCourse.SETTLED)
+            if step.course not in {FiringCourse.BEGINS, FiringCourse.BEGINNING}:
+                await self._begin_nothing(tick, step, is_deleted=schedule is None)
                 return
-            if known is None and await self._has_fired(tick, firings):
-                await self._leave_queue(tick)
-                return
-            most = tick.schedule.max_firings
-            if known is None and most is not None and firings.began >= most and not tick.is_manual:
-                await self._schedules.end(tick.key, tick.schedule, f"it has begun {most} tasks")
-                await self._leave_queue(tick)
-                return
-            if known is None and not await self._may_begin(tick, firings):
+            if step.course is FiringCourse.BEGINS and not await self._may_begin(tick, firings):
                 return
             try:
                 await self._schedules.record(tick.key, partial(_beginning, tick, firings))
@@ -219,32 +224,24 @@ class ScheduledTasks:
             break
         await self._begin(tick)
 
-    async def _is_due(self, tick: Tick) -> bool:
-        """Return whether the schedule, as it is now, lets it fire; keep one that is over."""
-        if tick.is_manual:
-            return True
-        if tick.schedule.at is not None:
-            await self._schedules.end(tick.key, tick.schedule, "it has fired")
-            return True
-        if tick.has_passed_end():
-            await self._schedules.end(tick.key, tick.schedule, "its end has passed")
-            return False
-        found = await self._schedules.get(tick.key)
-        if found is None or found.schedule.ended:
-            return False
-        if found.schedule.paused:
-            await self._note(tick, "skipped", "the schedule is paused")
-            return False
-        return True
-
-    async def _is_beginning(self, tick: Tick) -> bool:
-        """Return whether its task is to begin, even if the schedule has changed since."""
-        known = (await self._schedules.firings(tick.key)).find(tick.name)
-        return known is not None and known.outcome == "beginning"
+    async def _begin_nothing(self, tick: Tick, step: FiringStep, *, is_deleted: bool) -> None:
+        """Take a firing out that begins no task, or has begun it."""
+        match step.course:
+            case FiringCourse.SKIPPED:
+                await self._settled(tick, "skipped", step.reason)
+            case FiringCourse.SETTLED:
+                # It may have been cut off before its schedule ended.
+                await self._end_after(tick, await self._leave_queue(tick))
+            case _ if is_deleted:
+                await self._schedules.withdraw_timer(tick.key)
+            case _:
+                await self._leave_queue(tick)
+        if step.ends:
+            await self._schedules.end(tick.key, tick.schedule.version, step.ends)
 
     async def _has_fired(self, tick: Tick, firings: ScheduleFirings) -> bool:
         """Return whether it has begun its task, so long ago that its record is gone."""
-        is_first = tick.due is None and not tick.is_again
+        is_first = tick.is_of_clock and not tick.is_again
         if is_first or tick.name in firings.waiting:
             return False
         return await last_entry(self._bus, tick.firing.task_key) is not None
@@ -260,7 +257,7 @@ class ScheduledTasks:
             return True
         match tick.schedule.overlap:
             case "skip":
-                await self._note(tick, "skipped", f"task {before.task} has not ended")
+                await self._settled(tick, "skipped", f"task {before.task} has not ended")
                 return False
             case "queue":
                 await self._queue(tick)
@@ -283,10 +280,12 @@ class ScheduledTasks:
         )
         if tick.name in firings.waiting:
             raise TaskBeforeOpen
-        await self._note(tick, "skipped", f"{most} firings wait already")
+        await self._settled(tick, "skipped", f"{most} firings wait already")
 
-    async def _leave_queue(self, tick: Tick) -> None:
-        await self._schedules.record(tick.key, lambda firings: firings.without_waiting(tick.name))
+    async def _leave_queue(self, tick: Tick) -> ScheduleFirings:
+        return await self._schedules.record(
+            tick.key, lambda firings: firings.without_waiting(tick.name)
+        )
 
     async def _has_ended(self, tenant: str, firing: ScheduleFiring) -> bool:
         last = await last_entry(self._bus, _task_of(tenant, firing))
@@ -299,18 +298,19 @@ class ScheduledTasks:
         try:
             await self._firings.begin(tick.firing)
         except Unfit as unfit:
-            await self._note(tick, "refused", str(unfit))
+            await self._settled(tick, "refused", str(unfit))
             raise
-        firings = await self._note(tick, "began")
-        if tick.schedule.max_firings == firings.began:
-            why = f"it has begun {firings.began} tasks"
-            await self._schedules.end(tick.key, tick.schedule, why)
+        await self._settled(tick, "began")
 
-    async def _note(self, tick: Tick, outcome: str, reason: str | None = None) -> ScheduleFirings:
+    async def _settled(self, tick: Tick, outcome: str, reason: str | None = None) -> None:
+        """Record the outcome of a firing, and end its schedule if that was its last one."""
         record = tick.recorded(outcome, reason)
-        return await self._schedules.record(
-            tick.key, lambda firings: firings.having(record, tick.following)
-        )
+        firings = await self._schedules.record(tick.key, partial(_having, tick, record))
+        await self._end_after(tick, firings)
+
+    async def _end_after(self, tick: Tick, firings: ScheduleFirings) -> None:
+        if why := ends_after(tick.due_firing, tick.schedule, firings):
+            await self._schedules.end(tick.key, tick.schedule.version, why)
 
 
 def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> ScheduleFirings:
@@ -324,19 +324,23 @@ def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> S
     before, expected = firings.before(tick.name), seen.before(tick.name)
     if (before and before.key) != (expected and expected.key):
         raise FiringOvertaken
-    return firings.having(tick.recorded("beginning"), tick.following)
+    return _having(tick, tick.recorded("beginning"), firings)
 
 
-def _name_of(schedule: Schedule, due: datetime) -> str:
-    """Return the name of a time that is back-filled.
+def _having(tick: Tick, record: ScheduleFiring, firings: ScheduleFirings) -> ScheduleFirings:
+    following = None if tick.following is None else timestamp(tick.following.astimezone(UTC))
+    return firings.having(record, following, tick.schedule.life)
 
-    It is that of the firing by the clock, so that there is one task, if there may be one: of a
-    schedule that has changed, other times have had these names.
-    """
-    following = next_of_cron(schedule.expression, schedule.time_zone, due)
-    if following is None or due.timestamp() < schedule.defined:
-        return f"back-fill/{timestamp(due, 'seconds')}"
-    return timestamp(following, "seconds")
+
+def _due(schedule: Schedule, following: datetime | None, stored: datetime) -> datetime:
+    """Return the time that a firing by the clock is for, if the next one is at `following`."""
+    if schedule.at is not None:
+        return datetime.fromisoformat(schedule.at)
+    if following is None:
+        return stored
+    if schedule.every is not None:
+        return following - interval(schedule.every)
+    return due_of_cron(schedule.expression, schedule.time_zone, following, stored)
 
 
 def _task_of(tenant: str, firing: ScheduleFiring) -> TaskKey:

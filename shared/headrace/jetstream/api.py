@@ -1,10 +1,12 @@
 """JetStream's API: requests, refusals, and storing messages."""
 
 import asyncio
+import secrets
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -12,7 +14,7 @@ from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import EXPECTED
+from headrace.jetstream.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
 from headrace.model.errors import BusUnavailable, NobodyListens
 from headrace.wait_for import ELECTION, RECONNECT
 
@@ -37,6 +39,15 @@ class StreamState:
     """Sequence of its last message, which may be deleted. 0: it never had one."""
     at: float
     """When that was so, by the leader's clock, seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageToStore:
+    """A message to be stored."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
 
 
 async def request(
@@ -155,12 +166,47 @@ async def store_after(  # noqa: PLR0917 - what is stored, and where
         BusUnavailable: No leader answered in time; the message may be stored or not.
     """
     expecting = {**(headers or {}), EXPECTED: str(after)}
+    storing = partial(store, bus, subject, data, _STORE_TIMEOUT, expecting)
+    return await _store_once(bus, stream, subject, data, after, storing)
+
+
+async def store_both_after(
+    bus: Bus, stream: str, first: MessageToStore, second: MessageToStore, after: int
+) -> int:
+    """Like `store_after` for `first`, and store `second` behind it: both, or none of them.
+
+    Each of them replaces what is stored on its subject.
+
+    Returns:
+        The sequence of `first`.
+    """
+    expecting = {**first.headers, EXPECTED: str(after)}
+
+    async def storing() -> int:
+        batch = {BATCH_ID: secrets.token_hex(12)}
+        opening = expecting | batch | {BATCH_SEQUENCE: "1"}
+        await bus.publish(first.subject, first.data, headers=opening)
+        closing = {**second.headers, **batch, BATCH_SEQUENCE: "2", BATCH_COMMIT: "1"}
+        return await store(bus, second.subject, second.data, _STORE_TIMEOUT, closing) - 1
+
+    return await _store_once(bus, stream, first.subject, first.data, after, storing)
+
+
+async def _store_once(  # noqa: PLR0917 - as `store_after`
+    bus: Bus,
+    stream: str,
+    subject: str,
+    data: bytes,
+    after: int,
+    storing: Callable[[], Awaitable[int]],
+) -> int:
+    """Call `storing` until it is certain whether `data` is stored on `subject` behind `after`."""
     is_in_doubt = False
 
     async def attempt() -> int:
         nonlocal is_in_doubt
         try:
-            return await store(bus, subject, data, _STORE_TIMEOUT, expecting)
+            return await storing()
         except BusUnavailable as error:
             if is_in_doubt and isinstance(error, Refused) and error.has_other_sequence:
                 return await _stored(bus, stream, subject, data, after, error)

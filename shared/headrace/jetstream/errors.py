@@ -32,8 +32,11 @@ class ErrorCode(IntEnum):
     CONSUMER_ACTIVE = 10105
     CONSUMER_EXISTS = 10148
     WRONG_LAST_SEQUENCE_CONSTANT = 10164
+    BATCH_INCOMPLETE = 10176
+    """A message of the batch is missing, as after a change of the leader: nothing is stored."""
     SCHEDULE_INVALID = 10189
     """The expression of a message schedule is invalid, or never due."""
+    TOO_MANY_BATCHES = 10210
     TIME_ZONE_INVALID = 10223
 
 
@@ -42,6 +45,9 @@ _FULL = frozenset(
 )
 _SETTLED = frozenset({ErrorCode.NOT_ENABLED_FOR_ACCOUNT})
 """Errors with a server-error status that are permanent."""
+
+_REPEATED = frozenset({ErrorCode.BATCH_INCOMPLETE, ErrorCode.TOO_MANY_BATCHES})
+"""Errors with a client-error status that a repetition does not meet."""
 
 _SERVERS_FAULT = 500
 _NO_MESSAGE = frozenset(
@@ -67,6 +73,8 @@ class Refused(BusUnavailable):
     @property
     def is_passing(self) -> bool:
         """Whether the error is temporary, as while no leader exists."""
+        if self.number in _REPEATED:
+            return True
         is_final = self.is_full or self.is_duplicate or self.finds_no_message
         return self._status >= _SERVERS_FAULT and not is_final and self.number not in _SETTLED
 

@@ -1,13 +1,14 @@
-"""When JetStream's message schedules fire next, by the rules of its server.
+"""When JetStream's message schedules are due, by the rules of its server.
 
-The server states it in each firing, but not before the first one.
+The server states in each firing when the schedule fires next, not when it was due. From that this
+module derives the firing's own time: the last one before it.
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headrace.model.go_duration import interval
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -15,8 +16,6 @@ _DAY = timedelta(days=1)
 _YEARS = 5
 """JetStream refuses cron expressions that are not due within them."""
 
-_UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|ns)")
 _ALIASES = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -43,8 +42,7 @@ def next_of_every(every: str, stored: datetime, known: datetime | None, now: dat
         known: What its last firing said. None: it has not fired.
         now: It fires later than this.
     """
-    parts = _PART.findall(every)
-    between = timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    between = interval(every)
     first = _rounded(stored) + between
     if first > now:
         return first
@@ -61,8 +59,29 @@ def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> dat
         time_zone: An IANA name. None: UTC.
         after: It is due later than this.
     """
-    clock = _clock(expression, time_zone)
-    return None if clock is None else clock(after)
+    cron = _cron(expression, time_zone)
+    return None if cron is None else cron.next(after)
+
+
+def due_of_cron(
+    expression: str, time_zone: str | None, following: datetime, stored: datetime
+) -> datetime:
+    """Return the time that a firing by cron is for, in UTC.
+
+    After an outage that is the last one of those that it stands for.
+
+    Args:
+        expression: As of `next_of_cron`.
+        time_zone: The same.
+        following: When the server says that the schedule fires next.
+        stored: When the firing was stored: its time, if this machine knows the time zone not, or
+            with other rules than the server.
+    """
+    cron = _cron(expression, time_zone)
+    due = None if cron is None else cron.previous(following)
+    if cron is None or due is None or cron.next(due) != following:
+        return stored.astimezone(UTC).replace(microsecond=0)
+    return due
 
 
 def firings_of_cron(
@@ -72,25 +91,24 @@ def firings_of_cron(
 
     Expression and zone as of `next_of_cron`. Empty if they are unknown.
     """
-    clock = _clock(expression, time_zone)
-    if clock is None:
+    cron = _cron(expression, time_zone)
+    if cron is None:
         return []
     found = list[datetime]()
-    due = clock(max(start, _EPOCH) - timedelta(microseconds=1))
+    due = cron.next(max(start, _EPOCH) - timedelta(microseconds=1))
     while due is not None and due <= end and len(found) < most:
         found.append(due)
-        due = clock(due)
+        due = cron.next(due)
     return found
 
 
-def _clock(expression: str, time_zone: str | None) -> Callable[[datetime], datetime | None] | None:
-    """Return a function from a time to the next one. None: the expression or zone is unknown."""
+def _cron(expression: str, time_zone: str | None) -> "_Cron | None":
+    """Return the times of an expression in a zone. None: one of them is unknown."""
     try:
         zone = UTC if time_zone is None else ZoneInfo(time_zone)
-        cron = _Cron.of(_ALIASES.get(expression, expression))
+        return _Cron.of(_ALIASES.get(expression, expression), zone)
     except (ValueError, ZoneInfoNotFoundError):
         return None
-    return lambda after: cron.next(after.astimezone(UTC), zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +122,24 @@ class _Cron:
     months: set[int]
     weekdays: set[int]
     takes_either_day: bool
+    zone: tzinfo
 
     @classmethod
-    def of(cls, expression: str) -> "_Cron":
+    def of(cls, expression: str, zone: tzinfo) -> "_Cron":
         fields = expression.split()
         seconds, minutes, hours, days, months, weekdays = (
             {number for part in field.split(",") if part for number in _range(part, *bounds)}
             for field, bounds in zip(fields, _BOUNDS, strict=True)
         )
         either = not (_has_star(fields[3]) or _has_star(fields[5]))
-        return cls(seconds, minutes, hours, days, months, weekdays, either)
+        return cls(seconds, minutes, hours, days, months, weekdays, either, zone)
 
-    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
-        found, last = after.replace(microsecond=0) + _SECOND, after.year + _YEARS
-        while (local := found.astimezone(zone)).year <= last:
-            if local.month not in self.months or not self._has_day(local):
-                found = datetime.combine(local.date() + _DAY, time(), zone).astimezone(UTC)
+    def next(self, after: datetime) -> datetime | None:
+        found = after.astimezone(UTC).replace(microsecond=0) + _SECOND
+        last = found.year + _YEARS
+        while (local := found.astimezone(self.zone)).year <= last:
+            if not self._has_day(local):
+                found = self._midnight(local.date() + _DAY)
             elif local.hour not in self.hours:
                 found += timedelta(minutes=60 - local.minute, seconds=-local.second)
             elif local.minute not in self.minutes:
@@ -130,7 +150,31 @@ class _Cron:
                 return found
         return None
 
+    def previous(self, before: datetime) -> datetime | None:
+        whole = before.astimezone(UTC).replace(microsecond=0)
+        found = whole if whole < before else whole - _SECOND
+        first = found.year - _YEARS
+        while (local := found.astimezone(self.zone)).year >= first:
+            if not self._has_day(local):
+                found = self._midnight(local.date()) - _SECOND
+            elif local.hour not in self.hours:
+                # Half of it at most: at Lord Howe Island an hour may have 30 minutes.
+                found -= timedelta(minutes=local.minute % 30, seconds=local.second + 1)
+            elif local.minute not in self.minutes:
+                found -= timedelta(seconds=local.second + 1)
+            elif local.second not in self.seconds:
+                found -= _SECOND
+            else:
+                return found
+        return None
+
+    def _midnight(self, day: date) -> datetime:
+        """Return when a day of the zone begins, in UTC."""
+        return datetime.combine(day, time(), self.zone).astimezone(UTC)
+
     def _has_day(self, local: datetime) -> bool:
+        if local.month not in self.months:
+            return False
         found = (local.day in self.days, local.isoweekday() % 7 in self.weekdays)
         return any(found) if self.takes_either_day else all(found)
 

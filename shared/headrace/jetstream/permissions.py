@@ -336,7 +336,7 @@ class Permissions:
         """Changing schedules and delayed runs, and recording what firings have done."""
         schedules, p = self._streams.schedules, self._prefix
         return [
-            *(f"{p}.{kind}.*.*.*" for kind in ("schedule", "firing", "fired")),
+            *(f"{p}.{kind}.*.*.*" for kind in ("schedule", "timer", "firing", "fired")),
             f"{p}.delayed.>",
             *_api("STREAM.MSG.GET", [schedules]),
             *_api("STREAM.PURGE", [schedules]),

@@ -62,6 +62,7 @@ _CONTRACT = (
     "allow_rollup_hdrs",
     "allow_msg_ttl",
     "allow_msg_schedules",
+    "allow_atomic",
 )
 """The settings of streams that the contract requires."""
 
@@ -309,6 +310,8 @@ def _schedules(settings: BusSettings, streams: Streams, subjects: Subjects) -> a
         max_age=0,
         allow_rollup_hdrs=True,
         allow_msg_schedules=True,
+        # A definition and its timer are stored together.
+        allow_atomic=True,
     )
 
 

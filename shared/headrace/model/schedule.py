@@ -85,8 +85,11 @@ class Schedule(BusMessage):
     """Why it fires no more; empty: it has not ended."""
     created: float = Field(default_factory=time.time)
     """Seconds since 1970."""
-    defined: float = 0.0
-    """When it was defined as it is: seconds since 1970."""
+    version: int = 0
+    """Of the definition: when it was stated, in microseconds since 1970, or one more than the one
+    before. It names the firings."""
+    life: int = 0
+    """The version with which it was created, or stored again after its end."""
 
     @property
     def expression(self) -> str:
@@ -105,8 +108,18 @@ class Schedule(BusMessage):
 
     def is_defined_as(self, other: "Schedule") -> bool:
         """Return whether a caller has stated the same for both."""
-        progress = dict[str, Any](paused=False, ended="", created=0.0, defined=0.0, event_streams=1)
-        return self.model_copy(update=progress) == other.model_copy(update=progress)
+        return self.model_copy(update=_PROGRESS) == other.model_copy(update=_PROGRESS)
+
+
+_PROGRESS: dict[str, Any] = {
+    "paused": False,
+    "ended": "",
+    "created": 0.0,
+    "version": 0,
+    "life": 0,
+    "event_streams": 1,
+}
+"""The fields of a schedule that its owner does not state."""
 
 
 class ScheduleFiring(BusMessage):
@@ -115,7 +128,7 @@ class ScheduleFiring(BusMessage):
     key: str
     """Identifies the firing among those of its schedule."""
     at: str
-    """When it fired: RFC 3339."""
+    """When it was due, or requested: RFC 3339."""
     outcome: Literal["beginning", "began", "skipped", "refused"]
     task: str | None = None
     """The task that it begins or began."""
@@ -130,6 +143,10 @@ class ScheduleFirings(BusMessage):
 
     began: int = 0
     """Number of tasks that were begun, with those that are being begun."""
+    life: int = 0
+    """The life of the schedule that `began_in_life` is about."""
+    began_in_life: int = 0
+    """The same number, of that life."""
     skipped: int = 0
     """Number of firings that began none by a rule of the schedule."""
     waiting: list[str] = Field(default_factory=list)
@@ -148,12 +165,23 @@ class ScheduleFirings(BusMessage):
         others = (one for one in reversed(self.last) if one.key != key and one.task is not None)
         return next(others, None)
 
-    def having(self, firing: ScheduleFiring, following: str | None = None) -> "ScheduleFirings":
+    def began_in(self, life: int) -> int:
+        """Return how many tasks were begun in a life of the schedule."""
+        return self.began_in_life if life == self.life else 0
+
+    def having(
+        self, firing: ScheduleFiring, following: str | None = None, life: int = 0
+    ) -> "ScheduleFirings":
         """Return them with `firing` in place of the one of the same key, or as the last one.
 
         Of what came late nothing changes: a beginning is not skipped any more, and its outcome is
         only recorded while the beginning is. A process that was suspended may report it after more
         firings than are kept.
+
+        Args:
+            firing: The firing.
+            following: When the schedule fires next: RFC 3339. None: as before.
+            life: The schedule's, as of the firing.
         """
         known = self.find(firing.key)
         has_begun, is_end = _begins(known), firing.outcome in {"began", "refused"}
@@ -162,8 +190,12 @@ class ScheduleFirings(BusMessage):
         kept = [one for one in self.last if one.key != firing.key]
         at = len(self.last) if known is None else self.last.index(known)
         kept.insert(at, firing)
+        begun = _begins(firing) - has_begun
+        latest = max(life, self.life)
         return ScheduleFirings(
-            began=self.began + _begins(firing) - has_begun,
+            began=self.began + begun,
+            life=latest,
+            began_in_life=self.began_in(latest) + (begun if life == latest else 0),
             skipped=self.skipped + _is_skipped(firing) - _is_skipped(known),
             waiting=[key for key in self.waiting if key != firing.key],
             next=following or self.next,

@@ -208,8 +208,12 @@ class Subjects:
         return f"{self.prefix}.push.{'*' if number is None else number}.>"
 
     def schedule(self, tenant: str, owner: str, name: str) -> str:
-        """Return the subject of a schedule: its definition, from which JetStream fires."""
+        """Return the subject of a schedule's definition."""
         return f"{self.prefix}.schedule.{tenant}.{owner}.{name}"
+
+    def timer(self, tenant: str, owner: str, name: str) -> str:
+        """Return the subject of the message from which JetStream fires a schedule."""
+        return f"{self.prefix}.timer.{tenant}.{owner}.{name}"
 
     def firing(self, tenant: str, owner: str, name: str) -> str:
         """Return the subject of a schedule's firings."""
@@ -222,7 +226,7 @@ class Subjects:
     def schedules(self) -> list[str]:
         """Return the subjects of all schedules, their firings and delayed runs: SCHEDULES."""
         every = "*", "*", "*"
-        own = [self.schedule(*every), self.firing(*every), self.fired(*every)]
+        own = [self.schedule(*every), self.timer(*every), self.firing(*every), self.fired(*every)]
         return [*own, f"{self.prefix}.delayed.>", self.due_runs()]
 
     def changes(self, number: int | None = None) -> str:

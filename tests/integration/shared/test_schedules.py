@@ -22,9 +22,9 @@ from headrace.model.schedule import (
     ScheduleFirings,
     ScheduleKey,
 )
+from headrace.model.schedule_machine import ScheduleOver
 from headrace.schedules import (
     BackFillRefused,
-    ScheduleOver,
     Schedules,
     ScheduleUnknown,
     StoredSchedule,
@@ -97,18 +97,20 @@ async def test_a_schedule_for_one_time_fires_once_and_is_kept_as_ended(
     bus: Bus, schedules: Schedules, key: ScheduleKey
 ) -> None:
     wanted = schedule(at="2020-01-01T00:00:00Z")
-    await schedules.put(key, wanted)
+    stored = await schedules.put(key, wanted)
     [msg] = await fired(bus, key)
     assert (msg.headers or {})[SCHEDULE_NEXT] == "purge"
-    assert await schedules.get(key) is None
-    await schedules.end(key, wanted, "it has fired")
+    assert await schedules.get(key) == stored
+    await schedules.end(key, stored.schedule.version, "it has fired")
     found = await schedules.get(key)
     assert found is not None
     assert found.schedule.ended == "it has fired"
     with pytest.raises(ScheduleOver, match="it has fired"):
         await schedules.resume(key)
-    # Stored again, it starts anew; its dead letters from before are its own.
-    again = await schedules.put(key, schedule(at="2020-01-01T00:00:00Z"))
+    # Its time has had its task.
+    assert await schedules.put(key, wanted) == found
+    # With another time it starts anew; its dead letters from before are its own.
+    again = await schedules.put(key, schedule(at="2021-01-01T00:00:00Z"))
     assert again.schedule.created == found.schedule.created
     await fired(bus, key)
 
@@ -257,10 +259,9 @@ async def test_only_so_many_times_of_cron_are_back_filled(
 async def test_an_end_does_not_touch_a_definition_that_is_newer(
     schedules: Schedules, key: ScheduleKey
 ) -> None:
-    old = schedule(every="1h")
-    await schedules.put(key, old)
+    old = await schedules.put(key, schedule(every="1h"))
     await schedules.put(key, schedule(every="2h"))
-    await schedules.end(key, old, "its time is over")
+    await schedules.end(key, old.schedule.version, "its time is over")
     found = await schedules.get(key)
     assert found is not None
     assert not found.schedule.ended

@@ -1,16 +1,12 @@
 """What firings of schedules begin, by the rules of their schedule."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from headrace.directory import Directory
-from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.answers import TaskAnswers
@@ -22,15 +18,13 @@ from headrace.model.schedule import (
     ScheduleFirings,
     ScheduleKey,
 )
+from headrace.model.schedule_machine import DueFiring, FiringCause, name_of
 from headrace.model.task import CANCELED, COMPLETED, TaskKey
 from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
 from headrace.webhooks import ANSWERS, Webhooks
-from headrace_triggers.delivery import Deliveries
 from headrace_triggers.firing import Unfit
 from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
-from headrace_triggers.settings import TriggersSettings
-from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
 KEY = ScheduleKey("default", "ann", "report")
@@ -39,30 +33,6 @@ KEY = ScheduleKey("default", "ann", "report")
 def schedule(**terms: object) -> Schedule:
     stated = {"agent": "shop", "parts": [{"text": "report"}], "every": "1h", **terms}
     return Schedule.model_validate(stated)
-
-
-@pytest.fixture
-def schedules(bus: Bus) -> Schedules:
-    return Schedules(bus)
-
-
-@pytest.fixture
-def replicas(bus: Bus, directory: Directory) -> list[ScheduledTasks]:
-    """Two replicas, which take no firings but those that they are given."""
-    begins = firings(bus, directory)
-    return [ScheduledTasks(bus, begins, Deliveries(bus, begins), ack_wait=5.0) for _ in range(2)]
-
-
-@pytest.fixture
-async def taking(settings: TriggersSettings, replicas: list[ScheduledTasks]) -> AsyncIterator[None]:
-    """The replicas take what JetStream fires."""
-    async with AsyncExitStack() as stack:
-        for replica in replicas:
-            broker = FleetBroker(settings, "test")
-            replica.subscribe(broker)
-            await broker.start()
-            stack.push_async_callback(broker.stop)
-        yield
 
 
 async def fired(schedules: Schedules, *outcomes: str) -> list[ScheduleFiring]:
@@ -77,7 +47,16 @@ async def fired(schedules: Schedules, *outcomes: str) -> list[ScheduleFiring]:
 
 def tick(stored: Schedule, name: str = "1", *, is_manual: bool = False) -> Tick:
     """Return a firing of the schedule, just now. JetStream lets nobody store one but itself."""
-    return Tick(KEY, stored, name, datetime.now(UTC), later(3600), is_manual)
+    now = datetime.now(UTC)
+    cause = FiringCause.OWNER if is_manual else FiringCause.CLOCK
+    return Tick(KEY, DueFiring(name, stored, now, cause), now, now + timedelta(hours=1))
+
+
+def filled(stored: Schedule, due: datetime) -> Tick:
+    """Return a firing that is back-filled, just now."""
+    return Tick(
+        KEY, DueFiring(name_of(stored, due), stored, due, FiringCause.BACK_FILL), datetime.now(UTC)
+    )
 
 
 def later(seconds: float) -> str:
@@ -183,11 +162,8 @@ async def test_what_waits_of_a_back_fill_begins_one_after_another(
     schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
 ) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, cron="0 2 * * *"))).schedule
-    filled = stored.model_copy(update={"overlap": "queue", "max_queued": MOST_QUEUED})
-    ticks = [
-        replace(tick(filled, str(day), is_manual=True), due=datetime(2026, 1, day, tzinfo=UTC))
-        for day in (1, 2)
-    ]
+    queueing = stored.model_copy(update={"overlap": "queue", "max_queued": MOST_QUEUED})
+    ticks = [filled(queueing, datetime(2026, 1, day, tzinfo=UTC)) for day in (1, 2)]
     await replicas[0].fire(ticks[0])
     [first] = await fired(schedules, "began")
     for _ in range(2):
@@ -202,11 +178,13 @@ async def test_what_waits_of_a_back_fill_begins_one_after_another(
     assert (await schedules.firings(KEY)).last == []
 
 
+@pytest.mark.parametrize("time_zone", [None, "Europe/Paris", "Asia/Kolkata"])
 @pytest.mark.usefixtures("taking")
 async def test_a_time_that_the_clock_has_fired_for_is_not_back_filled(
-    schedules: Schedules, bus: Bus
+    schedules: Schedules, bus: Bus, time_zone: str | None
 ) -> None:
-    await schedules.put(KEY, schedule(every=None, cron="* * * * * *", overlap="replace"))
+    by_second = schedule(every=None, cron="* * * * * *", time_zone=time_zone, overlap="replace")
+    await schedules.put(KEY, by_second)
 
     async def began() -> list[ScheduleFiring] | None:
         found = [one for one in (await schedules.firings(KEY)).last if one.outcome == "began"]
@@ -281,7 +259,7 @@ async def test_a_firing_that_waited_for_a_schedule_that_is_over_waits_no_more(
     await replicas[0].fire(tick(stored, "1"))
     with pytest.raises(TaskBeforeOpen):
         await replicas[0].fire(tick(stored, "2"))
-    await schedules.end(KEY, stored, "its end has passed")
+    await schedules.end(KEY, stored.version, "its end has passed")
     await replicas[0].fire(tick(stored, "2"))
     assert (await schedules.firings(KEY)).waiting == []
 
@@ -291,7 +269,7 @@ async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, at=later(0), jitter=4.0))).schedule
     [one] = await fired(schedules, "began")
     at = datetime.fromisoformat(one.at)
-    jitter = Tick(KEY, stored, one.key, at, None, is_manual=False).jitter
+    jitter = Tick(KEY, DueFiring(one.key, stored, at, FiringCause.CLOCK), at).jitter
     assert jitter > 0
     assert (datetime.now(UTC) - at).total_seconds() >= jitter
 
@@ -349,7 +327,7 @@ async def test_a_beginning_whose_schedule_is_over_meanwhile_begins_its_task(
     if over == "paused":
         await schedules.pause(KEY)
     else:
-        await schedules.end(KEY, stored, "its end has passed")
+        await schedules.end(KEY, stored.version, "its end has passed")
     await replicas[0].fire(one)
     await fired(schedules, "began")
 

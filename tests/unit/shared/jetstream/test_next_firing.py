@@ -4,7 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
+from headrace.jetstream.next_firing import (
+    due_of_cron,
+    firings_of_cron,
+    next_of_cron,
+    next_of_every,
+)
 
 
 def at(text: str) -> datetime:
@@ -35,6 +40,47 @@ def at(text: str) -> datetime:
 )
 def test_cron_is_due_next(expression: str, time_zone: str | None, after: str, due: str) -> None:
     assert next_of_cron(expression, time_zone, at(after)) == at(due)
+
+
+@pytest.mark.parametrize(
+    ("expression", "time_zone"),
+    [
+        ("0 0 2 * * *", None),
+        ("0 30 2 * * *", "Europe/Paris"),
+        ("*/7 */20 9-17 ? * MON-fri", "America/New_York"),
+        ("30 0 0 29 2 *", "Asia/Kolkata"),
+        ("0 0 0 1 * sun", "Australia/Lord_Howe"),
+        ("0 */10 1 * * *", "Australia/Lord_Howe"),
+        ("@monthly", "Pacific/Kiritimati"),
+    ],
+)
+def test_a_firing_by_cron_is_for_the_time_before_the_next_one(
+    expression: str, time_zone: str | None
+) -> None:
+    due = next_of_cron(expression, time_zone, at("2027-03-20T00:00:00Z"))
+    for _ in range(300):
+        assert due is not None
+        following = next_of_cron(expression, time_zone, due)
+        if following is None:
+            break
+        assert due_of_cron(expression, time_zone, following, at("2030-01-01T00:00:00Z")) == due
+        due = following
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "following"),
+    [
+        ("Mars/Base", "2026-11-25T02:00:00+05:00"),
+        # The server's rules of the zone differ from this machine's.
+        ("Europe/Paris", "2026-11-25T02:00:00+03:00"),
+    ],
+)
+def test_a_firing_in_a_zone_that_is_not_known_is_for_the_time_of_its_storing(
+    time_zone: str, following: str
+) -> None:
+    stored = at("2026-11-24T02:00:00.25+01:00")
+    found = due_of_cron("0 0 2 * * *", time_zone, at(following), stored)
+    assert found == at("2026-11-24T01:00:00Z")
 
 
 @pytest.mark.parametrize(

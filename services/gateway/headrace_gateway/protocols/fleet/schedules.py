@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.schedule import ScheduleFirings, ScheduleKey
+from headrace.model.schedule_machine import state_of
 from headrace.model.subjects import decode_token, encode_token
 from headrace.model.timestamp import timestamp
 from headrace.schedule_spec import EXPRESSION_RULES, KINDS, BackFill, ScheduleSpec
@@ -289,7 +290,7 @@ def _shown(
         "contextId": one.context,
         "priority": one.priority,
         "answers": one.answers and one.answers.model_dump(exclude_defaults=True),
-        "state": _state(one),
+        "state": state_of(one),
         "ended": one.ended or None,
         "created": timestamp(_made(stored)),
         "next": following and timestamp(following, "seconds"),
@@ -302,9 +303,3 @@ def _shown(
         "waiting": len(firings.waiting),
         "firings": [firing.model_dump() for firing in reversed(firings.last)],
     }
-
-
-def _state(schedule: Schedule) -> str:
-    if schedule.ended:
-        return "ended"
-    return "paused" if schedule.paused else "active"

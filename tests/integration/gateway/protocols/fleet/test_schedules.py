@@ -103,6 +103,8 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
         ({"every": None}, "exactly one of at, every and cron is required"),
         ({"cron": "* * * * *"}, "exactly one of at, every and cron is required"),
         ({"every": "1d"}, "every: must be a duration of at least 1s"),
+        ({"every": "1.5s"}, "every: must be a duration of at least 1s, in whole seconds"),
+        ({"every": f"{'9' * 30}h"}, "every: must be a duration of at least 1s"),
         ({"every": "1h\r\nNats-TTL: 1"}, "every: String should match pattern"),
         ({"every": None, "cron": "0 9 31 2 *"}, "cron: must be a cron expression of five"),
         (
