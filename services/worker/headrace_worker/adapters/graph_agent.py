@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from headrace import tracing
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
-from headrace.sdk.context import RunContext
+from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
 from headrace_worker.adapters.answers import AnswerInvalid, MemoryLost, answers_of, expiry
@@ -20,11 +20,13 @@ from headrace_worker.adapters.declaration import (
     with_caution,
 )
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_calls import GraphCalls
 from headrace_worker.adapters.langgraph_events import LangGraphEvents
 from headrace_worker.adapters.langgraph_input import input_for
 from headrace_worker.adapters.langgraph_interrupts import decided, resuming
 from headrace_worker.adapters.langgraph_memory import caution_about
 from headrace_worker.adapters.langgraph_threads import RunStart, Thread, check_unasked
+from headrace_worker.conversation_of_log import turns_of_log
 from headrace_worker.memory import Memory
 
 with needs("langgraph"):
@@ -140,7 +142,12 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
     elif ctx.run > 1:
         await check_unasked(ctx)
     emitter = LangGraphEvents(
-        ctx, options.answer_from, options.output, options.state_keys, resumes=thread is not None
+        ctx,
+        options.answer_from,
+        options.output,
+        options.state_keys,
+        calls=await _calls_before(ctx),
+        resumes=thread is not None,
     )
     if thread is not None:
         await emitter.catch_up(start)
@@ -157,6 +164,13 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
     if emitter.stops and thread is not None:
         stop = await thread.question(ends)
     await emitter.end(start.interrupts, stop, ends)
+
+
+async def _calls_before(ctx: RunContext) -> GraphCalls:
+    """Return the calls that the task's log has."""
+    if ctx.run == ctx.attempt == 1:
+        return GraphCalls()
+    return GraphCalls(turns_of_log(await runtime_of(ctx).entries()))
 
 
 async def _stream(

@@ -22,6 +22,7 @@ from headrace_worker.adapters.approvals import ask
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_calls import GraphCalls
 from headrace_worker.adapters.langgraph_interrupts import question
 from headrace_worker.adapters.langgraph_memory import NO_CHECKPOINTER
 from headrace_worker.adapters.langgraph_spans import LangGraphSpans
@@ -44,16 +45,17 @@ class LangGraphEvents:
         output: str,
         state_keys: Sequence[str],
         *,
+        calls: GraphCalls,
         resumes: bool,
     ) -> None:
         """Emit events in the run of `ctx`; `langgraph_agent` documents the other arguments.
 
-        `resumes`: whether the graph has a checkpointer to resume from after a question.
+        `calls`: the task's calls so far. `resumes`: whether the graph has a checkpointer to resume
+        from after a question.
         """
         self._ctx, self._answer_from, self._resumes = ctx, answer_from, resumes
         self._output, self._state_keys = output, state_keys
-        self._calls: dict[tuple[str, Any], str] = {}
-        self._called: set[str] = set()
+        self._calls = calls
         self._complete: set[str] = set()
         self._metered: set[str] = set()
         self._values: Any = None
@@ -127,7 +129,8 @@ class LangGraphEvents:
                 done.add(message.tool_call_id)
             elif isinstance(message, AIMessage):
                 called = {call["id"] or "": call["name"] for call in message.tool_calls}
-                return [call for call in called if called[call] in offered and call not in done]
+                left = [call for call in called if called[call] in offered and call not in done]
+                return [self._calls.of(call) for call in left]
             else:
                 break
         return []
@@ -138,7 +141,7 @@ class LangGraphEvents:
         elif isinstance(message, AIMessage):
             await self._blocks(message)
             for call in message.tool_calls:
-                await self._call(call["id"] or "", call["name"], call["args"])
+                await self._call(message.id or "", call)
             await self._end_of(message)
         elif isinstance(message, ToolMessage):
             await self._result(message)
@@ -148,7 +151,8 @@ class LangGraphEvents:
     async def _piece(self, chunk: AIMessageChunk) -> None:
         await self._blocks(chunk)
         for piece in chunk.tool_call_chunks:
-            await self._arguments(chunk.id or "", piece)
+            if (arguments := self._calls.piece(chunk.id or "", piece)) is not None:
+                await self._ctx.emit(arguments)
         if chunk.chunk_position == "last":
             await self._end_of(chunk)
 
@@ -160,24 +164,16 @@ class LangGraphEvents:
             elif block["type"] == "reasoning" and block.get("reasoning"):
                 await self._ctx.emit(Thinking(block["reasoning"]))
 
-    async def _arguments(self, message: str, piece: Any) -> None:  # noqa: ANN401  # a ToolCallChunk
-        key = message, piece.get("index")
-        if piece.get("id") and piece.get("name"):
-            self._calls[key] = piece["id"]
-            self._called.add(piece["id"])
-        if (call := self._calls.get(key)) is not None:
-            arguments = ToolArguments(call, piece.get("args") or "", piece.get("name") or "")
-            await self._ctx.emit(arguments)
-
-    async def _call(self, call: str, name: str, arguments: Any) -> None:  # noqa: ANN401  # any JSON
-        if call not in self._called:
-            self._called.add(call)
-            await self._ctx.emit(ToolCall(name, as_json(arguments), call))
+    async def _call(self, message: str, call: Any) -> None:  # noqa: ANN401  # a ToolCall
+        own = self._calls.whole(message, call["id"] or "")
+        if own is not None:
+            await self._ctx.emit(ToolCall(call["name"], as_json(call["args"]), own))
 
     async def _end_of(self, message: AIMessage) -> None:
         label = message.id or ""
-        for key in [key for key in self._calls if key[0] == label]:
-            await self._ctx.emit(ToolArguments(self._calls.pop(key), "", end=True))
+        for call in self._calls.end(label):
+            own = call.own or self._ctx.new_id("call")
+            await self._ctx.emit(ToolArguments(own, call.arguments, call.name, end=True))
         if label and label not in self._complete and message.text:
             await self._ctx.emit(Text("", label, end=True))
         self._complete.add(label)
@@ -186,7 +182,8 @@ class LangGraphEvents:
         content = as_json(message.content)
         failed = message.status == "error"
         error = (message.text or "it failed") if failed else ""
-        await self._ctx.emit(ToolResult(message.tool_call_id, "" if failed else content, error))
+        own = self._calls.answered(message.tool_call_id)
+        await self._ctx.emit(ToolResult(own, "" if failed else content, error))
 
     async def _usage(self, message: AIMessage) -> None:
         used, about = message.usage_metadata, message.response_metadata

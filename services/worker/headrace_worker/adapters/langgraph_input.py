@@ -11,6 +11,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.tools import as_text
 from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
+from headrace_worker.adapters.langgraph_calls import graphs_id
 from headrace_worker.adapters.langgraph_threads import RunStart
 from headrace_worker.conversation import ResultItem, Turn, answered, user_turn
 from headrace_worker.memory import Memory, conversation, with_content
@@ -98,12 +99,25 @@ async def input_for(
         turns = _with_earlier(start.earlier, own)
         for turn in turns:
             turn.parts = await with_content(ctx, turn.parts)
-    given: Json = {"messages": messages_of(turns)}
+    messages = messages_of(turns)
+    if start is not None:
+        _name_as_the_graph(messages, start.values)
+    given: Json = {"messages": messages}
     known = start.values if start is not None and isinstance(start.values, dict) else {}
     given |= _shared(ctx, graph, known, state_keys)
     tools, context = ctx.agui.get("tools") or [], ctx.agui.get("context") or []
     from_client = {"tools": tools, "ag-ui": {"tools": tools, "context": context}}
     return given | {key: value for key, value in from_client.items() if key in graph.channels}
+
+
+def _name_as_the_graph(messages: Sequence[AnyMessage], values: Any) -> None:  # noqa: ANN401  # a graph's state
+    """Give the results of the client's tools the ids that the calls have in the graph."""
+    held = values.get("messages") if isinstance(values, dict) else None
+    last = held[-1] if isinstance(held, list) and held else None
+    calls = [call["id"] or "" for call in last.tool_calls] if isinstance(last, AIMessage) else []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            message.tool_call_id = graphs_id(message.tool_call_id, calls)
 
 
 def _with_earlier(earlier: Sequence[Turn], own: Sequence[Turn]) -> list[Turn]:
