@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from headrace.model.events import TextChunks
+from headrace.model.run_ids import minted_id, run_digest
 from headrace.sdk.errors import MalformedOutput
 
 
@@ -13,7 +13,7 @@ class RunIds:
 
     def __init__(self, task: str, run: int, minted: Mapping[str, int] | None = None) -> None:
         """Generate ids for one run of `task`; `minted` counts existing ids by kind."""
-        self._digest = blake2b(f"{task}/{run}".encode(), digest_size=5).hexdigest()
+        self._digest = run_digest(task, run)
         self._minted = dict(minted or {})
 
     @property
@@ -25,7 +25,7 @@ class RunIds:
         """Return the next id of `kind`."""
         number = self._minted.get(kind, 0)
         self._minted[kind] = number + 1
-        return f"{kind}-{self._digest}-{number}"
+        return minted_id(kind, self._digest, number)
 
 
 TEXT = "block"

@@ -84,6 +84,11 @@ def snapshot_of_logs(logs: Sequence[Sequence[Entry]]) -> tuple[list[Json], list[
     return [], []
 
 
+def set_messages(logs: Sequence[Sequence[Entry]]) -> list[Json]:
+    """Return the AG-UI messages of the last conversation that the agent itself has set, if any."""
+    return next((messages for log in reversed(logs) if (messages := _snapshot(log)[0])), [])
+
+
 class _Log:
     """Builder of a log's turns."""
 

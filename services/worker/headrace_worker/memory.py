@@ -11,13 +11,13 @@ import orjson
 from headrace.jetstream.objects import SCHEME
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, StateUnavailable
-from headrace.model.events import Json
+from headrace.model.events import AGUI, Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolArguments, ToolResult
 from headrace.sdk.errors import Retryable
 from headrace_worker.conversation import RESPONSE, RESULT, Turn, Verbatim, user_turn, with_question
 from headrace_worker.conversation_of_client import turns_of_agui
-from headrace_worker.conversation_of_log import state_of_logs, turns_of_log
+from headrace_worker.conversation_of_log import set_messages, state_of_logs, turns_of_log
 from headrace_worker.earlier import asking_agent, fork_of
 
 type Memory = Literal["context", "task", "none"]
@@ -74,16 +74,18 @@ async def remembered(
         log = await runtime_of(ctx).entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.run)
     requested_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
-    messages = ctx.agui.get("messages") or []
+    sent: Json = ctx.metadata.get(AGUI) or {}
+    messages = sent.get("messages") or []
     if memory == "none":
         turns = with_question(own, ctx.run)
-    elif messages and not ctx.agui.get("resume"):
+    elif messages and not sent.get("resume"):
         since = [turn for turn in own if turn.run == ctx.run][len(user_turn(ctx.message)) :]
-        known: list[Turn] = []
+        known, replaced = list[Turn](), set[str]()
         if any(message.get("role") == "assistant" for message in messages):
             earlier = await _earlier(ctx, memory, log)
-            known = [*await turns_of_logs(earlier), *own]
-        turns = [*turns_of_agui(messages, ctx.parts, known), *since]
+            known = [*await turns_of_logs(earlier), *(turn for turn in own if turn.run != ctx.run)]
+            replaced = {message["id"] for message in set_messages([*earlier, log])}
+        turns = [*turns_of_agui(messages, ctx.parts, known, replaced), *since]
     else:
         earlier = await _earlier(ctx, memory, log)
         turns = [*await turns_of_logs(earlier), *own]

@@ -148,10 +148,14 @@ class TaskReport:
     @property
     def tool_calls(self) -> list[CalledTool]:
         """The agent's tool calls in order, each with its result."""
-        results = {one.id: one for one in filter(None, map(parts.tool_result, self._parts()))}
+        results = dict[str, list[parts.ToolResultPart]]()
+        for one in filter(None, map(parts.tool_result, self._parts())):
+            results.setdefault(one.id, []).append(one)
         found = list[CalledTool]()
         for call in filter(None, map(parts.tool_call, self._parts())):
-            result = results.get(call.id)
+            # An id may recur: its results belong to its calls in order.
+            of_id = results.get(call.id)
+            result = of_id.pop(0) if of_id else None
             content, error = (result.content, result.error) if result else (None, "")
             found.append(CalledTool(call.name, call.arguments, content, error, call.id))
         return found

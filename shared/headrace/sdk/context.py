@@ -13,6 +13,7 @@ from typing import Any, Self
 from headrace import clock
 from headrace.model import events, parts
 from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
+from headrace.model.run_ids import with_own_calls
 from headrace.model.task import TaskKey
 from headrace.sdk.emit import (
     FILES,
@@ -141,14 +142,17 @@ class RunContext:
         activated: Sequence[str] = self.metadata.get(EXTENSIONS) or ()
         return activated
 
-    @property
+    @cached_property
     def agui(self) -> Json:
         """The AG-UI client's input as it was sent. Empty for other clients.
 
-        Its keys include ``state``, ``tools``, ``context`` and ``forwardedProps``.
+        Its keys include ``state``, ``tools``, ``context`` and ``forwardedProps``. In ``messages``,
+        tool calls have the ids that the agent gave them; clients have longer ones.
         """
         sent: Json = self.metadata.get(AGUI) or {}
-        return sent
+        if not sent.get("messages"):
+            return sent
+        return {**sent, "messages": with_own_calls(sent["messages"])}
 
     @property
     def is_stopped(self) -> bool:

@@ -1,8 +1,10 @@
 """Logs with everything that AG-UI has an event for, hand-written or random."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -79,8 +81,22 @@ class AguiLog(LegalLog):
         return [frame for entry in self.parsed() for frame in fold.read(entry)]
 
     def agui_events(self, run: int = 1) -> list[Json]:
-        """Return the fold's events without their times."""
+        """Return the fold's events without their times, by the ids that the agent gave."""
+        return [as_agent_named(event) for event in self.client_events(run)]
+
+    def client_events(self, run: int = 1) -> list[Json]:
+        """Return the fold's events without their times, by the ids that clients receive."""
         return [untimed(frame.event) for frame in self.frames(run)]
+
+
+_SUFFIX = re.compile(r"_[0-9a-f]{14}(?=[^0-9a-z])")
+"""What makes an id unique in its thread, where it is the first of its run."""
+
+
+def as_agent_named(event: Json) -> Json:
+    """Return the event with the agent's ids instead of those that clients receive."""
+    named: Json = orjson.loads(_SUFFIX.sub("", orjson.dumps(event).decode()))
+    return named
 
 
 def untimed(event: Json) -> Json:

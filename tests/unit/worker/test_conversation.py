@@ -7,6 +7,7 @@ from headrace.model import events, parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
+from headrace.model.run_ids import run_digest, unique_id
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace.sdk.emit import Output
 from headrace_worker.blocks import RunIds
@@ -228,7 +229,7 @@ def test_an_agui_clients_messages_keep_their_images_and_reasoning() -> None:
     assert turns[2].items[0] == ReasoningItem("Hm.", "3", "s")
 
 
-def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() -> None:
+def test_a_response_of_which_an_agui_client_has_a_message_is_taken_from_the_log() -> None:
     log = Log()
     log.say(Thinking("Hm."), Text("I look."), ToolCall("look", {"a": 1}, "c1"))
     log.say(checkpoint={RESPONSE: {"format": "x", "response": 1}})
@@ -239,5 +240,61 @@ def test_a_response_that_an_agui_client_has_unchanged_is_taken_from_the_log() ->
     user = {"id": "2", "role": "user"}
     [same, _] = turns_of_agui([output, user], [{"text": "x"}], known)
     assert same is known[1]
-    [changed, _] = turns_of_agui([{**output, "content": "I!"}, user], [{"text": "x"}], known)
-    assert (changed.text, changed.verbatim) == ("I!", None)
+    for cut in ({**output, "content": "I lo"}, {"id": words.id, "role": "assistant"}):
+        [same, _] = turns_of_agui([cut, user], [{"text": "x"}], known)
+        assert same is known[1]
+    [own, _] = turns_of_agui([{**output, "id": "other", "toolCalls": []}, user], [], known)
+    assert (own.text, own.verbatim) == ("I look.", None)
+
+
+def test_what_an_agui_client_has_not_received_of_a_run_follows_what_it_has() -> None:
+    log = Log()
+    log.say(Text("I look."), ToolCall("look", {}, "c1"), ToolResult("c1", "x"), Text("Found."))
+    known = log.turns
+    words = next(item for item in known[1].items if isinstance(item, TextItem))
+    cut = {"id": words.id, "role": "assistant", "content": "I lo"}
+    asked = {"id": "2", "role": "user", "content": "And?"}
+    turns = turns_of_agui([cut, asked], [], known)
+    assert shape(turns) == [*shape(known[1:]), ("user", "And?")]
+    assert turns_of_agui([asked], [], known)[0].text == "And?"
+
+
+def test_a_call_whose_id_recurs_is_found_by_the_id_that_the_client_received() -> None:
+    log = Log()
+    for number in (1, 2):
+        log.say(ToolCall("look", {"n": number}, "c1"), ToolResult("c1", number))
+    known = log.turns
+    digest = run_digest(known[1].task, known[1].run)
+    second = unique_id("c1", digest, 2)
+    call = {"id": second, "type": "function", "function": {"name": "?", "arguments": "{}"}}
+    messages: list[Json] = [
+        {"id": "m", "role": "assistant", "toolCalls": [call]},
+        {"id": "r", "role": "tool", "toolCallId": second, "content": "cut"},
+    ]
+    called, result = turns_of_agui(messages, [], known)
+    assert [(item.id, item.arguments) for item in called.calls] == [("c1", {"n": 2})]
+    assert result.result is not None
+    assert (result.result.id, result.result.content) == ("c1", 2)
+
+
+def test_calls_that_no_log_knows_get_the_agents_ids_again() -> None:
+    name = unique_id("c1", run_digest("t", 1))
+    call = {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[Json] = [
+        {"id": "m", "role": "assistant", "toolCalls": [call]},
+        {"id": "r", "role": "tool", "toolCallId": name, "content": "x"},
+    ]
+    called, result = turns_of_agui(messages, [])
+    assert called.calls[0].id == "c1"
+    assert result.result is not None
+    assert result.result.id == "c1"
+
+
+def test_a_message_that_the_agent_itself_has_set_since_is_the_clients() -> None:
+    log = Log()
+    log.say(Text("Long answer."))
+    words = log.turns[1].items[0]
+    assert isinstance(words, TextItem)
+    short = {"id": words.id, "role": "assistant", "content": "Short."}
+    [turn] = turns_of_agui([short], [], log.turns, {words.id})
+    assert turn.text == "Short."

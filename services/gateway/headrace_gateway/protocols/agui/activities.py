@@ -67,11 +67,18 @@ class Activities:
         return self._show(activity.id, activity.type, artifact)
 
     def _id(self, name: str) -> str:
-        return self._view.claim(self._output.use(_USE), name)
+        if (held := self._held(name)) is not None:
+            return held.id
+        return self._view.claim(self._output.use(_USE), self._output.unique(name))
 
     def _held(self, name: str) -> HeldActivity | None:
-        held = self._view.messages.get(self._view.find(self._output.use(_USE), name))
-        return held if isinstance(held, HeldActivity) else None
+        """Return the run's activity with the agent's id `name`, or one that the agent has set."""
+        unique = self._view.find(self._output.use(_USE), self._output.unique(name))
+        for message in (unique, name):
+            held = self._view.messages.get(message)
+            if isinstance(held, HeldActivity) and held.subagent == self._output.subagent:
+                return held
+        return None
 
     def _show(self, message: str, kind: str, content: Json) -> HeldActivity:
         shown = self._view.messages[message] = HeldActivity(

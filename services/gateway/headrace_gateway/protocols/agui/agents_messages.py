@@ -4,6 +4,7 @@ from pydantic import ValidationError
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
+from headrace_gateway.protocols.agui.call_ids import CallIds
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
@@ -16,9 +17,9 @@ _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
 class AgentsMessages:
     """Emits the agent's MESSAGES_SNAPSHOT and updates the view."""
 
-    def __init__(self, output: Output, view: View) -> None:
-        """Emit to `output`."""
-        self._output, self._view = output, view
+    def __init__(self, output: Output, view: View, calls: CallIds) -> None:
+        """Emit to `output`; `calls` are the ids of its calls."""
+        self._output, self._view, self._calls = output, view, calls
 
     def snapshot(self, part: Json, _message: str) -> None:
         """Emit the conversation, a data part with AG-UI Messages.
@@ -30,7 +31,7 @@ class AgentsMessages:
             # A subagent's conversation is separate, and the event has no field for the subagent
             # run.
             return
-        messages = _validated(part["data"])
+        messages = self._with_clients_ids(_validated(part["data"]))
         for key in reversed([*self._output.open]):
             if key[0] in _HELD_BY_MESSAGES:
                 # Output after the snapshot starts a new item.
@@ -42,6 +43,30 @@ class AgentsMessages:
         self._view.messages = self._merged(new, childrens)
         shown = [message.shown() for message in childrens.values()]
         self._output.emit("MESSAGES_SNAPSHOT", **snapshot_of([*messages, *shown]))
+
+    def _with_clients_ids(self, messages: list[Json]) -> list[Json]:
+        """Return the messages with the clients' ids of what the run has emitted.
+
+        An id that recurs stands for the run's call in its last message only.
+        """
+        named = dict[str, str]()
+        shown = list[Json]()
+        for message in reversed(messages):
+            known = self._output.unique(message["id"])
+            changed = {**message, "id": known} if known in self._view.messages else message
+            if (calls := message.get("toolCalls")) is not None:
+                renamed = [{**call, "id": self._call(call["id"], named)} for call in calls]
+                changed = {**changed, "toolCalls": renamed}
+            elif (call := message.get("toolCallId")) is not None and call not in named:
+                changed = {**changed, "toolCallId": self._calls.latest(call) or call}
+            shown.append(changed)
+        return shown[::-1]
+
+    def _call(self, own: str, named: dict[str, str]) -> str:
+        if own in named:
+            return own
+        named[own] = self._calls.latest(own) or own
+        return named[own]
 
     def _merged(self, own: dict[str, Held], childrens: dict[str, Held]) -> dict[str, Held]:
         """Return the messages as the official client merges them: in its own order, new ones last.

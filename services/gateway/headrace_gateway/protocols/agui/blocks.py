@@ -81,8 +81,17 @@ class BlockMessages:
 
     def begin(self, block: str, title: str = "") -> OpenItem:
         """Start the block's message, or continue one that has ended."""
+        return self._begin(block, self._output.unique(block), title)
+
+    def add_empty(self, message: str) -> str:
+        """Emit a message without content, and return its id: `message`, unless another has it."""
+        item = self._begin(message, message)
+        self._output.end((self._kind.use, message))
+        return item.id
+
+    def _begin(self, block: str, wanted: str, title: str = "") -> OpenItem:
         kind, view = self._kind, self._view
-        message = view.claim(self._output.use(kind.use), block)
+        message = view.claim(self._output.use(kind.use), wanted)
         held = view.messages.get(message)
         if not isinstance(held, AgentMessage):
             held = view.messages[message] = AgentMessage(message, kind.role)
@@ -97,7 +106,7 @@ class BlockMessages:
 
     def retract(self, block: str) -> bool:
         """Retract the block's output; return whether there was any."""
-        message = self._view.find(self._output.use(self._kind.use), block)
+        message = self._message(block)
         held = self._view.messages.get(message)
         if not isinstance(held, AgentMessage) or not any(held.chunks):
             return False
@@ -107,8 +116,11 @@ class BlockMessages:
             del self._view.messages[message]
         return True
 
+    def _message(self, block: str) -> str:
+        return self._view.find(self._output.use(self._kind.use), self._output.unique(block))
+
     def _seal(self, block: str, value: str) -> None:
-        message = self._view.find(self._output.use(self._kind.use), block)
+        message = self._message(block)
         self._view.message(message).encrypted = value
         self._output.emit(
             "REASONING_ENCRYPTED_VALUE", subtype="message", entityId=message, encryptedValue=value

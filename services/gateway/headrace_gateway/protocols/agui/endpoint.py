@@ -173,7 +173,7 @@ class RunEndpoint:
         past = await past_of(RunThread(self._services, call, name))
         if not past.runs:
             raise RunUnknown(f"thread {name} does not exist")
-        content: Json = {"threadId": name, "messages": past.messages, "state": past.state}
+        content: Json = {"threadId": name, "messages": [*past.messages], "state": past.state}
         return json_response({**content, "runs": past.run_list()}, headers=NO_STORE)
 
     async def socket(self, socket: WebSocket) -> None:

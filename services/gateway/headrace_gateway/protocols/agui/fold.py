@@ -1,21 +1,29 @@
 """The fold of one run's log into AG-UI events; deterministic for a given log."""
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import NamedTuple
+
+import orjson
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
-from headrace.model.events import ATTEMPT, RETRACTED, TAKEN, Json
+from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, TAKEN, Json
+from headrace.model.run_ids import run_digest
 from headrace.model.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.protocols.agui.attempts import AttemptEvents
 from headrace_gateway.protocols.agui.blocks import TEXT
+from headrace_gateway.protocols.agui.call_ids import CallIds, OpenCalls
 from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.lifecycle import RunLifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.snapshot import emit_messages
-from headrace_gateway.protocols.agui.subagents import Subagents
+from headrace_gateway.protocols.agui.subagents import EarlierSubagent, Subagents
 from headrace_gateway.protocols.agui.view import View
 
 _PLAIN_ARTIFACT = 2
@@ -67,20 +75,35 @@ UNREADABLE = "headrace.unreadable"
 _NO_METADATA: Json = {}
 
 
+class Earlier(NamedTuple):
+    """What a run must know of the task's earlier runs, for its ids to be other ones or the same."""
+
+    open_calls: OpenCalls = MappingProxyType({})
+    subagents: Mapping[str, EarlierSubagent] = MappingProxyType({})
+
+
 class EventFold:
     """Folds the events of one run into one output."""
 
-    def __init__(self, output: Output, run: AguiRun, number: int) -> None:
-        """Fold `run`, whose input has generation `number`."""
+    def __init__(self, output: Output, run: AguiRun, number: int, earlier: Earlier) -> None:
+        """Fold `run`, whose input has generation `number`, after `earlier` runs."""
+        output.digest = run_digest(run.task, number)
         self.view = View.at_start(run.messages, run.state)
-        self.lifecycle = RunLifecycle(output, self.view, run)
+        self._calls = CallIds(output, self.view, earlier.open_calls)
+        self.lifecycle = RunLifecycle(output, self.view, self._calls, run)
         self.attempts = AttemptEvents(output, self.view, number)
         self.over = False
         self.wants_raw = run.raw
         self._output, self._run = output, run
-        self._parts = PartEvents(output, self.view, modern=run.modern, thinking=run.thinking)
+        self._parts = PartEvents(
+            output, self.view, self._calls, modern=run.modern, thinking=run.thinking
+        )
         self._chunks = PlainChunks(output)
-        self._subagents = Subagents(output, self.view, run)
+        self._subagents = Subagents(output, self.view, run, earlier.subagents)
+
+    def left(self) -> Earlier:
+        """Return what the task's next run must know."""
+        return Earlier(self._calls.open(), self._subagents.seen())
 
     def read(self, event: Json, generation: int) -> None:
         """Read one event of the log.
@@ -160,6 +183,40 @@ def _blocks(name: str, chunk: list[Json]) -> list[str]:
     return list(dict.fromkeys([name, *(parts.block_id(part) or name for part in chunk)]))
 
 
+_NAMING = re.compile(
+    f"{parts.TOOL_CALL}|{parts.MESSAGES_SNAPSHOT}|{CHILD}|{DISCARDED_AFTER}".encode()
+)
+"""What is in the JSON of each event that decides about ids; most events are pieces of text."""
+
+
+class NamedRuns:
+    """Reads a task's runs for the ids that clients have received, without making frames."""
+
+    def __init__(self) -> None:
+        """Start at the log's first entry."""
+        self._number = 0
+        self._events: EventFold | None = None
+
+    def read(self, entry: Entry) -> None:
+        """Read the next entry."""
+        number = entry.stamp.run
+        if entry.generation <= number <= entry.last_generation:
+            run = AguiRun.of_input(entry.events[number - entry.generation], number)
+            self._events = EventFold(Output(), run, number, self.left())
+            self._number = number
+        if self._events is None or number != self._number:
+            return
+        for generation, line in enumerate(entry.lines, entry.generation):
+            if generation != number and _NAMING.search(line):
+                self._events.read(orjson.loads(line), generation)
+        if entry.stamp.checkpoint is not None:
+            self._events.attempts.save(entry.last_generation)
+
+    def left(self) -> Earlier:
+        """Return what a run after these must know."""
+        return Earlier() if self._events is None else self._events.left()
+
+
 RAW_SOURCE = "a2a"
 """Source of RAW events that hold the log's own events."""
 
@@ -179,6 +236,7 @@ class Fold:
         self._number = number
         self._output = Output()
         self._events: EventFold | None = None
+        self._before: NamedRuns | None = None
         self._over = False
 
     @property
@@ -193,7 +251,12 @@ class Fold:
 
     def read(self, entry: Entry) -> list[AguiFrame]:
         """Return the frames of the next entry."""
-        if self.over or entry.last_generation < self._number:
+        if self.over:
+            return []
+        if entry.generation < self._number:
+            self._before = self._before or NamedRuns()
+            self._before.read(entry)
+        if entry.last_generation < self._number:
             return []
         self._output.at(_milliseconds(entry.time))
         for generation, event in enumerate(entry.parsed(), entry.generation):
@@ -232,7 +295,9 @@ class Fold:
             self._output.emit("RAW", event=event, source=RAW_SOURCE)
 
     def _start(self, event: Json) -> None:
-        self._events = EventFold(self._output, AguiRun.of_input(event, self._number), self._number)
+        earlier = Earlier() if self._before is None else self._before.left()
+        run = AguiRun.of_input(event, self._number)
+        self._events = EventFold(self._output, run, self._number, earlier)
         self._events.lifecycle.started()
         self._raw(event)
 

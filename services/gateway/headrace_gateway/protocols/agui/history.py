@@ -7,6 +7,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
+from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
 
 _STARTS = {
@@ -78,8 +79,7 @@ class PastRun:
 class ThreadHistory:
     """Runs of a thread, in the order in which they started."""
 
-    messages: list[Json] = field(default_factory=list)
-    """Each message once, in its latest form."""
+    messages: ThreadMessages = field(default_factory=ThreadMessages)
     state: Any = field(default_factory=dict)
     """State after the last run."""
     runs: list[PastRun] = field(default_factory=list)
@@ -92,9 +92,7 @@ class ThreadHistory:
             return
         events = compacted([frame.event for frame in frames])
         self.runs.append(PastRun(found, fold.over, events))
-        new = {message["id"]: message for message in fold.view.shown()}
-        self.messages = [new.pop(message["id"], message) for message in self.messages]
-        self.messages += new.values()
+        self.messages.take(fold.view)
         self.state = fold.view.state
 
     def run_list(self) -> list[Json]:

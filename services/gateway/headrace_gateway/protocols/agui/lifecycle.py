@@ -3,6 +3,7 @@
 from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace_gateway.protocols.agui.call_ids import CallIds
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.view import View
@@ -19,9 +20,9 @@ _REASONS = {INPUT_REQUIRED: "input_required", AUTH_REQUIRED: "auth_required"}
 class RunLifecycle:
     """Emits RUN events."""
 
-    def __init__(self, output: Output, view: View, run: AguiRun) -> None:
-        """Emit the events of `run`."""
-        self._output, self._view, self._run = output, view, run
+    def __init__(self, output: Output, view: View, calls: CallIds, run: AguiRun) -> None:
+        """Emit the events of `run`, which has made `calls`."""
+        self._output, self._view, self._calls, self._run = output, view, calls, run
 
     def started(self) -> None:
         """Start the run."""
@@ -67,11 +68,21 @@ class RunLifecycle:
     def _waiting(self, state: str, event: Json, interrupt: str) -> Json | None:
         metadata = event.get("metadata", {})
         if calls := metadata.get(PENDING_TOOL_CALLS):
-            return {"type": "success", "pendingToolCallIds": calls} if self._run.modern else None
-        interrupts = metadata.get(INTERRUPTS)
-        if not interrupts:
+            pending = self._calls.shown(calls)
+            return {"type": "success", "pendingToolCallIds": pending} if self._run.modern else None
+        if interrupts := metadata.get(INTERRUPTS):
+            interrupts = list(map(self._about_its_call, interrupts))
+        else:
             interrupts = [{"id": interrupt, "reason": _REASONS[state], **_question_of(event)}]
         return {"type": "interrupt", "interrupts": interrupts}
+
+    def _about_its_call(self, interrupt: Json) -> Json:
+        if not (call := interrupt.get("toolCallId")):
+            return interrupt
+        [shown] = self._calls.shown([call])
+        # An approval may be named like its call, whose id may recur.
+        name = shown if interrupt.get("id") == call else interrupt.get("id")
+        return {**interrupt, "id": name, "toolCallId": shown}
 
     def _finished(self, outcome: Json | None) -> None:
         outcomes = {"outcome": outcome} if outcome else {}

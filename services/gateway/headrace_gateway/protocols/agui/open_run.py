@@ -2,7 +2,6 @@
 
 from headrace.log import last_entry
 from headrace.model.errors import TaskUnknown
-from headrace.model.events import Json
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.errors import RunUnknown
@@ -14,26 +13,31 @@ from headrace_gateway.protocols.agui.run_frames import (
     AfterCursor,
     AsOfNow,
     Join,
+    MessagesOf,
     OpenedRun,
     RunFrames,
 )
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.submit import submit
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
+from headrace_gateway.protocols.agui.view import View
 from headrace_gateway.services import Services
+
+_EMITTED = frozenset({"assistant", "tool", "reasoning", "activity"})
+"""Roles of messages that agents emit, of which a client may have sent copies."""
 
 
 async def attach(
-    services: Services, call: Call, found: ThreadRun, earlier: list[Json] | None = None
+    services: Services, call: Call, found: ThreadRun, *, with_thread: bool = False
 ) -> OpenedRun:
     """Return the stream of an existing run, after the call's cursor if it has one.
 
-    AG-UI defines no reconnection; its clients read the result like any other stream. `earlier` are
-    messages of the thread's earlier runs, for a client that has none.
+    AG-UI defines no reconnection; its clients read the result like any other stream. Without a
+    cursor it begins with the run's messages, or `with_thread`, with those of earlier runs, too.
 
     Raises:
         RunUnknown: the run has been erased since it was found.
-        BusUnavailable: its log cannot be read now.
+        StateUnavailable, BusUnavailable: its log, or its thread, cannot be read now.
     """
     try:
         feed = await services.feeds.acquire(found.key)
@@ -41,9 +45,25 @@ async def attach(
         raise RunUnknown(f"run {found.run.id} of thread {found.run.thread}: {erased}") from erased
     async with services.feeds.handed_on(feed):
         cursor = await _cursor(services, call, feed)
-    join: Join = AfterCursor(cursor) if cursor else AsOfNow(feed.head, earlier)
+        join: Join
+        if cursor is not None:
+            join = AfterCursor(cursor)
+        else:
+            messages = await _messages(services, call, found, with_thread=with_thread)
+            join = AsOfNow(feed.head, messages)
     is_lost = bool(call.cursor) and cursor is None
     return OpenedRun(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
+
+
+async def _messages(
+    services: Services, call: Call, found: ThreadRun, *, with_thread: bool
+) -> MessagesOf:
+    """Return what decides which messages a client without any receives of the run `found`."""
+    has_copies = any(message["role"] in _EMITTED for message in found.run.messages)
+    if not with_thread and not has_copies:
+        return View.shown
+    past = await past_of(RunThread(services, call, found.run.thread), before=found)
+    return past.messages.merged if with_thread else past.messages.corrected
 
 
 async def _cursor(services: Services, call: Call, feed: Feed) -> FrameCursor | None:
@@ -68,7 +88,7 @@ async def is_at_end(opened: OpenedRun, cursor: FrameCursor | None) -> bool:
     if cursor is None or not opened.recovered:
         return False
     fold = Fold(opened.frames.number)
-    reader = opened.feed.reader(opened.frames.number - 1)
+    reader = opened.feed.reader(0)
     while blocks := await reader.read_now():
         for block in blocks:
             frames = fold.read(block.entry)
@@ -100,9 +120,7 @@ async def open_again(services: Services, call: Call, named: NamedRun) -> OpenedR
     thread = RunThread(services, call, named.thread)
     if named.run is not None:
         return await attach(services, call, await thread.find(named.run))
-    newest = await thread.newest()
-    earlier = await past_of(thread, before=newest)
-    return await attach(services, call, newest, earlier.messages)
+    return await attach(services, call, await thread.newest(), with_thread=True)
 
 
 async def _known(services: Services, call: Call, run_input: RunInput) -> ThreadRun | None:

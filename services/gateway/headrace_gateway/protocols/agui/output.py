@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.model.events import Json
+from headrace.model.run_ids import is_minted, run_digest, unique_id
 from headrace_gateway.protocols.agui.frame import AguiFrame
 
 type Event = tuple[str, Json]
@@ -47,6 +48,8 @@ class Output:
         """Open items, in the order in which they started."""
         self.subagent = subagent
         """The subagent run that this output belongs to; empty for the agent itself."""
+        self.digest = run_digest(subagent, 1)
+        """Stands for the run in ids (see `run_ids`)."""
         self._sink = sink or _Sink()
         self._whose: Json = {"subagentRunId": subagent} if subagent else {}
         self._branches: list[Output] = []
@@ -56,6 +59,22 @@ class Output:
         branch = Output(subagent, self._sink)
         self._branches.append(branch)
         return branch
+
+    def unique(self, own: str) -> str:
+        """Return the id that clients receive for `own`, the agent's id of a message."""
+        if self.subagent and is_minted(own):
+            return own  # by the worker of the subagent's run
+        return unique_id(own, self.digest)
+
+    def unique_call(self, own: str, number: int) -> str:
+        """Return the id that clients receive for `own`, the agent's id of a tool call.
+
+        `number` is 2 where the run makes the second call with that id.
+        """
+        if not self.subagent:
+            return unique_id(own, self.digest, number)
+        suffix = f"_{number}" if number > 1 else ""
+        return f"{own}@{self.subagent}{suffix}"
 
     def use(self, name: str) -> str:
         """Return the use for claiming ids; each subagent has its own."""

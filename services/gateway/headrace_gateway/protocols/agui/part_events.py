@@ -5,10 +5,12 @@ from collections.abc import Callable
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import TITLE
+from headrace.model.run_ids import unique_id
 from headrace.model.usage_counts import MOST_TOKENS
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
+from headrace_gateway.protocols.agui.call_ids import CallIds
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 from headrace_gateway.protocols.agui.snapshot import StateEvents
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
@@ -96,7 +98,9 @@ _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
 class PartEvents:
     """Converts parts to events, independent of the log event that contains them."""
 
-    def __init__(self, output: Output, view: View, *, modern: bool, thinking: bool = False) -> None:
+    def __init__(
+        self, output: Output, view: View, calls: CallIds, *, modern: bool, thinking: bool = False
+    ) -> None:
         """Emit to `output`; `modern` means that the client supports AG-UI 1.0.
 
         `thinking` selects THINKING events instead of REASONING events.
@@ -105,7 +109,9 @@ class PartEvents:
         self.text = BlockMessages(TEXT, output, view)
         self.reasoning = Thoughts(output) if thinking else BlockMessages(REASONING, output, view)
         self.activities = Activities(output, view)
-        self._by_type = self._handlers(ToolCalls(output, view, self.text, modern=modern))
+        self.calls = calls
+        self._subagents: dict[str, int] = {}
+        self._by_type = self._handlers(ToolCalls(output, view, self.text, calls, modern=modern))
 
     def _handlers(self, calls: ToolCalls) -> dict[str, Callable[[Json, str], None]]:
         state = StateEvents(self._output, self._view)
@@ -113,7 +119,7 @@ class PartEvents:
             parts.TOOL_CALL: calls.part,
             parts.STATE_SNAPSHOT: state.snapshot,
             parts.STATE_DELTA: state.delta,
-            parts.MESSAGES_SNAPSHOT: AgentsMessages(self._output, self._view).snapshot,
+            parts.MESSAGES_SNAPSHOT: AgentsMessages(self._output, self._view, self.calls).snapshot,
             parts.ACTIVITY_SNAPSHOT: self.activities.snapshot,
             parts.ACTIVITY_DELTA: self.activities.delta,
             parts.STEP_STARTED: self._step_started,
@@ -159,23 +165,26 @@ class PartEvents:
 
     def _subagent_started(self, part: Json, _name: str) -> None:
         """Emit the start of a subagent; as a step for clients of 0.x."""
-        subagent, name = part["data"]["id"], part["data"]["name"]
+        own, name = part["data"]["id"], part["data"]["name"]
         if not self._modern:
             self._begin_step(name)
             return
-        self._output.end(("subagent", subagent))
+        self._output.end(("subagent", own))
+        # Clients accept the id of a subagent run once, whatever a new attempt retracts.
+        number = self._subagents[own] = self._subagents.get(own, 0) + 1
+        subagent = unique_id(own, self._output.digest, number)
         host = self._output.subagent
         nested = {"parentSubagentRunId": host} if host else {}
         opening = ("SUBAGENT_STARTED", {"subagentRunId": subagent, "name": name, **nested})
-        item = OpenItem((opening,), (_finished(subagent, "success"),))
-        self._output.begin(("subagent", subagent), item)
+        item = OpenItem((opening,), (_finished(subagent, "success"),), subagent)
+        self._output.begin(("subagent", own), item)
 
     def _subagent_finished(self, part: Json, _name: str) -> None:
-        subagent, outcome = part["data"]["id"], part["data"]["outcome"]
-        item = self._output.open.get(("subagent", subagent))
+        own, outcome = part["data"]["id"], part["data"]["outcome"]
+        item = self._output.open.get(("subagent", own))
         if item is not None:
-            item.closing = (_finished(subagent, outcome),)
-        key = ("subagent", subagent) if self._modern else ("step", part["data"]["name"])
+            item.closing = (_finished(item.id, outcome),)
+        key = ("subagent", own) if self._modern else ("step", part["data"]["name"])
         self._output.end(key)
 
     def _usage(self, part: Json, _name: str) -> None:

@@ -15,6 +15,7 @@ _FOREIGN = "1.0"
 class AguiRun:
     """One run by its AG-UI ids."""
 
+    task: str
     thread: str
     id: str
     parent: str | None = None
@@ -44,8 +45,10 @@ class AguiRun:
             messages = (
                 [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
             )
-            return cls(context, f"{task}.{number}", None, _FOREIGN, {}, _filled(messages, message))
+            filled = _filled(messages, message)
+            return cls(task, context, f"{task}.{number}", None, _FOREIGN, {}, filled)
         return cls(
+            task=task,
             thread=context,
             id=kept.get("runId") or f"{task}.{number}",
             parent=kept.get("parentRunId"),

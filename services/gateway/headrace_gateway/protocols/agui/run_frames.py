@@ -5,6 +5,7 @@ of such a stream have the cursor of the last frame that they cover, so that a cl
 there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,10 @@ from headrace.model.events import Json
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
-from headrace_gateway.protocols.agui.snapshot import messages_snapshot
+from headrace_gateway.protocols.agui.snapshot import snapshot_of
+from headrace_gateway.protocols.agui.view import View
+
+type MessagesOf = Callable[[View], list[Json]]
 
 _STARTS = {
     "TEXT_MESSAGE_START": ("text", "messageId"),
@@ -126,13 +130,13 @@ class AfterCursor:
 class AsOfNow:
     """For a client without frames: RUN_STARTED, state, messages, open items, then the rest."""
 
-    def __init__(self, head: int, earlier: list[Json] | None = None) -> None:
+    def __init__(self, head: int, messages: MessagesOf | None = None) -> None:
         """Start when the fold has reached generation `head`.
 
-        `earlier` are AG-UI messages of the thread's earlier runs.
+        `messages` returns the snapshot's messages for the view of the run (default: the view's).
         """
         self.has_started = False
-        self._head, self._earlier = head, earlier or []
+        self._head, self._messages = head, messages or View.shown
         self._open = OpenItems()
         self._started: AguiFrame | None = None
         self._last: AguiFrame | None = None
@@ -154,11 +158,9 @@ class AsOfNow:
         if self._started is None or fold.view is None:
             return []
         time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
-        known = {message["id"] for message in fold.view.shown()}
-        earlier = [message for message in self._earlier if message["id"] not in known]
         snapshots: list[Json] = [
             {"type": "STATE_SNAPSHOT", **time, "snapshot": fold.view.state},
-            {"type": "MESSAGES_SNAPSHOT", **time, **messages_snapshot(fold.view, earlier)},
+            {"type": "MESSAGES_SNAPSHOT", **time, **snapshot_of(self._messages(fold.view))},
         ]
         opened = [] if fold.over else self._open.openings()
         events = [self._started.event, *snapshots, *(frame.event for frame in opened)]

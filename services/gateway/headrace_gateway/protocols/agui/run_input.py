@@ -15,6 +15,7 @@ from headrace.log_lines import cut, escaped
 from headrace.model import parts
 from headrace.model.events import AGUI, Json
 from headrace.model.nesting import RULE, is_too_deep
+from headrace.model.run_ids import own_id
 from headrace.model.user_content import to_parts
 from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
@@ -122,9 +123,9 @@ class RunInput:
     metadata: Json
     """Metadata of the input event; see `events.AGUI`."""
     resumes: frozenset[str] = frozenset()
-    """Ids of the interrupts that it answers."""
+    """Ids of the interrupts that it answers, as the client has received them."""
     results: frozenset[str] = frozenset()
-    """Ids of the tool calls whose results it contains."""
+    """Ids of the tool calls whose results it contains, as the client has received them."""
 
     @property
     def wishes(self) -> Json:
@@ -164,7 +165,9 @@ class RunInput:
         message, messages = _message_and_history(validated["messages"], validated["runId"])
         if resume := validated.get("resume"):
             _check_each_once(resume)
-            message, messages = _resumed(resume, validated["runId"]), validated["messages"]
+            validated["resume"] = [{**e, "interruptId": own_id(e["interruptId"])} for e in resume]
+            message = _resumed(validated["resume"], validated["runId"])
+            messages = validated["messages"]
         kept = {name: validated[name] for name in _KEPT if name in validated}
         if extras:
             kept["forwardedProps"] = with_extras(validated.get("forwardedProps"), extras)
@@ -174,7 +177,7 @@ class RunInput:
             message=message,
             metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
-            results=frozenset(filter(None, map(parts.tool_call_id, message["parts"]))),
+            results=frozenset() if resume else frozenset(_answered(validated["messages"])),
         )
 
 
@@ -283,13 +286,27 @@ def _answer(entry: Json) -> Json:
 
 def _results(messages: list[Json], last: Json) -> list[Json]:
     """Return the tool results at the end of the conversation, as parts."""
-    results: list[Json] = []
-    for message in reversed(messages[: messages.index(last) + 1]):
-        if message["role"] != "tool":
-            break
-        error = message.get("error") or ""
-        results.append(parts.tool_result_part(message["toolCallId"], message["content"], error))
-    return results[::-1]
+    return [
+        parts.tool_result_part(
+            own_id(message["toolCallId"]), message["content"], message.get("error") or ""
+        )
+        for message in _results_before(messages, last)
+    ]
+
+
+def _answered(messages: list[Json]) -> list[str]:
+    """Return the ids of the calls whose results end the conversation."""
+    last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
+    if last is None or last["role"] != "tool":
+        return []
+    return [message["toolCallId"] for message in _results_before(messages, last)]
+
+
+def _results_before(messages: list[Json], last: Json) -> list[Json]:
+    """Return the messages with tool results that end with `last`."""
+    end = messages.index(last) + 1
+    start = next((n for n in range(end, 0, -1) if messages[n - 1]["role"] != "tool"), 0)
+    return messages[start:end]
 
 
 def _user_message(message: str, content: list[Json]) -> Json:

@@ -119,7 +119,7 @@ class RunSession:
             return [orjson.dumps(self._message(opened, frame)) for frame in frames]
 
         renderer = RunRenderer(opened.frames, encode)
-        await self._connection.stream(opened.feed, opened.frames.number - 1, renderer)
+        await self._connection.stream(opened.feed, 0, renderer)
 
     async def _refuse(self, error: Exception) -> None:
         _, code, message, _ = error_answer(error)

@@ -65,5 +65,4 @@ def run_stream(shared: Subscriptions, opened: OpenedRun, encoding: Encoding = SS
     headers = {TASK_HEADER: opened.feed.key.task}
     if not opened.recovered:
         headers[RECOVERED_HEADER] = "false"
-    before = opened.frames.number - 1
-    return HttpStream(shared, opened.feed, before, renderer, headers=headers, body=encoding.body)
+    return HttpStream(shared, opened.feed, 0, renderer, headers=headers, body=encoding.body)

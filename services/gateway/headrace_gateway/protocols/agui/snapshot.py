@@ -1,7 +1,5 @@
 """Snapshots of the state that agent and client share, and of all messages."""
 
-from collections.abc import Sequence
-
 from headrace.model import json_patch
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.output import Output
@@ -17,12 +15,7 @@ as a snapshot has one activity.
 
 def emit_messages(output: Output, view: View) -> None:
     """Emit a snapshot of all messages in `view`."""
-    output.emit("MESSAGES_SNAPSHOT", **messages_snapshot(view))
-
-
-def messages_snapshot(view: View, earlier: Sequence[Json] = ()) -> Json:
-    """Return the fields of a snapshot of `earlier` messages and those in `view`."""
-    return snapshot_of([*earlier, *view.shown()])
+    output.emit("MESSAGES_SNAPSHOT", **snapshot_of(view.shown()))
 
 
 def snapshot_of(messages: list[Json]) -> Json:

@@ -1,12 +1,15 @@
 """Delegated work: each child task is a subagent run; its own children are nested in it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.protocols.agui.attempts import take_back
+from headrace_gateway.protocols.agui.call_ids import CallIds, OpenCalls
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
@@ -51,16 +54,39 @@ class _SubagentRun:
     """Generation of the child's log in which each of its messages started."""
 
 
+class EarlierSubagent(NamedTuple):
+    """What a subagent has done in earlier runs."""
+
+    runs: int
+    open_calls: OpenCalls
+
+
+_NEW = EarlierSubagent(0, {})
+
+
 class Subagents:
     """Emits SUBAGENT events, and the output of children within them.
 
     Clients of 0.x get a step for each child, without its output.
     """
 
-    def __init__(self, output: Output, view: View, run: AguiRun) -> None:
-        """Emit to `output`, for the client of `run`."""
-        self._output, self._view, self._run = output, view, run
+    def __init__(
+        self, output: Output, view: View, run: AguiRun, earlier: Mapping[str, EarlierSubagent]
+    ) -> None:
+        """Emit to `output`, for the client of `run`.
+
+        `earlier` are the subagents of the task's earlier runs, by task.
+        """
+        self._output, self._view, self._run, self._earlier = output, view, run, earlier
         self._known: dict[str, _SubagentRun] = {}
+
+    def seen(self) -> dict[str, EarlierSubagent]:
+        """Return all subagents so far, by task, for the task's next run."""
+        now = {
+            task: EarlierSubagent(child.number, child.parts.calls.open())
+            for task, child in self._known.items()
+        }
+        return {**self._earlier, **now}
 
     def emit(self, update: Json, status: Json, generation: int) -> None:
         """Emit an event about a child, or a child's child, which `update` identifies.
@@ -84,7 +110,8 @@ class Subagents:
             raise TypeError("a child's task and agent must be strings")
         known = self._known.get(task)
         if known is None:
-            known = self._known[task] = self._begin(task, name, parent)
+            before = self._earlier.get(task, _NEW)
+            known = self._known[task] = self._begin(task, name, parent, before)
         elif known.waits:
             is_continued = update.get("generation") == 0
             known.is_answered = known.is_answered or is_continued
@@ -94,10 +121,8 @@ class Subagents:
 
     def _continue(self, task: str, child: _SubagentRun) -> _SubagentRun:
         """Start another run of `child`; ids of ended runs are not reused."""
-        number = child.number + 1
-        further = self._begin(f"{task}.{number}", child.agent, child.parent)
-        further.number = number
-        return further
+        before = EarlierSubagent(child.number, child.parts.calls.open())
+        return self._begin(task, child.agent, child.parent, before)
 
     def _emit(
         self, child: _SubagentRun, update: Json, message: Json | None, generation: int
@@ -134,12 +159,15 @@ class Subagents:
             take_back(child.output, self._view, rest)
             emit_messages(self._output, self._view)
 
-    def _begin(self, run: str, name: str, parent: str) -> _SubagentRun:
+    def _begin(self, task: str, name: str, parent: str, before: EarlierSubagent) -> _SubagentRun:
+        number = before.runs + 1
+        run = task if number == 1 else f"{task}.{number}"
         output = self._output.branch(run) if self._run.modern else self._output
+        calls = CallIds(output, self._view, before.open_calls)
         events = PartEvents(
-            output, self._view, modern=self._run.modern, thinking=self._run.thinking
+            output, self._view, calls, modern=self._run.modern, thinking=self._run.thinking
         )
-        child = _SubagentRun(run, parent, name, self._step(name), output, events)
+        child = _SubagentRun(run, parent, name, self._step(name), output, events, number=number)
         if self._run.modern:
             host = self._known.get(parent)
             nested = {"parentSubagentRunId": host.id} if host else {}

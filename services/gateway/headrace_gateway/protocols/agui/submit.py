@@ -12,8 +12,10 @@ from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.errors import TaskUnknown
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
+from headrace.model.run_ids import own_id
 from headrace.model.task import SUBMITTED
 from headrace_gateway.call import Call
+from headrace_gateway.protocols.agui.call_ids import OpenCalls
 from headrace_gateway.protocols.agui.errors import (
     ResumeMismatch,
     RunIdReused,
@@ -21,7 +23,7 @@ from headrace_gateway.protocols.agui.errors import (
     ThreadBusy,
 )
 from headrace_gateway.protocols.agui.run_input import RunInput
-from headrace_gateway.protocols.agui.threads import RunThread
+from headrace_gateway.protocols.agui.threads import RunThread, WaitingRuns
 from headrace_gateway.refusals import KeyReused, TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.idempotency import KeyedRequest
@@ -131,9 +133,25 @@ class WaitingTask:
 
     task: str
     interrupts: frozenset[str]
-    """Ids of its open interrupts."""
+    """The agent's ids of its open interrupts."""
     pending: frozenset[str]
-    """Ids of the tool calls that the client must carry out."""
+    """The agent's ids of the tool calls that the client must carry out."""
+    calls: OpenCalls
+    """Its calls without a result, by the ids that clients have received."""
+
+    def is_resumed_by(self, interrupts: frozenset[str]) -> bool:
+        """Return whether `interrupts`, as a client names them, are all of the open ones."""
+        named = frozenset(map(own_id, interrupts))
+        return self.interrupts == named and all(map(self._is_current, interrupts))
+
+    def is_answered_by(self, call: str) -> bool:
+        """Return whether `call`, as a client names it, is one of the pending calls."""
+        return own_id(call) in self.pending and self._is_current(call)
+
+    def _is_current(self, given: str) -> bool:
+        """Return whether the id is not that of an earlier call for which the agent had the same."""
+        own = own_id(given)
+        return given == own or given in self.calls.get(own, ())
 
 
 async def answered(services: Services, call: Call, run_input: RunInput) -> str | None:
@@ -147,9 +165,10 @@ async def answered(services: Services, call: Call, run_input: RunInput) -> str |
         return None
     waiting = await _waiting(services, call, run_input.thread)
     if not run_input.resumes:
-        return next((one.task for one in waiting if one.pending & run_input.results), None)
+        results = run_input.results
+        return next((one.task for one in waiting if any(map(one.is_answered_by, results))), None)
     for one in waiting:
-        if one.interrupts == run_input.resumes:
+        if one.is_resumed_by(run_input.resumes):
             return one.task
     is_open = sorted({name for one in waiting for name in one.interrupts})
     raise ResumeMismatch(f"resume: must answer all open interrupts of one task: {is_open}")
@@ -157,20 +176,21 @@ async def answered(services: Services, call: Call, run_input: RunInput) -> str |
 
 async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingTask]:
     found: list[WaitingTask] = []
-    async for task, runs in RunThread(services, call, thread).waiting():
-        key = task_key(services.settings, call.caller, call.agent, task)
+    async for one in RunThread(services, call, thread).waiting():
+        key = task_key(services.settings, call.caller, call.agent, one.task)
         last = await last_entry(services.bus, key)
-        if last is None or not runs:
+        if last is None or not one.runs:
             continue
         update = last.events[-1].get("statusUpdate") or {}
-        default = f"{runs[-1].run.id}.{last.last_generation}"
-        found.append(_read(task, update.get("metadata") or {}, default))
+        found.append(_read(one, update.get("metadata") or {}, last.last_generation))
     return found
 
 
-def _read(task: str, metadata: Json, default: str) -> WaitingTask:
+def _read(found: WaitingRuns, metadata: Json, generation: int) -> WaitingTask:
+    task = found.task
     if pending := metadata.get(PENDING_TOOL_CALLS):
-        return WaitingTask(task, frozenset(), frozenset(pending))
+        return WaitingTask(task, frozenset(), frozenset(pending), found.calls)
+    default = f"{found.runs[-1].run.id}.{generation}"
     interrupts = metadata.get(INTERRUPTS)
     names = [interrupt["id"] for interrupt in interrupts] if interrupts else [default]
-    return WaitingTask(task, frozenset(names), frozenset())
+    return WaitingTask(task, frozenset(names), frozenset(), found.calls)

@@ -5,6 +5,7 @@ Task state lists a thread's tasks; the run ids are in the tasks' logs.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
@@ -14,7 +15,9 @@ from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace.tasks.delayed_runs import waits_for_start
 from headrace_gateway.call import Call
+from headrace_gateway.protocols.agui.call_ids import OpenCalls
 from headrace_gateway.protocols.agui.errors import RunUnknown
+from headrace_gateway.protocols.agui.fold import NamedRuns
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
@@ -33,6 +36,14 @@ class ThreadRun:
     run: AguiRun
     time: str
     """Time when its input was stored, RFC 3339."""
+
+
+class WaitingRuns(NamedTuple):
+    """The runs of a task that waits for input."""
+
+    task: str
+    runs: list[ThreadRun]
+    calls: OpenCalls
 
 
 class RunThread:
@@ -74,22 +85,23 @@ class RunThread:
         return sorted(found, key=lambda one: (one.time, one.key.task, one.number))
 
     async def entries(self, run: ThreadRun) -> list[Entry]:
-        """Return the current entries of the run's task, from the run's input on."""
+        """Return the current entries of the run's task."""
         last = await last_entry(self._services.bus, run.key)
         if last is None:
             return []
         log = replay(self._services.bus, run.key, 0, last.sequence)
-        entries = [entry async for batch in log for entry in batch]
-        return [entry for entry in entries if entry.last_generation >= run.number]
+        return [entry async for batch in log for entry in batch]
 
-    async def waiting(self) -> AsyncIterator[tuple[str, list[ThreadRun]]]:
+    async def waiting(self) -> AsyncIterator[WaitingRuns]:
         """Yield each task that waits for input, with its runs.
 
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
         async for task in self.tasks(states=[INPUT_REQUIRED]):
-            yield task["id"], await self._runs_of(task)
+            named = NamedRuns()
+            runs = await self._runs_of(task, named)
+            yield WaitingRuns(task["id"], runs, named.left().open_calls)
 
     async def tasks(
         self, most: int | None = None, *, states: Sequence[str] = ()
@@ -149,7 +161,8 @@ class RunThread:
     def _key(self, task: str) -> TaskKey:
         return task_key(self._services.settings, self._call.caller, self._call.agent, task)
 
-    async def _runs_of(self, task: Json) -> list[ThreadRun]:
+    async def _runs_of(self, task: Json, named: NamedRuns | None = None) -> list[ThreadRun]:
+        """Return the runs of a task; `named` reads its log meanwhile."""
         key = self._key(task["id"])
         last = await last_entry(self._services.bus, key)
         if last is None:
@@ -158,6 +171,9 @@ class RunThread:
         try:
             async for batch in replay(self._services.bus, key, 0, last.sequence):
                 found += [_run(key, entry) for entry in batch if _is_input(entry)]
+                if named is not None:
+                    for entry in batch:
+                        named.read(entry)
         except LogLost:
             return []  # past its retention
         return found

@@ -11,14 +11,21 @@ from headrace.model.events import Json
 
 @dataclass(slots=True)
 class ClientMessage:
-    """A message that the client had before the run."""
+    """A message that the client had before the run, or that the agent has set."""
 
     message: Json
+    is_sent: bool = False
+    """Whether the client has sent it with the run."""
     subagent: ClassVar[str] = ""
+
+    @property
+    def calls(self) -> list[str]:
+        """Ids of the tool calls that the message made."""
+        return [made["id"] for made in self.message.get("toolCalls") or []]
 
     def calls_tool(self, call: str) -> bool:
         """Return whether the message made the tool call with that id."""
-        return any(made["id"] == call for made in self.message.get("toolCalls") or [])
+        return call in self.calls
 
     def shown(self) -> Json:
         """Return the message unchanged."""
@@ -155,7 +162,9 @@ class View:
     @classmethod
     def at_start(cls, messages: list[Json], state: Any) -> Self:  # noqa: ANN401 - any JSON value
         """Return the view of a client that starts a run with `messages` and `state`."""
-        given: dict[str, Held] = {message["id"]: ClientMessage(message) for message in messages}
+        given: dict[str, Held] = {
+            message["id"]: ClientMessage(message, is_sent=True) for message in messages
+        }
         return cls(state, given, ids=dict.fromkeys(given, "given"))
 
     def find(self, use: str, wanted: str) -> str:

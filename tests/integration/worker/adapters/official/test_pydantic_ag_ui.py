@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 
+from headrace.model.run_ids import own_id
 from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.official.users import AgUiUser, RecordedRun
 from tests.integration.worker.adapters.wire import ChatModel, Script, calls, chat_model, replies
@@ -74,8 +75,9 @@ async def test_agentic_chat(serve: Serve, examples: ModuleType) -> None:
         [result] = user.told("TOOL_CALL_RESULT")
         assert result["content"] == "12:00 CET"
         pending = await user.replies("Make it red.")
-        assert pending == {"type": "success", "pendingToolCallIds": ["p1"]}
-        await user.returns("p1", "done")
+        [call] = pending["pendingToolCallIds"]
+        assert (pending["type"], own_id(call)) == ("success", "p1")
+        await user.returns(call, "done")
         assert user.last["content"] == "Red it is."
     assert [received.line for received in model.conversations[3]] == [
         "user: What time is it?",
@@ -110,10 +112,11 @@ async def test_tool_based_generative_ui(serve: Serve, examples: ModuleType) -> N
         parameters = {"type": "object", "properties": {"lines": array}}
         user.tools = [{"name": "generate_haiku", "description": "x", "parameters": parameters}]
         pending = await user.replies("A haiku.")
-        assert pending["pendingToolCallIds"] == ["h1"]
+        [call] = pending["pendingToolCallIds"]
+        assert own_id(call) == "h1"
         arguments = "".join(event["delta"] for event in user.told("TOOL_CALL_ARGS"))
         assert "a frog leaps in" in arguments
-        done = await user.returns("h1", "shown")
+        done = await user.returns(call, "shown")
     assert (done["type"], user.last["content"]) == ("success", "There.")
 
 
@@ -134,7 +137,7 @@ async def test_tool_approval(serve: Serve, examples: ModuleType) -> None:
     async with serve(script, examples.careful) as (user, model):
         request = await user.replies("Delete it.")
         [interrupt] = request["interrupts"]
-        assert (request["type"], interrupt["toolCallId"]) == ("interrupt", "d1")
+        assert (request["type"], own_id(interrupt["toolCallId"])) == ("interrupt", "d1")
         again = await user.resumes({interrupt["id"]: {"approved": "perhaps"}})
         assert again["interrupts"] == [interrupt]
         edited = {"approved": True, "editedArgs": {"path": "b.txt"}}
@@ -157,14 +160,15 @@ async def test_predictive_state_updates(serve: Serve, examples: ModuleType) -> N
         parameters = {"type": "object", "properties": {"document": {"type": "string"}}}
         user.tools = [{"name": "write_document", "description": "x", "parameters": parameters}]
         pending = await user.replies("Go on.")
-        assert pending["pendingToolCallIds"] == ["w1"]
+        [call] = pending["pendingToolCallIds"]
+        assert own_id(call) == "w1"
         kinds = [event["type"] for event in user.events]
         [custom] = user.told("CUSTOM")
         assert (custom["name"], custom["value"][0]["tool"]) == ("PredictState", "write_document")
-        written = [event for event in user.told("TOOL_CALL_ARGS") if event["toolCallId"] == "w1"]
+        written = [event for event in user.told("TOOL_CALL_ARGS") if event["toolCallId"] == call]
         assert len(written) > 1
         assert kinds.index("CUSTOM") < user.events.index(written[0])
-        await user.returns("w1", "accepted")
+        await user.returns(call, "accepted")
     assert "'Once'" in str(model.requests[0]["messages"][0])
     assert user.last["content"] == "Written."
 

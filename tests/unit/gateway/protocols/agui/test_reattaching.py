@@ -8,8 +8,18 @@ from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
+from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
+from headrace_gateway.protocols.agui.view import View
 from tests.support.agui.client_rules import Client
-from tests.support.agui.logs import GIVEN, RUN_METADATA, AguiLog, agui_logs, hinted, unhurried
+from tests.support.agui.logs import (
+    GIVEN,
+    RUN_METADATA,
+    AguiLog,
+    agui_logs,
+    as_agent_named,
+    hinted,
+    unhurried,
+)
 from tests.unit.gateway.protocols.agui.test_subagents import asked, child
 
 
@@ -112,8 +122,9 @@ def test_steps_of_one_name_are_each_opened_again() -> None:
 
 def test_earlier_runs_messages_lead_once() -> None:
     log = AguiLog.started().show(text_part("Hello", "b"), artifact="b").end()
-    earlier = [{"id": "old", "role": "user", "content": "before"}, GIVEN[0]]
+    thread = ThreadMessages()
+    thread.take(View.at_start([{"id": "old", "role": "user", "content": "before"}, GIVEN[0]], {}))
     entries = log.parsed()
-    lead = AsOfNow(entries[-1].last_generation, earlier)
-    snapshot = agui_events(RunFrames(1, lead), entries)[2].event
+    lead = AsOfNow(entries[-1].last_generation, thread.merged)
+    snapshot = as_agent_named(agui_events(RunFrames(1, lead), entries)[2].event)
     assert [message["id"] for message in snapshot["messages"]] == ["old", "s", "u", "b"]

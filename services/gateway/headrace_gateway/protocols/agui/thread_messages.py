@@ -1,0 +1,93 @@
+"""The messages of a thread, merged from its runs.
+
+A client sends its copy of the conversation with each run. A copy may be older than the log, for
+example because the client's stream broke, so it never replaces what the fleet's agents emitted.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from headrace.model.events import Json
+from headrace_gateway.protocols.agui.view import ClientMessage, Held, View
+
+_CONVERSATION = frozenset({"system", "developer", "user", "assistant", "tool"})
+"""Roles that every client sends again; activities and reasoning are left out by some."""
+
+
+class ThreadMessages:
+    """Each message of a thread once, in the order in which it first appeared."""
+
+    def __init__(self) -> None:
+        """Start without messages."""
+        self._messages: dict[str, Json] = {}
+        self._emitted: set[str] = set()
+
+    def __iter__(self) -> Iterator[Json]:
+        return iter(self._messages.values())
+
+    def take(self, view: View) -> None:
+        """Add the messages of a client that has read the next run.
+
+        A message with a known id replaces the known one. But what a client has sent replaces no
+        message of the agent's, and adds none that repeats the thread's under another id.
+        """
+        repeated = self._repeated_in(view)
+        for key, held in view.messages.items():
+            if not _is_sent(held):
+                self._emitted.add(key)
+            elif key in self._emitted or key in repeated:
+                continue
+            self._messages[key] = held.shown()
+
+    def merged(self, view: View) -> list[Json]:
+        """Take the last run's `view`, and return all messages."""
+        self.take(view)
+        return list(self)
+
+    def corrected(self, view: View) -> list[Json]:
+        """Return the messages of `view`, with the thread's instead of copies of the agent's."""
+        return [
+            self._messages[key] if _is_sent(held) and key in self._emitted else held.shown()
+            for key, held in view.messages.items()
+        ]
+
+    def _repeated_in(self, view: View) -> set[str]:
+        """Return the ids of messages that repeat the thread's, from a client that renews ids.
+
+        That is certain only if the conversation that the client has sent begins with the whole
+        thread and goes on: who says the same again in a thread must not be taken for a repetition.
+        """
+        before = list(_conversation(self))
+        sent = list(
+            _conversation(held.shown() for held in view.messages.values() if _is_sent(held))
+        )
+        if not before or len(sent) <= len(before):
+            return set()
+        pairs = list(zip(before, sent, strict=False))
+        if not all(_content(old) == _content(new) for old, new in pairs):
+            return set()
+        return {new["id"] for _, new in pairs if new["id"] not in self._messages}
+
+
+def _is_sent(held: Held) -> bool:
+    return isinstance(held, ClientMessage) and held.is_sent
+
+
+def _conversation(messages: Iterable[Json]) -> Iterator[Json]:
+    return (m for m in messages if m["role"] in _CONVERSATION and "subagentRunId" not in m)
+
+
+def _content(message: Json) -> tuple[object, ...]:
+    """Return the content of a message, without ids."""
+    calls = [call["function"] for call in message.get("toolCalls") or ()]
+    made = [(call.get("name"), _parsed(call.get("arguments"))) for call in calls]
+    return message["role"], message.get("content") or "", made
+
+
+def _parsed(arguments: object) -> object:
+    """Return a call's arguments; as they are if they are not JSON."""
+    try:
+        return orjson.loads(arguments) if isinstance(arguments, str) else arguments
+    except orjson.JSONDecodeError:
+        return arguments
