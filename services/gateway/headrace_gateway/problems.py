@@ -67,7 +67,7 @@ from headrace_gateway.refusals import (
 )
 from headrace_gateway.request_span import note_refusal
 from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
-from headrace_gateway.server.body import BodyTooLarge, RequestNotWhole
+from headrace_gateway.server.body import BodyEncoded, BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
 from headrace_gateway.streaming.renderer import Cause, Interruption
 from headrace_gateway.tasks.settle import Unanswered
@@ -161,6 +161,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     NotRetryable: _own(-32600, 409, "FAILED_PRECONDITION", "NOT_RETRYABLE"),
     AlreadyOver: _own(-32600, 409, "FAILED_PRECONDITION", "ALREADY_OVER"),
     BodyTooLarge: _TOO_LARGE,
+    BodyEncoded: _own(-32600, 415, "INVALID_ARGUMENT", "BODY_ENCODED"),
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
     EventTooLarge: _TOO_LARGE,
     GatewayStarting: _UNAVAILABLE,
@@ -223,6 +224,8 @@ def status_of(error: Exception) -> int:
 def headers(problem: Problem) -> dict[str, str]:
     """Return the problem's response headers."""
     found = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+    if problem.http_status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
+        found["Accept-Encoding"] = "identity"
     return found | ({} if problem.challenge is None else {"WWW-Authenticate": problem.challenge})
 
 

@@ -35,6 +35,14 @@ class AgentUnknown(HeadraceError):
         unknown.name = name
         return unknown
 
+    @classmethod
+    def unnamed(cls) -> "AgentUnknown":
+        """Return the error for a path that was joined to an agent's URL as URLs are joined."""
+        return cls(
+            "the path names no agent: end the agent's URL with a slash, as in /v1/agents/NAME/, "
+            "where a client joins paths to it"
+        )
+
 
 class TaskEnded(HeadraceError):
     """The task is over: it accepts no messages and can't be canceled."""

@@ -78,6 +78,7 @@ class TaskState:
         self._ranges = all_ranges(settings.event_streams)
         keys = Keys.of(settings.prefix, settings.stream_prefix)
         self._store: Store = RedisStore(settings, keys, self._ranges, settings.usage_days)
+        self._health = StoreHealth(self._store)
         self._clock = ServerClock(self._bus, {"Redis": self._store.time})
         for one in self._ranges:
             metrics.FOLLOWING.labels(one.name).set(0)
@@ -96,6 +97,8 @@ class TaskState:
     @property
     def note(self) -> str:
         """A remark for operators although it is ready; usually empty."""
+        if self._health.refusal:
+            return f"the view is not written: {self._health.refusal}"
         return self._clock.deviation and f"clocks are not synchronized: {self._clock.deviation}"
 
     async def start(self) -> None:
@@ -171,7 +174,7 @@ class TaskState:
         )
         await self._clock.compare()
         self._keep(self._clock.run, "clocks")
-        self._keep(StoreHealth(self._store).run, "metrics of Redis")
+        self._keep(self._health.run, "metrics of Redis")
         replica = Replica(self._name, self._store.leases(self._name), self._ranges, self._duties)
         leasing = keep_running(replica.run, "leases")
         self._stack.push_async_callback(replica.stop)
@@ -212,6 +215,7 @@ class TaskState:
             ForWorkers(self._bus, starter, self._timing.cancel),
             reader=reader,
             ranges=self._ranges,
+            refusal=lambda: self._health.refusal,
         )
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:

@@ -430,6 +430,13 @@ class Store(Protocol):
     async def memory(self) -> Memory:
         """Return the store's memory."""
 
+    async def check_writes(self) -> None:
+        """Return if the store accepts writes.
+
+        Raises:
+            StateUnavailable: it refuses them, or does not answer.
+        """
+
     async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version."""
 

@@ -107,6 +107,9 @@ class MemoryStore:
         """Return nothing: this store has no limit, and its process's memory is measured anyway."""
         return Memory(0, 0)
 
+    async def check_writes(self) -> None:
+        """Return: writes are always accepted."""
+
     async def is_other_version_in_use(self) -> bool:
         """Return False: no other version exists."""
         return False

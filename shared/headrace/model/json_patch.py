@@ -1,6 +1,7 @@
 """JSON Patch (RFC 6902), applied as a whole or not at all, without changing documents in place."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from headrace.model.events import Json
@@ -21,7 +22,11 @@ def parse(pointer: Any) -> list[str]:  # noqa: ANN401 - any JSON value, checked 
     """
     if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
         raise PatchFailed(f"{pointer!r} is not a JSON Pointer")
-    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+    keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+    # AG-UI's client refuses these, because they would change what all of its objects inherit.
+    if "__proto__" in keys or ("constructor", "prototype") in pairwise(keys):
+        raise PatchFailed(f"{pointer!r} names what JavaScript's objects inherit")
+    return keys
 
 
 def look_up(document: Any, path: list[str]) -> Any:  # noqa: ANN401 - any JSON value

@@ -199,14 +199,14 @@ CASES: dict[str, list[Case]] = {
         never(FIRST, "restarted", {'headrace_following{range="0"}': "1x4 stale 1x30"}),
     ],
     "RedisDown": [
-        Case(BURST, "outage", {"headrace_redis_connected": "1x4 0x9 1x9"}, (6, 14), (5, 15)),
-        never(FIRST, "short", {"headrace_redis_connected": "1x4 0 1x30"}),
+        Case(BURST, "outage", {"headrace_redis_writable": "1x4 0x9 1x9"}, (6, 14), (5, 15)),
+        never(FIRST, "short", {"headrace_redis_writable": "1x4 0 1x30"}),
         never(
             OTHER,
             "one replica cut off",
             {
-                'headrace_redis_connected{instance="1"}': "1x4 0x30",
-                'headrace_redis_connected{instance="2"}': "1x30",
+                'headrace_redis_writable{instance="1"}': "1x4 0x30",
+                'headrace_redis_writable{instance="2"}': "1x30",
             },
         ),
     ],

@@ -141,6 +141,18 @@ class BodyTooLarge(HeadraceError):
         self.limit = limit
 
 
+class BodyEncoded(HeadraceError):
+    """The body is compressed."""
+
+    code = "body_encoded"
+
+    def __init__(self, encoding: str) -> None:
+        """Name the `encoding`."""
+        super().__init__(
+            f"content-encoding: bodies are accepted uncompressed (identity), not {encoding[:100]!r}"
+        )
+
+
 class RequestNotWhole(HeadraceError):
     """The request was not complete in time."""
 
@@ -192,6 +204,7 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
     Raises:
         LookupError: the caller is not known yet (bodies of unknown callers are never read), or the
             request is not within `OpenRequests.one`.
+        BodyEncoded: it is compressed.
         TooManyBytes, TooManyBytesOfOwner: too many bytes are held already.
         BodyTooLarge: the declared or actual size exceeds the limit.
         RateLimited: it exceeds `SMALL`, and the caller of the request, which is not counted yet,
@@ -201,7 +214,10 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
     if CALLER not in request.scope:
         raise LookupError("call_of or caller_of must run before read_body")
     limit = limits.whole if most is None else min(most, limits.whole)
-    declared = headers_of(request.scope).first.get("content-length", "0")
+    stated = headers_of(request.scope).first
+    if (encoding := stated.get("content-encoding", "identity")).strip().lower() != "identity":
+        raise BodyEncoded(encoding)
+    declared = stated.get("content-length", "0")
     declared_size = int(declared) if declared.isdecimal() else 0
     if declared_size > limit:
         raise BodyTooLarge(limit)

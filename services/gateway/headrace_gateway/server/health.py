@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
+from headrace.model.events import Json
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.route import Route
 
@@ -29,17 +30,22 @@ class Health:
         Without task state a gateway can still accept and stream tasks: it is degraded, but ready.
         """
         reached = self._bus.answers
-        follows = reached and await self._task_state_follows()
+        answer = await self._task_state() if reached else {}
+        follows = bool(answer.get("following"))
         status = "ready" if follows else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}
+        if note := answer.get("note"):
+            content["note"] = note
         return json_response(content, 200 if reached else 503, NO_STORE)
 
-    async def _task_state_follows(self) -> bool:
+    async def _task_state(self) -> Json:
+        """Return task state's answer; empty if it has none."""
         try:
             answer = await self._bus.request(self._bus.subjects.state("ready"), b"", _TIMEOUT)
-            return bool(orjson.loads(answer.data)["following"])
-        except (BusUnavailable, ValueError, LookupError, TypeError):
-            return False
+            found = orjson.loads(answer.data)
+        except (BusUnavailable, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 async def healthy(request: Request) -> Response:  # noqa: ARG001 - a route

@@ -47,6 +47,10 @@ _INCOMPLETE = "the request was not received within the time limit"
 
 _NO_PROXY = "this gateway is no proxy: CONNECT is not allowed"
 
+_CHUNKED = (b"chunked", b"Chunked")
+
+_NO_CODINGS = "transfer-encoding: must be chunked alone"
+
 _TOO_MANY_HEADERS = f"the request has more than {MOST_HEADERS} headers"
 
 _HOSTS = "a request has one header Host (RFC 9112, section 3.2)"
@@ -371,6 +375,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self.parser.get_method() == b"CONNECT":
             self._refuse(405, "INVALID_ARGUMENT", _NO_PROXY)
+            return
+        if any(one[0] == b"transfer-encoding" and one[1] not in _CHUNKED for one in self.headers):
+            self._refuse(501, "UNIMPLEMENTED", _NO_CODINGS)
             return
         if (ambiguity := self._ambiguity()) is not None:
             self._refuse(400, "INVALID_ARGUMENT", ambiguity)

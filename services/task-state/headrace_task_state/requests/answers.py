@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 import orjson
@@ -50,8 +50,13 @@ class Answers:
         *,
         reader: Reader,
         ranges: Iterable[Range],
+        refusal: Callable[[], str] = str,
     ) -> None:
-        """Answer with these components."""
+        """Answer with these components.
+
+        `refusal` returns why the store accepts no writes; empty if it does.
+        """
+        self._refusal = refusal
         self._for_workers, self._open_tasks = for_workers, open_tasks
         self._tasks, self._lists, self._usage = tasks, lists, usage
         self._reader, self._ranges = reader, list(ranges)
@@ -77,11 +82,13 @@ class Answers:
         return await _in_time(self._for_workers.answer(question, agent))
 
     async def ready(self) -> bytes:
-        """Return ``{"following": …, "positions": {…}}``.
+        """Return ``{"following": …, "positions": {…}}``, with a ``note`` if writes are refused.
 
         That is whether every range is being applied by some replica, and the stream sequence up to
         which each one has been applied, by the number of its event stream.
         """
+        if refusal := self._refusal():
+            return orjson.dumps({"following": False, "positions": {}, "note": refusal})
         try:
             following = await self._reader.are_followed(self._ranges)
             positions = await self._reader.positions(self._ranges)

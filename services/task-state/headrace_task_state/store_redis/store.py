@@ -56,6 +56,8 @@ _AHEAD = 10
 
 _DAY = 24 * 3600
 
+_WRITTEN_SECONDS = 60
+
 LIFE_MS = round(LEASE_SECONDS * 1000)
 
 
@@ -87,6 +89,11 @@ class Keys:
     def replicas(self) -> str:
         """Sorted set: the live replicas, by when each expires (ms)."""
         return f"{self.root}replicas"
+
+    @property
+    def written(self) -> str:
+        """Key that is written to see whether Redis accepts writes."""
+        return f"{self.root}written"
 
     @property
     def projection_number(self) -> str:
@@ -473,6 +480,10 @@ class RedisStore:
     def writer(self, lease: Lease) -> RedisWriter:
         """Return the writer for `lease`."""
         return RedisWriter(self.redis, self.keys, lease, self._ranges, self._usage_days)
+
+    async def check_writes(self) -> None:
+        """Return if Redis accepts writes."""
+        await self.redis.ask(["SET", self.keys.written, "1", "EX", _WRITTEN_SECONDS])
 
     async def is_other_version_in_use(self) -> bool:
         """Return whether live replicas keep a projection of another version."""

@@ -128,7 +128,7 @@ NO_HANDSHAKES = {
 
 
 @pytest.mark.parametrize("kind", NO_HANDSHAKES)
-async def test_a_request_that_is_no_handshake_is_answered_as_if_it_asked_for_no_upgrade(
+async def test_a_request_that_is_no_handshake_is_answered_as_if_it_had_no_upgrade(
     gateway: str, kind: str
 ) -> None:
     plain = NO_HANDSHAKES[kind].replace(UPGRADE, "")

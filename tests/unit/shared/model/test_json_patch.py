@@ -25,6 +25,8 @@ DOCUMENT = {"a": {"b": [1, 2]}, "": 0, "x/y": 1, "m~n": 2, "n": None}
         ([{"op": "move", "from": "/n", "path": "/n"}], DOCUMENT),
         ([{"op": "test", "path": "/a", "value": {"b": [1.0, 2]}}], DOCUMENT),
         ([{"op": "test", "path": "/n", "value": None, "extra": "ignored"}], DOCUMENT),
+        ([{"op": "add", "path": "/prototype", "value": 1}], {**DOCUMENT, "prototype": 1}),
+        ([{"op": "add", "path": "/constructor", "value": 1}], {**DOCUMENT, "constructor": 1}),
         ([], DOCUMENT),
     ],
 )
@@ -44,6 +46,14 @@ def test_applies_as_the_rfc_states(patch: Any, expected: Any) -> None:  # noqa: 
         [{"op": "add", "value": 1}],
         [{"op": "add", "path": "c", "value": 1}],
         [{"op": "add", "path": "/a~2", "value": 1}],
+        [{"op": "add", "path": "/__proto__", "value": 1}],
+        [{"op": "add", "path": "/a/__proto__/x", "value": 1}],
+        [{"op": "copy", "from": "/__proto__", "path": "/c"}],
+        [{"op": "add", "path": "/constructor/prototype/x", "value": 1}],
+        [
+            {"op": "add", "path": "/constructor", "value": {}},
+            {"op": "add", "path": "/constructor/prototype", "value": 1},
+        ],
         [{"op": "add", "path": "/missing/deep", "value": 1}],
         [{"op": "add", "path": "/a/b/3", "value": 1}],
         [{"op": "add", "path": "/a/b/01", "value": 1}],

@@ -20,6 +20,9 @@ class FakeStore:
             raise StateUnavailable("Redis: away")
         return Memory(900, 1000)
 
+    async def check_writes(self) -> None:
+        assert self.answers
+
 
 def exported() -> list[float | None]:
     names = ("headrace_redis_connected", "headrace_redis_bytes", "headrace_redis_max_bytes")

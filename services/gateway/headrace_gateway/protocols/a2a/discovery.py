@@ -44,6 +44,7 @@ class Discovery:
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
         card, answering = "/.well-known/agent-card.json", self._errors.answering
+        old = "/.well-known/agent.json"  # of A2A before 0.3
         pages = {
             "/v1/agents": self._list,
             "/v1/agents/": self._list,
@@ -52,8 +53,12 @@ class Discovery:
             AGENT: self._card,
             f"{AGENT}/": self._card,
             f"{AGENT}{card}": self._card,
+            f"{AGENT}{old}": self._card,
             card: self._card,
+            old: self._card,
             "/": self._card,
+            f"/v1/agents{card}": self._relative,
+            f"/v1/agents{old}": self._relative,
         }
         return [
             Route(JWKS_PATH, answering(self._key_set), methods=["GET"]),
@@ -106,6 +111,10 @@ class Discovery:
         card = self._card_of(request)
         signed = await self._signed(request, card)
         return self._kept(request, card, signed, await self._readable(signed.card))
+
+    async def _relative(self, request: Request) -> Response:  # noqa: ARG002 - a route
+        """Refuse a card's path that was resolved against an agent's URL without its slash."""
+        raise AgentUnknown.unnamed()
 
     async def _readable(self, card: Json) -> Json:
         return await self._versions.card(card, self._services.default_agent)

@@ -11,6 +11,7 @@ from headrace.model.messages import USAGE_GROUPS, GetUsage, UsageCounts, UsageGr
 from headrace.model.subjects import decode_token, encode_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.refusals import NotPermitted
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
@@ -29,11 +30,16 @@ class UsagePage:
         """Return the usage of a period."""
         services, caller = self._services, caller_of(self._services, request)
         operates = await services.access.check_anyone(caller, OPERATION)
+        owner = _owner(request)
+        if not operates:
+            if owner not in (None, caller.owner):
+                raise NotPermitted("only operators may read the usage of other owners")
+            owner = caller.owner
         today = datetime.now(UTC).date().isoformat()
         last = request.query_params.get("to", today)
         query = GetUsage(
             tenant=caller.tenant,
-            owner=_owner(request) if operates else caller.owner,
+            owner=owner,
             first=request.query_params.get("from", last),
             last=last,
             by=_groups(request.query_params.get("by", "agent")),

@@ -38,10 +38,14 @@ async def test_an_owner_sees_its_own_usage_and_an_operator_its_tenants(
     period = {"from": "2026-01-01", "to": "2026-01-31", "by": "owner,agent", "owner": "bob@acme"}
     async with open_role_gateway(OPERATOR) as gateway:
         assert (await gateway.http.get(PATH)).status_code == 401
+        other = await gateway.http.get(PATH, params=period, headers=ANN.bearer)
+        named = [period | {"owner": ANN.owner}, period]
         answers = [
-            await gateway.http.get(PATH, params=period, headers=person.bearer)
-            for person in (ANN, OPERATOR)
+            await gateway.http.get(PATH, params=one, headers=person.bearer)
+            for one, person in zip(named, (ANN, OPERATOR), strict=True)
         ]
+    assert other.status_code == 403
+    assert "other owners" in other.json()["error"]["message"]
     wanted = GetUsage(
         tenant="acme",
         owner="bob_40acme",
