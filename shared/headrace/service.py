@@ -47,9 +47,24 @@ _NO_HELP = (StreamsDiffer, ServerTooOld, SecretUnreadable, SettingInvalid)
 
 _LOG_FORMAT = "HEADRACE_LOG_FORMAT"
 
-type Serve = Callable[[asyncio.Event], AbstractAsyncContextManager[None]]
-"""Returns a context manager that runs the service. It is entered once the service has started. The
-event is set when the service should stop, also by the service itself."""
+
+class Stop(asyncio.Event):
+    """Is set when the service should stop, also by the service itself."""
+
+    def __init__(self) -> None:
+        """Belong to the loop that runs."""
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self.failure: HeadraceError | None = None
+
+    def fail(self, why: HeadraceError) -> None:
+        """Stop the service as failed, so that a supervisor starts it again. Any thread may."""
+        self.failure = self.failure or why
+        self._loop.call_soon_threadsafe(self.set)
+
+
+type Serve = Callable[[Stop], AbstractAsyncContextManager[None]]
+"""Returns a context manager that runs the service. It is entered once the service has started."""
 
 
 class PortTaken(HeadraceError):
@@ -84,7 +99,7 @@ def run(
 
     - 0: it was stopped.
     - 1: it could not start, but a later start may succeed (a taken port, a server away for too
-    long).
+    long); or it can't go on, and a new start helps (`Stop.fail`).
     - 78 (EX_CONFIG): another start does not help: a setting is invalid, NATS or Redis is too old,
     the streams differ from the settings, a file that a setting names is missing or unusable, or one
     of the errors `fatal` was raised.
@@ -162,7 +177,7 @@ def _run_to_its_end(runner: asyncio.Runner, prepared: PreparedService, notify_so
 
 
 async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, loop = Stop(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGUSR2, log_lines.switch_level, prepared.logs.level)
@@ -179,15 +194,13 @@ async def _until_signal(prepared: PreparedService, notify_socket: str) -> None:
         measuring.cancel()
 
 
-async def serve(
-    serving: Serve, stop: asyncio.Event, on_started: Callable[[], None] | None = None
-) -> None:
+async def serve(serving: Serve, stop: Stop, on_started: Callable[[], None] | None = None) -> None:
     """Run a service until `stop` is set, which may happen while it starts.
 
     `on_started` is called once it has started.
 
     Raises:
-        Exception: Any error that keeps the service from starting.
+        Exception: Any error that keeps the service from starting, or with which it has failed.
     """
     running = serving(stop)
     starting, stopping = asyncio.create_task(_enter(running)), asyncio.create_task(stop.wait())
@@ -195,6 +208,7 @@ async def serve(
     if not starting.done():
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
+        _raise_failure(stop)
         return
     try:
         starting.result()
@@ -205,6 +219,12 @@ async def serve(
         stopping.cancel()
         if starting.exception() is None:
             await running.__aexit__(None, None, None)
+    _raise_failure(stop)
+
+
+def _raise_failure(stop: Stop) -> None:
+    if stop.failure is not None:
+        raise stop.failure
 
 
 async def _enter(running: AbstractAsyncContextManager[None]) -> None:

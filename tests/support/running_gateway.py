@@ -8,7 +8,7 @@ from functools import partial
 
 import httpx
 
-from headrace.service import serve
+from headrace.service import Stop, serve
 from headrace_gateway.main import serving
 from headrace_gateway.protocol_table import PROTOCOLS, Protocol
 from headrace_gateway.settings import GatewaySettings
@@ -33,7 +33,7 @@ async def running(
     timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[str]:
     """Yield the URL of a gateway that is ready, and serves `protocols`."""
-    url, stop = f"http://127.0.0.1:{settings.http_port}", asyncio.Event()
+    url, stop = f"http://127.0.0.1:{settings.http_port}", Stop()
     block = partial(serving, settings, protocols=protocols, timing=timing)
     running = asyncio.create_task(serve(block, stop))
     try:

@@ -42,11 +42,13 @@ def _prepare() -> service.PreparedService:
 @asynccontextmanager
 async def serving(
     settings: GatewaySettings,
-    stop: asyncio.Event,
+    stop: service.Stop,
     protocols: Sequence[Protocol] = PROTOCOLS,
     timing: GatewayTiming = TIMING,
 ) -> AsyncIterator[None]:
-    """Serve `protocols` for the length of a block; set `stop` if the server ends by itself.
+    """Serve `protocols` for the length of a block.
+
+    `stop` is set if the server ends by itself, and failed if NATS is lost for good.
 
     Raises:
         Unprotected: the gateway would be open beyond loopback, and no setting allows it.
@@ -73,6 +75,7 @@ async def serving(
         answering.add_done_callback(ended := lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests, timing))
+            services.bus.on_closed(stop.fail)
             process = secrets.token_hex(4)
             await ProcessAnswers(services.bus, "gateway", process).start()
             app = build_app(services, protocols)

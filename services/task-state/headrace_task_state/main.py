@@ -14,7 +14,7 @@ from headrace import metrics, service
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, OnClosed
 from headrace.jetstream.server_clock import ServerClock
 from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
@@ -101,6 +101,10 @@ class TaskState:
             return f"the view is not written: {self._health.refusal}"
         return self._clock.deviation and f"clocks are not synchronized: {self._clock.deviation}"
 
+    def on_closed(self, callback: OnClosed) -> None:
+        """Call `callback` if a connection to NATS is closed for good."""
+        self._bus.on_closed(callback)
+
     async def start(self) -> None:
         """Connect, serve requests, and take a share of the ranges.
 
@@ -121,7 +125,10 @@ class TaskState:
             self._pieces(),
             self._settings.log_version,
         )
-        broker, observers = FleetBroker(self._settings, "task-state answers"), telemetry(_NAME)
+        observers = telemetry(_NAME)
+        broker = FleetBroker(
+            self._settings, "task-state answers", note_closed=self._bus.note_closed
+        )
         questions.include_in(broker, observers)
         await self._serve(broker)
         if other_version_in_use := await self._store.is_other_version_in_use():
@@ -283,13 +290,13 @@ def run() -> int:
 def _prepare() -> service.PreparedService:
     settings = TaskStateSettings()
     return service.PreparedService(
-        settings.log_options("headrace-task-state"), lambda _: serving(settings)
+        settings.log_options("headrace-task-state"), lambda stop: serving(settings, stop)
     )
 
 
 @asynccontextmanager
-async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
-    """Run task state for the length of the block.
+async def serving(settings: TaskStateSettings, stop: service.Stop) -> AsyncIterator[None]:
+    """Run task state for the length of the block; fail `stop` if NATS is lost for good.
 
     Raises:
         SettingInvalid: a setting, or a file that it names, breaks a rule.
@@ -298,6 +305,7 @@ async def serving(settings: TaskStateSettings) -> AsyncIterator[None]:
         StreamsDiffer: the streams differ from the settings.
     """
     replica = TaskState(settings)
+    replica.on_closed(stop.fail)
     service.export_build("task-state")
     service.observe(
         settings.metrics_host,

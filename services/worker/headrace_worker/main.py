@@ -100,14 +100,14 @@ async def serving(
     settings: WorkerSettings,
     agents: Agents,
     source: AgentSource,
-    stop: asyncio.Event,
+    stop: service.Stop,
     *,
     reload: bool,
 ) -> AsyncIterator[None]:
     """Run a worker for the duration of the block; with `reload`, follow the changes of `source`.
 
-    `stop` is set when the worker has been drained, as SIGUSR1 does. During the start, SIGUSR1 sets
-    it at once.
+    `stop` is set when the worker has been drained, as SIGUSR1 does, and failed if NATS is lost for
+    good. During the start, SIGUSR1 sets it at once.
 
     Raises:
         PortTaken: HEADRACE_METRICS_PORT is in use.
@@ -117,6 +117,7 @@ async def serving(
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, stop.set)
     source.warn()
     worker = Worker(settings, agents)
+    worker.on_closed(stop.fail)
     service.export_build("worker")
     service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
     await worker.start()

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
 from headrace.directory import Announcer
-from headrace.jetstream.connection import Bus, NewTransport
+from headrace.jetstream.connection import Bus, NewTransport, OnClosed
 from headrace.jetstream.consumers import nak
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import TailRule
@@ -102,6 +102,11 @@ class Worker:
     def is_ready(self) -> bool:
         """Whether its agents are announced and NATS answers."""
         return self._serves and self._bus.answers
+
+    def on_closed(self, callback: OnClosed) -> None:
+        """Call `callback`, from any thread, if one of its connections is closed for good."""
+        for bus in (self._bus, self._heartbeat_thread.bus):
+            bus.on_closed(callback)
 
     async def start(self) -> None:
         """Connect, announce the agents and start to pull.

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, override
 
@@ -19,6 +20,7 @@ from faststream.prometheus import ConsumeAttrs, PrometheusMiddleware
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from headrace import tracing
@@ -36,6 +38,8 @@ AT_ONCE = 256
 
 _STOP_TIMEOUT = 1.0
 
+
+type NoteClosed = Callable[[Exception | None], None]
 
 type _Parameter = tuple[str, Any, Any]
 """Name, type and default."""
@@ -69,8 +73,18 @@ def _model(name: str, parameters: tuple[_Parameter, ...], returned: Any) -> Seri
 class FleetBroker(NatsBroker):
     """A broker that connects like every other process of the fleet."""
 
-    def __init__(self, settings: BusSettings, name: str, middlewares: Sequence[Any] = ()) -> None:
-        """Prepare to connect as `name`; `start` connects."""
+    def __init__(
+        self,
+        settings: BusSettings,
+        name: str,
+        middlewares: Sequence[Any] = (),
+        note_closed: NoteClosed = lambda _: None,
+    ) -> None:
+        """Prepare to connect as `name`; `start` connects.
+
+        `note_closed` is called with the reason if the connection is closed for good, unless this
+        closes it.
+        """
         # Its logger would log every message; errors are logged where the request is refused.
         super().__init__(
             logger=None,
@@ -78,14 +92,28 @@ class FleetBroker(NatsBroker):
             middlewares=middlewares,
             serializer=HandlerModels(),
         )
-        self._settings, self._name = settings, name
+        self._settings, self._name, self._note_closed = settings, name, note_closed
+        self._stops = False
+
+    @override
+    async def stop(self, *ending: Any) -> None:
+        """Stop the subscribers and close the connection."""
+        self._stops = True
+        with suppress(ConnectionClosedError):
+            await super().stop(*ending)
 
     @override
     async def _connect(self) -> Client:
         client = _ConcurrentClient(
             NatsCredentials(self._settings), domain=self._settings.nats_jetstream_domain
         )
-        await client.connect(**connect_options(self._settings, self._name), error_cb=_note)
+
+        async def closed() -> None:
+            if not self._stops:
+                self._note_closed(client.last_error)
+
+        options = connect_options(self._settings, self._name)
+        await client.connect(**options, error_cb=_note, closed_cb=closed)
         self.config.connect(client)
         return client
 

@@ -17,11 +17,12 @@ from nats.aio.transport import TcpTransport, Transport
 from nats.errors import (
     ConnectionClosedError,
     ConnectionDrainingError,
+    MaxPayloadError,
     ProtocolError,
     StaleConnectionError,
 )
 from nats.errors import TimeoutError as NatsTimeout
-from nats.protocol.parser import PERMISSIONS_ERR, Parser
+from nats.protocol.parser import Parser
 
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.health_probe import PROBE_TIMING, HealthProbe, ProbeTiming
@@ -294,6 +295,14 @@ class Listening(Subscription):
             self._conn.stop_listening(self._id)
 
 
+_CONNECTION_LASTS = (
+    "permissions violation",
+    "invalid subject",
+    "invalid publish subject",
+    "maximum subscriptions exceeded",
+)
+"""Errors of nats-server that concern one message or subscription: it keeps the connection."""
+
 _API = "$JS.API."
 _KV = "$KV."
 
@@ -333,8 +342,11 @@ class NatsClient(Client):
     all. In nats-py the ping can overtake the data.
 
     It sends its credentials to every server, including servers that it discovers, and reads them
-    again for each. If the server closes the connection because of its credentials, it reconnects
-    with the current ones.
+    again for each. If the server ends the connection, because of its credentials or of anything
+    else, it reconnects with the current ones. nats-py would close the connection permanently.
+
+    It refuses a message that with its headers exceeds the server's maximum. nats-py counts the
+    payload only, and the server would end the connection.
     """
 
     def __init__(
@@ -469,6 +481,8 @@ class NatsClient(Client):
             subject = in_domain(self._domain, subject)
         command = self._command(subject, reply, payload, headers) if headers is not None else None
         if command is None:
+            if headers is not None and _most_bytes(headers) + payload_size > self._max_payload:
+                raise MaxPayloadError
             await super()._send_publish(subject, reply, payload, payload_size, headers)
             self._header_names.update(headers or ())
             return
@@ -494,7 +508,11 @@ class NatsClient(Client):
     def _command(
         self, subject: str, reply: str, payload: bytes, headers: dict[str, Any]
     ) -> bytes | None:
-        """Return the bytes of a message; None: nats-py must check its headers."""
+        """Return the bytes of a message; None: nats-py must check its headers.
+
+        Raises:
+            MaxPayloadError: With its headers it is too large.
+        """
         if not headers:
             return b"PUB %b %b %d\r\n%b\r\n" % (
                 subject.encode(),
@@ -503,7 +521,11 @@ class NatsClient(Client):
                 payload,
             )
         block = self.header_block(headers)
-        return None if block is None else _with_headers(subject, reply, block, payload)
+        if block is None:
+            return None
+        if len(block) + len(payload) > self._max_payload:
+            raise MaxPayloadError
+        return _with_headers(subject, reply, block, payload)
 
     def header_block(self, headers: dict[str, Any]) -> bytes | None:
         """Return the bytes of `headers` in a message; None: nats-py must check them."""
@@ -531,6 +553,9 @@ class NatsClient(Client):
 
         Returns:
             None: `request` has to send it, which may have to wait, to check it or to refuse it.
+
+        Raises:
+            MaxPayloadError: With its headers it is too large.
         """
         inbox = self._answers_inbox
         if not inbox or self.is_draining_pubs:
@@ -540,6 +565,8 @@ class NatsClient(Client):
         serial = self._serial()
         reply = f"{inbox}.{serial}"
         if isinstance(headers, bytes):
+            if len(headers) + len(payload) > self._max_payload:
+                raise MaxPayloadError
             command: bytes | None = _with_headers(subject, reply, headers, payload)
         else:
             command = self._command(subject, reply, payload, headers)
@@ -652,7 +679,11 @@ class NatsClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         self._abort()
-        await super()._attempt_reconnect()
+        try:
+            await super()._attempt_reconnect()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody tries again
+            self._err, self._reconnection_task = error, None  # It would be canceled: this one.
+            await self._close(Client.CLOSED)
 
     async def _select_next_server(self) -> None:
         # nats-py chooses at random, perhaps the server that it leaves. If that is frozen, the
@@ -694,13 +725,14 @@ class NatsClient(Client):
         return writer is not None and writer.get_extra_info("ssl_object") is not None
 
     async def _process_err(self, err_msg: str) -> None:
-        # Credentials expired or were replaced. nats-py would close the connection permanently.
-        if "auth" in err_msg and PERMISSIONS_ERR not in err_msg and not self.is_connecting:
-            error = nats.errors.Error(f"nats: {err_msg}")
-            await self._error_cb(error)
-            await self._process_op_err(error)
+        # For nats-py nearly every error is the connection's end, permanently.
+        if self.is_connecting:
+            await super()._process_err(err_msg)
             return
-        await super()._process_err(err_msg)
+        error = nats.errors.Error(f"nats: {err_msg}")
+        await self._error_cb(error)
+        if not err_msg.strip("'").startswith(_CONNECTION_LASTS):
+            await self._process_op_err(error)
 
     def _abort(self) -> None:
         transport = self._transport
@@ -712,6 +744,11 @@ def _with_headers(subject: str, reply: str, block: bytes, payload: bytes) -> byt
     size = len(block)
     line = f"HPUB {subject} {reply} {size} {size + len(payload)}\r\n"
     return b"%b%b%b\r\n" % (line.encode(), block, payload)
+
+
+def _most_bytes(headers: Mapping[str, Any]) -> int:
+    """Return how many bytes nats-py may make of headers."""
+    return sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items()) + 12
 
 
 def _give_up(answer: asyncio.Future[Msg]) -> None:

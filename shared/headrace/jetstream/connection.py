@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from nats.aio.client import NO_RESPONDERS_STATUS
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import Transport
+from nats.errors import MaxPayloadError
 from nats.js import JetStreamContext
 
 from headrace import metrics
@@ -21,7 +22,7 @@ from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.headers import STATUS
 from headrace.jetstream.health_probe import PROBE_TIMING, ProbeTiming
 from headrace.jetstream.streams import Streams, ensure_streams
-from headrace.model.errors import BusUnavailable, NobodyListens
+from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens
 from headrace.secret_settings import SecretUnreadable
 from headrace.server_versions import NATS_MINIMUM, check_server_version
 from headrace.settings import BusSettings, without_credentials
@@ -78,6 +79,8 @@ TIMING = BusTiming()
 
 type OnDisturbance = Callable[[], None]
 
+type OnClosed = Callable[[BusUnavailable], None]
+
 type NewTransport = Callable[[], Transport]
 """Makes the transport of a connection."""
 
@@ -87,6 +90,8 @@ class Bus:
 
     Followers of logs register with `on_disturbance`. The callback runs after a reconnect and after
     a slow-consumer error, when live messages may have been missed.
+
+    A message that with its headers exceeds the server's maximum is refused with EventTooLarge.
     """
 
     def __init__(
@@ -109,6 +114,8 @@ class Bus:
         self._last_error: Exception | None = None
         self._refusal = ""
         self._closing = False
+        self._closed: BusUnavailable | None = None
+        self._on_closed_callbacks = list[OnClosed]()
 
     @property
     def js(self) -> JetStreamContext:
@@ -123,7 +130,7 @@ class Bus:
     @property
     def answers(self) -> bool:
         """Whether the server is connected and not known to be silent."""
-        return self.connected and not self.connection.health.is_silent
+        return self.connected and not self.connection.health.is_silent and self._closed is None
 
     @property
     def back_since(self) -> float:
@@ -143,6 +150,24 @@ class Bus:
         """Call `callback` when live messages may have been missed. Return its removal function."""
         self._disturbed.add(callback)
         return lambda: self._disturbed.discard(callback)
+
+    def on_closed(self, callback: OnClosed) -> None:
+        """Call `callback` once a connection is closed for good: nothing connects it again.
+
+        It is called with the reason, at once if that has happened before.
+        """
+        self._on_closed_callbacks.append(callback)
+        if self._closed is not None:
+            callback(self._closed)
+
+    def note_closed(self, why: Exception | None) -> None:
+        """Take note that this connection, or one beside it, was closed for good."""
+        if self._closing:
+            return
+        _log.error("the connection to NATS is closed permanently: %s", why)
+        self._closed = BusUnavailable(f"the connection to NATS is closed permanently: {why}")
+        for callback in self._on_closed_callbacks:
+            callback(self._closed)
 
     async def connect(self, name: str) -> None:
         """Connect as `name`, with log messages while waiting, and create missing streams.
@@ -202,8 +227,9 @@ class Bus:
             _log.warning("connection to NATS lost; reconnecting")
 
     async def _on_closed(self) -> None:
-        if self.connection.is_closed and not self._closing:
-            _log.error("NATS closed the connection permanently: %s", self.connection.last_error)
+        # That of an attempt to connect is closed before it is this one's.
+        if self.connection.is_closed:
+            self.note_closed(self.connection.last_error)
 
     async def _on_reconnect(self) -> None:
         _log.info("reconnected to NATS")
@@ -243,9 +269,12 @@ class Bus:
 
         Raises:
             BusUnavailable: The connection is down, and the buffer for the next one is full.
+            EventTooLarge: See the class.
         """
         try:
             await self.connection.publish(subject, payload, reply, headers)
+        except MaxPayloadError as error:
+            raise self._too_large(payload, headers) from error
         except NO_ANSWER as error:
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
@@ -307,9 +336,12 @@ class Bus:
         Raises:
             NobodyListens: The subject has no listener.
             BusUnavailable: No answer came within `timeout` seconds, or the connection is down.
+            EventTooLarge: See the class.
         """
         try:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
+        except MaxPayloadError as error:
+            raise self._too_large(payload, headers) from error
         except nats.errors.NoRespondersError as error:
             raise NobodyListens(f"{subject}: {reason(error)}") from error
         except NO_ANSWER as error:
@@ -321,8 +353,14 @@ class Bus:
         """Send a request before this returns, if possible, and return its answer to come.
 
         It takes less processor time than `request`. `answered` reads the answer.
+
+        Raises:
+            EventTooLarge: See the class.
         """
-        answer = self.connection.ask(subject, payload, headers, timeout)
+        try:
+            answer = self.connection.ask(subject, payload, headers, timeout)
+        except MaxPayloadError as error:
+            raise self._too_large(payload, headers) from error
         if answer is not None:
             return answer
         return asyncio.Task(
@@ -330,6 +368,10 @@ class Bus:
             loop=asyncio.get_running_loop(),
             eager_start=True,
         )
+
+    def _too_large(self, payload: bytes, headers: Mapping[str, str] | None) -> EventTooLarge:
+        size = sum(len(name) + len(value.encode()) for name, value in (headers or {}).items())
+        return EventTooLarge(len(payload) + size, self.max_payload)
 
     async def ask_for_series(
         self, subject: str, payload: bytes, receive: Callable[[Msg], None]

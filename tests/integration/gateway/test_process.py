@@ -127,7 +127,7 @@ async def test_a_signal_ends_it_within_seconds_although_streams_are_open(
 
 async def test_a_start_that_fails_is_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The HTTP server ends before gRPC's does."""
-    stop = asyncio.Event()
+    stop = service.Stop()
 
     @asynccontextmanager
     async def refused(*_: object) -> AsyncIterator[None]:

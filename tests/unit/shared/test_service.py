@@ -18,8 +18,8 @@ from prometheus_client import REGISTRY
 
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
-from headrace.model.errors import StreamsDiffer
-from headrace.service import PreparedService, measure_loop_lag, observe, run, serve
+from headrace.model.errors import BusUnavailable, StreamsDiffer
+from headrace.service import PreparedService, Stop, measure_loop_lag, observe, run, serve
 from tests.support.servers import ports
 from tests.support.waiting import until
 
@@ -95,8 +95,24 @@ def test_a_service_that_cannot_start_leaves_the_garbage_collector_on() -> None:
     assert gc.isenabled()
 
 
+def test_a_service_that_fails_while_it_runs_stops_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped: list[bool] = []
+
+    @asynccontextmanager
+    async def serving(stop: Stop) -> AsyncIterator[None]:
+        asyncio.get_running_loop().call_later(0.05, stop.fail, BusUnavailable("closed"))
+        yield
+        stopped.append(stop.is_set())
+
+    monkeypatch.setattr(service, "settle", lambda: None)
+    assert run(lambda: PreparedService(LogOptions("warning"), serving), {}) == 1
+    assert stopped == [True]
+
+
 async def test_a_service_in_a_process_of_others_leaves_the_garbage_collector_as_it_is() -> None:
-    stop = asyncio.Event()
+    stop = Stop()
 
     @asynccontextmanager
     async def serving(_: asyncio.Event) -> AsyncIterator[None]:

@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from headrace.jetstream.connection import Bus, BusTiming
-from headrace.model.errors import BusUnavailable
+from headrace.model.errors import BusUnavailable, EventTooLarge
 from headrace.settings import BusSettings
 from tests.integration.shared.conftest import Connect
 from tests.support.live_copies import LiveCopies
 from tests.support.servers import NatsProcess
 from tests.support.task_log import TaskLog
 from tests.support.topology import Topology
-from tests.support.waiting import soon, until
+from tests.support.waiting import eventually, soon, until
 
 HASTY = BusTiming(connect_attempt=0.3, close=0.3)
 
@@ -179,3 +179,57 @@ async def test_clients_cannot_publish_what_only_jetstream_may(
     await live.until(appended.sequence)
     assert live.sequences == [appended.sequence]
     assert any("permissions violation" in message for message in messages(caplog))
+
+
+async def _ask(bus: Bus, subject: str, payload: bytes, headers: dict[str, str]) -> None:
+    await bus.request(subject, b"", 5)  # which makes the inbox for answers
+    await bus.ask(subject, payload, 5, headers)
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda bus, *message: bus.publish(message[0], message[1], headers=message[2]),
+        lambda bus, *message: bus.request(message[0], message[1], 5, message[2]),
+        _ask,
+    ],
+    ids=["publish", "request", "ask"],
+)
+@pytest.mark.parametrize("name", ["Own", "Not-Seen-Before"])
+async def test_a_message_too_large_with_its_headers_is_refused_and_the_connection_lasts(
+    connect: Connect, send: Callable[..., Awaitable[object]], name: str
+) -> None:
+    bus = await connect()
+    subject, headers = bus.subjects.dead("a", "b"), {name: "x" * 50}
+    await bus.publish(subject, b"", headers={"Own": "seen before"})
+    payload = b"y" * (bus.max_payload - 20)
+    with pytest.raises(EventTooLarge):
+        await send(bus, subject, payload, headers)
+    await bus.connection.flush()
+    assert bus.connection.stats["reconnects"] == 0
+    assert bus.answers
+
+
+async def test_a_connection_that_the_server_ends_with_an_error_comes_back(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = await connect()
+    heard = asyncio.Event()
+    await bus.listen("heard", lambda _: heard.set())
+    assert bus.connection.send_now(b"NO-PROTOCOL\r\n")
+
+    async def is_back() -> bool:
+        return bool(bus.connection.stats["reconnects"]) and bus.connected
+
+    await eventually(is_back, "it has reconnected")
+    await bus.publish("heard", b"")
+    await asyncio.wait_for(heard.wait(), 60)
+    assert any("unknown protocol operation" in one for one in messages(caplog))
+
+
+async def test_a_subject_that_the_server_refuses_costs_no_connection(connect: Connect) -> None:
+    bus = await connect()
+    await bus.listen("no..subject", lambda _: None)
+    await bus.connection.flush()
+    await bus.request(bus.subjects.dead("a", "b"), b"", 5)
+    assert (bus.connection.stats["reconnects"], bus.answers) == (0, True)
