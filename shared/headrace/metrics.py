@@ -61,6 +61,21 @@ for _kind in ("run", "run-request", "entry", "push", "event", "other"):
     DEAD_LETTERS.labels(_kind)
     DEAD_LETTERS_DROPPED.labels(_kind)
 
+TRIGGER_EVENTS = Counter(
+    "headrace_trigger_events",
+    "Events and firings of schedules, by what became of them: began, letter, dropped, waits.",
+    ["outcome"],
+)
+for _outcome in ("began", "letter", "dropped", "waits"):
+    TRIGGER_EVENTS.labels(_outcome)
+CHAIN_LIMITS = Counter(
+    "headrace_chain_limits",
+    "Answers that begin no task, or begin it later, by the limit: depth, tasks, rate.",
+    ["limit"],
+)
+for _limit in ("depth", "tasks", "rate"):
+    CHAIN_LIMITS.labels(_limit)
+
 REQUEST_SECONDS = LoopHistogram(
     "headrace_request_seconds",
     "Duration of requests in seconds, of all protocols; for streams, until they open.",

@@ -23,7 +23,7 @@ from headrace.jetstream.streams import Streams
 from headrace.model import entry
 from headrace.model.agent_card import AgentCard
 from headrace.model.agent_route import AgentRoute
-from headrace.model.answers import DEPTH, TRIGGER
+from headrace.model.answers import CHAIN, DEPTH, TRIGGER
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import (
     BusMessage,
@@ -163,7 +163,13 @@ USER_EVENT: Json = {
     "title": "UserEvent",
     "description": "Any body. Templates and filters of triggers read JSON, or a text.",
 }
-_ANSWER_HEADERS: Json = {MESSAGE_ID: _TEXT, DEPTH: _NUMBER, TRIGGER: _TEXT, TRACEPARENT: _TEXT}
+_ANSWER_HEADERS: Json = {
+    MESSAGE_ID: _TEXT,
+    DEPTH: _NUMBER,
+    CHAIN: _TEXT,
+    TRIGGER: _TEXT,
+    TRACEPARENT: _TEXT,
+}
 USER_EVENT_HEADERS: Json = {
     "type": "object",
     "description": "All are optional. An event with an id begins one task however often it is "
@@ -192,7 +198,7 @@ STRUCTURED_ANSWER: Json = {
 }
 STRUCTURED_HEADERS: Json = {
     "type": "object",
-    "required": ["Content-Type", MESSAGE_ID, DEPTH],
+    "required": ["Content-Type", MESSAGE_ID, DEPTH, CHAIN],
     "properties": {
         "Content-Type": {"const": "application/cloudevents+json"},
         **_ANSWER_HEADERS,
@@ -200,7 +206,7 @@ STRUCTURED_HEADERS: Json = {
 }
 BINARY_HEADERS: Json = {
     "type": "object",
-    "required": [MESSAGE_ID, DEPTH, *(f"ce-{name}" for name in _REQUIRED)],
+    "required": [MESSAGE_ID, DEPTH, CHAIN, *(f"ce-{name}" for name in _REQUIRED)],
     "properties": {
         **_ANSWER_HEADERS,
         **{f"ce-{name}": schema for name, schema in _ATTRIBUTES.items()},

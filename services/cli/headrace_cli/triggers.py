@@ -17,7 +17,10 @@ def triggers() -> None:
 
 def _row(trigger: dict[str, Any]) -> tuple[str, ...]:
     names = ("name", "agent", "subject", "stream", "owner")
+    problem = trigger.get("problem")
     state = "paused" if trigger.get("paused") else "active"
+    if problem and not trigger.get("paused"):
+        state = f"failing: {problem['reason']}"
     return (*(str(trigger.get(name, "")) for name in names), state)
 
 

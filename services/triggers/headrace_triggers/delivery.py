@@ -1,20 +1,25 @@
-"""How a delivered message that fires is settled: acknowledged once its task has begun.
+"""How a delivered message that fires is settled: each ends as a task, a dead letter or a drop.
 
-A message that can't become a task is acknowledged once it is stored as a dead letter, whole. After
-any other error it is delivered again, at growing intervals, so nothing is dropped. If its handling
-fails with an error that is a defect, it becomes a dead letter after some deliveries.
+It is acknowledged once its task has begun. One that can't become a task is acknowledged once it is
+stored as a dead letter, as far as it fits into one. If no letter can be stored, the message is
+dropped: it is counted and logged with its place in the stream, and shown to its owner. After any
+other error it is delivered again, at growing intervals. If its handling fails with an error that is
+a defect, it is given up after some deliveries.
 """
 
 import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from faststream.nats import NatsMessage
 from nats.aio.msg import Msg
 
 from headrace.failure_count import FailureCount
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
+from headrace.metrics import TRIGGER_EVENTS
 from headrace.model import events
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import DeadLetter
@@ -42,6 +47,22 @@ class Crashed(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
+class EventOutcome:
+    """What became of a message that has begun no task."""
+
+    kind: Literal["letter", "dropped", "waits"]
+    """``waits``: it is delivered again later."""
+    reason: str
+    stream: str | None = None
+    """Its stream and place there. None: it came over core NATS."""
+    sequence: int | None = None
+
+
+def _note_nothing(_: EventOutcome) -> None:
+    """Take an outcome that nobody is shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class FiringSource:
     """What messages are delivered for: a trigger or schedule."""
 
@@ -49,6 +70,20 @@ class FiringSource:
     """As in `Firing.source`."""
     tenant: str
     agent: str
+    note: Callable[[EventOutcome], None] = _note_nothing
+    """Is called for each message that begins no task."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredAt:
+    """Where a message is stored."""
+
+    stream: str
+    sequence: int
+
+    @classmethod
+    def of(cls, raw: Msg) -> "_StoredAt":
+        return cls(raw.metadata.stream, raw.metadata.sequence.stream)
 
 
 class Deliveries:
@@ -82,10 +117,9 @@ class Deliveries:
             try:
                 fired = await self._fired(firing_of)
             except Unfit as unfit:
-                await self._give_up(message, source, unfit)
+                await self._give_up(message.raw_message, source, unfit)
         except HeadraceError as error:
-            _log.warning("%s: an event is delivered again later: %s", source.name, error)
-            await message.nack(delay=_delay(message))
+            await self._again(message, source, error)
         except FiringWaits:
             raise
         except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
@@ -108,68 +142,107 @@ class Deliveries:
         try:
             return await self._fired(firing_of)
         except HeadraceError as error:
-            await self._keep_unstored(message, source, error)
+            await self._keep_unstored(message.raw_message, source, error)
         except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
             _log.exception("%s: an event can't be handled", source.name)
-            await self._keep_unstored(message, source, Crashed(f"{source.name}: {crash!r}"))
+            why = Crashed(f"{source.name}: {crash!r}")
+            await self._keep_unstored(message.raw_message, source, why)
         return None
 
-    async def _keep_unstored(
-        self, message: NatsMessage, source: FiringSource, why: HeadraceError
-    ) -> None:
+    async def _keep_unstored(self, raw: Msg, source: FiringSource, why: HeadraceError) -> None:
         try:
-            await self._write(message.raw_message, source, why)
+            await self._keep(raw, source, why)
         except BusUnavailable as lost:
-            _log.error("%s: an event is lost: %s; %s", source.name, why, lost)
+            self._drop(source, f"{why}; no dead letter: {lost}", None)
+
+    async def _again(
+        self, message: NatsMessage, source: FiringSource, error: HeadraceError
+    ) -> None:
+        _log.warning("%s: an event is delivered again later: %s", source.name, error)
+        _note(source, "waits", str(error), _StoredAt.of(message.raw_message))
+        await message.nack(delay=_delay(message))
 
     async def _crashed(self, message: NatsMessage, source: FiringSource, crash: Exception) -> None:
         """Give the message up if it has crashed often, else have it delivered again."""
         metadata = message.raw_message.metadata
         place = metadata.stream, metadata.consumer, metadata.sequence.stream
+        why = Crashed(f"{source.name}: {crash!r}")
         # Not its deliveries, of which one that waits for a quota has many.
         if self._crashes.add(place) < self._most_crashes:
-            await message.nack(delay=_delay(message))
+            await self._again(message, source, why)
             return
         try:
-            await self._give_up(message, source, Crashed(f"{source.name}: {crash!r}"))
+            await self._give_up(message.raw_message, source, why)
         except HeadraceError as error:
-            _log.warning("%s: no dead letter yet: %s", source.name, error)
-            await message.nack(delay=_delay(message))
+            await self._again(message, source, error)
         else:
             self._crashes.forget(place)
             await message.ack()
 
     async def _fired(self, firing_of: Callable[[], Awaitable[Firing | None]]) -> Fired | None:
         firing = await firing_of()
-        return None if firing is None else await self._firings.begin(firing)
+        if firing is None:
+            return None
+        fired = await self._firings.begin(firing)
+        if fired.is_new:
+            TRIGGER_EVENTS.labels("began").inc()
+        return fired
 
-    async def _give_up(
-        self, message: NatsMessage, source: FiringSource, why: HeadraceError
-    ) -> None:
-        raw = message.raw_message
-        sequence = raw.metadata.sequence.stream
-        unique = f"{source.tenant}/{source.name}/{raw.metadata.stream}/{sequence}"
-        await self._write(raw, source, why, sequence, unique)
+    async def _give_up(self, raw: Msg, source: FiringSource, why: HeadraceError) -> None:
+        """Keep a stored message as a dead letter; drop it if no letter can ever be stored.
 
-    async def _write(
-        self,
-        raw: Msg,
-        source: FiringSource,
-        why: HeadraceError,
-        sequence: int | None = None,
-        unique: str | None = None,
+        Raises:
+            BusUnavailable: It is not stored yet.
+        """
+        place = _StoredAt.of(raw)
+        try:
+            await self._keep(raw, source, why, place)
+        except BusUnavailable as error:
+            if not isinstance(error, Refused) or error.is_passing:
+                raise
+            self._drop(source, f"{why}; no dead letter: {error}", place)
+        except Exception as defect:  # noqa: BLE001 - else it would be delivered for ever
+            _log.exception("%s: an event can't be kept as a dead letter", source.name)
+            self._drop(source, f"{why}; no dead letter: {defect!r}", place)
+
+    async def _keep(
+        self, raw: Msg, source: FiringSource, why: HeadraceError, place: _StoredAt | None = None
     ) -> None:
         letter = DeadLetter(
             reason=str(why),
             subject=raw.subject,
-            sequence=sequence,
+            stream=None if place is None else place.stream,
+            sequence=None if place is None else place.sequence,
             headers=dict(raw.headers or {}),
             body=b64encode(raw.data).decode(),
             trigger=source.name,
             at=events.now(),
         )
-        _log.warning("%s; the event is a dead letter now", why)
-        await write_letter(self._bus, letter, unique, (source.tenant, source.agent))
+        unique = None
+        if place is not None:
+            unique = f"{source.tenant}/{source.name}/{place.stream}/{place.sequence}"
+        if await write_letter(self._bus, letter, unique, (source.tenant, source.agent)):
+            _log.warning("%s; the event is a dead letter now", why)
+            _note(source, "letter", str(why), place)
+        else:
+            self._drop(source, f"{why}; there is no room for a dead letter", place)
+
+    @staticmethod
+    def _drop(source: FiringSource, reason: str, place: _StoredAt | None) -> None:
+        where = "over core NATS" if place is None else f"at {place.sequence} of {place.stream}"
+        _log.error("%s: the event %s is dropped: %s", source.name, where, reason)
+        _note(source, "dropped", reason, place)
+
+
+def _note(
+    source: FiringSource,
+    kind: Literal["letter", "dropped", "waits"],
+    reason: str,
+    place: _StoredAt | None,
+) -> None:
+    TRIGGER_EVENTS.labels(kind).inc()
+    where = (None, None) if place is None else (place.stream, place.sequence)
+    source.note(EventOutcome(kind, reason, *where))
 
 
 def _delay(message: NatsMessage) -> float:

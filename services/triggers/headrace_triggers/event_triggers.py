@@ -6,31 +6,38 @@ trigger of core NATS.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import secrets
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import nats.errors
 import nats.js.errors
-from faststream import AckPolicy
 from faststream.nats import NatsBroker, NatsMessage
-from faststream.nats.subscriber.usecases import LogicSubscriber
 from nats.aio.msg import Msg
+from prometheus_client import Gauge
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import MESSAGE_ID
-from headrace.model.answers import DEPTH, TRIGGER, ReplyRefused, TaskAnswers
-from headrace.model.errors import BusUnavailable
+from headrace.model.answers import TRIGGER, ReplyRefused, TaskAnswers
+from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.event_template import Event, PathMissing
 from headrace.tracing import stated_traceparent
 from headrace.triggers import Trigger, TriggerStore
+from headrace_triggers.chains import Chains, Link
 from headrace_triggers.delivery import Deliveries, FiringSource
 from headrace_triggers.event_consumers import EventConsumers
 from headrace_triggers.firing import Fired, Firing, Unfit
 from headrace_triggers.firing_recorder import FiringRecorder
-from headrace_triggers.pulled import pulled
+from headrace_triggers.pulled import pulled, shared
 
 _log = logging.getLogger(__name__)
+
+_FAILING = Gauge(
+    "headrace_triggers_failing", "Triggers for which this replica can receive no events."
+)
 
 _BATCH = 16
 """Messages of one trigger that a replica handles at a time."""
@@ -38,16 +45,25 @@ _BATCH = 16
 _ACK_WAIT = 10.0
 """Seconds after which a message that a dead replica took is delivered to another one."""
 
-_DIGITS = 4
-
 _READ_EVERY = 5.0
 """Seconds between two readings of the bucket, if no change was heard."""
 
-_NATS_ERRORS = (BusUnavailable, nats.errors.Error, nats.js.errors.Error)
+_STARTS_AT_ONCE = 8
+"""Triggers of one owner for which a replica asks JetStream at a time."""
+
+_NATS_ERRORS = (HeadraceError, nats.errors.Error, nats.js.errors.Error)
+
+
+type Settle = Callable[
+    [NatsMessage, FiringSource, Callable[[], Awaitable[Firing | None]]], Awaitable[Fired | None]
+]
 
 
 class EventTriggers:
-    """The subscriptions of one replica."""
+    """The subscriptions of one replica.
+
+    Each trigger's begins and ends by itself: one that can't, or takes long, concerns no other.
+    """
 
     def __init__(
         self,
@@ -55,18 +71,25 @@ class EventTriggers:
         broker: NatsBroker,
         deliveries: Deliveries,
         recorder: FiringRecorder,
-        depth: int,
+        chains: Chains,
     ) -> None:
         """Take events from `broker`, settle them with `deliveries` and report to `recorder`.
 
-        At most `depth` tasks begin one another by their answers.
+        Tasks that answers begin are within the limits of `chains`.
         """
         self._bus, self._broker, self._deliveries = bus, broker, deliveries
-        self._recorder, self._depth = recorder, depth
+        self._recorder, self._chains = recorder, chains
         self._store = TriggerStore(bus)
         self._consumers = EventConsumers(bus, self._store, _ACK_WAIT)
         self._running: dict[str, tuple[Trigger, Any]] = {}
         """Triggers and their subscribers, by the trigger's identity."""
+        self._starting: dict[str, tuple[Trigger, asyncio.Task[None]]] = {}
+        self._turns = defaultdict[tuple[str, str], asyncio.Semaphore](
+            lambda: asyncio.Semaphore(_STARTS_AT_ONCE)
+        )
+        """By tenant and owner."""
+        self._failing: dict[str, str] = {}
+        """Why no events are received, by the trigger's identity."""
         self._changed = asyncio.Event()
         self._stopped = list[Trigger]()
         """Triggers that were ended, and whose consumers may be of no use."""
@@ -88,55 +111,93 @@ class EventTriggers:
                 self._changed.clear()
         finally:
             await self._bus.unsubscribe(hints)
+            starting = [task for _, task in self._starting.values()]
+            for task in starting:
+                task.cancel()
+            await asyncio.gather(*starting, return_exceptions=True)
 
     async def _on_hint(self, _: Msg) -> None:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Subscribe to what is new in the bucket, and end what is no longer there.
+        """Begin to subscribe to what is new in the bucket, and end what is no longer there.
 
         Raises:
             BusUnavailable: the bucket can't be read.
         """
         kept = await self._store.all()
         wanted = {one.identity: one for one in kept if not one.paused}
-        for identity in self._running.keys() - wanted.keys():
-            trigger, subscriber = self._running.pop(identity)
-            await subscriber.stop()
+        unwanted = [one for identity, one in self._starting.items() if identity not in wanted]
+        for trigger, task in unwanted:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             self._stopped.append(trigger)
-            _log.info("%s of tenant %s no longer receives events", trigger.source, trigger.tenant)
+        for identity in self._running.keys() - wanted.keys():
+            await self._end(identity)
+        for identity in self._failing.keys() - wanted.keys():
+            del self._failing[identity]
         for identity, trigger in wanted.items():
-            if identity in self._running:
-                continue
-            try:
-                await self._start(trigger)
-            except _NATS_ERRORS as error:
-                # Its stream may be made later.
-                _log.warning("%s: no events yet: %s", trigger.source, error)
+            if identity not in self._running and identity not in self._starting:
+                self._begin(identity, trigger)
+        _FAILING.set(len(self._failing))
         if self._stopped or not self._has_compared:
             await self._consumers.delete_unused(kept, self._stopped)
             self._stopped, self._has_compared = [], True
 
-    async def _start(self, trigger: Trigger) -> None:
-        subscriber: LogicSubscriber[Any]
-        events = TriggerEvents(trigger, self._deliveries, self._recorder, self._depth)
+    async def _end(self, identity: str) -> None:
+        trigger, subscriber = self._running.pop(identity)
+        self._stopped.append(trigger)
+        try:
+            await subscriber.stop()
+        except Exception:  # noqa: BLE001 - of this trigger alone
+            _log.exception("%s: its subscription does not end cleanly", trigger.source)
+        _log.info("%s of tenant %s no longer receives events", trigger.source, trigger.tenant)
+
+    def _begin(self, identity: str, trigger: Trigger) -> None:
+        task = asyncio.create_task(self._try(identity, trigger), name=trigger.source)
+        self._starting[identity] = trigger, task
+        task.add_done_callback(lambda _: self._starting.pop(identity, None))
+
+    async def _try(self, identity: str, trigger: Trigger) -> None:
+        """Begin to receive a trigger's events; if that fails, `refresh` tries again."""
+        try:
+            async with self._turns[trigger.tenant, trigger.owner]:
+                await self._start(identity, trigger)
+        except _NATS_ERRORS as error:
+            # Its stream may be made later.
+            self._fail(identity, trigger, f"no events yet: {error}")
+        except Exception as defect:  # noqa: BLE001 - of this trigger alone
+            if identity not in self._failing:
+                _log.exception("%s: its events can't be received", trigger.source)
+            self._fail(identity, trigger, f"its events can't be received: {defect!r}")
+        else:
+            self._failing.pop(identity, None)
+
+    def _fail(self, identity: str, trigger: Trigger, reason: str) -> None:
+        if self._failing.get(identity) != reason:
+            _log.warning("%s of tenant %s: %s", trigger.source, trigger.tenant, reason)
+        self._failing[identity] = reason
+        _FAILING.set(len(self._failing))
+        self._recorder.note_problem(trigger, reason)
+
+    async def _start(self, identity: str, trigger: Trigger) -> None:
+        events = TriggerEvents(trigger, self._deliveries, self._recorder, self._chains)
         if trigger.stream is None:
-            subscriber = self._broker.subscriber(
-                trigger.subject,
-                queue=trigger.consumer,
-                ack_policy=AckPolicy.MANUAL,
-                # The sender names the subject, which may be one of JetStream's API.
-                no_reply=True,
-            )
-            subscriber(events.take_unstored)
+            group = trigger.consumer
+            subscriber = shared(self._broker, trigger.subject, group, events.take_unstored)
         else:
             consumer = await self._consumers.make(trigger, trigger.stream)
             subscriber = pulled(
                 *(self._bus, self._broker, trigger.stream, consumer, events.take),
                 batch=min(_BATCH, trigger.limit),
             )
-        await subscriber.start()
-        self._running[trigger.identity] = trigger, subscriber
+        try:
+            await subscriber.start()
+        except BaseException:
+            with suppress(Exception):
+                await subscriber.stop()
+            raise
+        self._running[identity] = trigger, subscriber
         _log.info("%s of tenant %s receives events", trigger.source, trigger.tenant)
 
 
@@ -144,45 +205,58 @@ class TriggerEvents:
     """Takes the events of one trigger."""
 
     def __init__(
-        self, trigger: Trigger, deliveries: Deliveries, recorder: FiringRecorder, depth: int
+        self, trigger: Trigger, deliveries: Deliveries, recorder: FiringRecorder, chains: Chains
     ) -> None:
-        """Settle the events of `trigger` with `deliveries`, and report the firings to `recorder`.
+        """Settle the events of `trigger` with `deliveries`, and report them to `recorder`.
 
-        `depth` is that of `EventTriggers`.
+        `chains` is that of `EventTriggers`.
         """
         self._trigger, self._deliveries, self._recorder = trigger, deliveries, recorder
-        self._depth = depth
-        self._source = FiringSource(trigger.source, trigger.tenant, trigger.agent)
+        self._chains = chains
+        self._source = FiringSource(
+            trigger.source, trigger.tenant, trigger.agent, partial(recorder.note_outcome, trigger)
+        )
 
     async def take(self, message: NatsMessage) -> None:
         """Begin the task of an event that a stream keeps."""
-        raw = message.raw_message
-        place = raw.metadata
+        place = message.raw_message.metadata
         # The time distinguishes a stream from one that was deleted and created again.
         stored = f"{place.stream}/{place.sequence.stream}/{place.timestamp.isoformat()}"
-
-        async def firing_of() -> Firing | None:
-            return firing(self._trigger, raw, stored, self._depth)
-
-        self._note(await self._deliveries.settle(message, self._source, firing_of))
+        await self._take(message, stored, self._deliveries.settle)
 
     async def take_unstored(self, message: NatsMessage) -> None:
         """Begin the task of an event of core NATS."""
+        # It is delivered once, so any key will do. Its sender may give several the same id.
+        key = secrets.token_hex(16)
+        await self._take(message, key, self._deliveries.settle_unstored, message.raw_message.reply)
+
+    async def _take(
+        self, message: NatsMessage, place: str, settle: Settle, reply: str = ""
+    ) -> None:
+        raw, trigger = message.raw_message, self._trigger
+        link: Link | None = None
 
         async def firing_of() -> Firing | None:
-            # It is delivered once, so any key will do.
-            raw, depth = message.raw_message, self._depth
-            return firing(self._trigger, raw, message.message_id, depth, raw.reply)
+            nonlocal link
+            found = Link.of(raw.headers or {}, self._chains.depth, place)
+            fires = firing(trigger, raw, place, found, reply)
+            if fires is not None and found is not None:
+                await self._chains.take(trigger.tenant, trigger.owner, found, trigger.source)
+                link = found
+            return fires
 
-        self._note(await self._deliveries.settle_unstored(message, self._source, firing_of))
-
-    def _note(self, fired: Fired | None) -> None:
+        fired: Fired | None = None
+        try:
+            fired = await settle(message, self._source, firing_of)
+        finally:
+            if link is not None and (fired is None or not fired.is_new):
+                self._chains.give_back(trigger.tenant, trigger.owner, link)
         if fired is not None:
-            self._recorder.note(self._trigger, fired)
+            self._recorder.note(trigger, fired)
 
 
 def firing(
-    trigger: Trigger, message: Msg, place: str, depth: int, reply: str = ""
+    trigger: Trigger, message: Msg, place: str, link: Link | None = None, reply: str = ""
 ) -> Firing | None:
     """Return what the event fires; None: nothing.
 
@@ -190,11 +264,11 @@ def firing(
         trigger: The trigger that takes the event.
         message: The event.
         place: Its key, if it has none of its own.
-        depth: As of `EventTriggers`.
+        link: Its place in its chain, if it is an answer.
         reply: Its reply subject, if its sender may expect an answer there.
 
     Raises:
-        Unfit: the event lacks what the trigger needs, or is an answer beyond `depth`.
+        Unfit: the event lacks what the trigger needs.
     """
     headers = message.headers or {}
     if headers.get(TRIGGER) == trigger.mark:
@@ -204,7 +278,7 @@ def firing(
         if not trigger.matches(event):
             return None
         parts, context = trigger.parts(event), trigger.context_of(event)
-        answers = _answers(trigger, headers, depth, reply)
+        answers = _answers(trigger, link, reply)
     except (PathMissing, ReplyRefused) as missing:
         raise Unfit(f"{trigger.source}: {missing}") from missing
     own = headers.get(MESSAGE_ID)
@@ -223,15 +297,8 @@ def firing(
     )
 
 
-def _answers(
-    trigger: Trigger, headers: Mapping[str, str], most: int, reply: str
-) -> TaskAnswers | None:
-    stated = headers.get(DEPTH, "0")
-    depth = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS else most
-    if depth >= most and DEPTH in headers:
-        raise Unfit(
-            f"{trigger.source}: more than {most} tasks have begun one another through their answers"
-        )
-    return (
-        None if trigger.answers is None else trigger.answers.answers(reply, depth + 1, trigger.mark)
-    )
+def _answers(trigger: Trigger, link: Link | None, reply: str) -> TaskAnswers | None:
+    if trigger.answers is None:
+        return None
+    depth, chain = (0, "") if link is None else (link.depth, link.chain)
+    return trigger.answers.answers(reply, depth + 1, trigger.mark, chain)

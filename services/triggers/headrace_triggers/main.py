@@ -12,13 +12,14 @@ from headrace import service
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
-from headrace.jetstream.connection import Bus
+from headrace.jetstream.connection import Bus, OnClosed
 from headrace.jetstream.server_clock import ServerClock
 from headrace.processes import ProcessAnswers
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quotas, read_quotas
 from headrace.trigger_firings import FiringHistory
+from headrace_triggers.chains import Chains
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.due_runs import DueRuns
 from headrace_triggers.event_triggers import EventTriggers
@@ -50,6 +51,10 @@ class TriggersReplica:
         """Whether it takes events and NATS answers."""
         return self._is_started and self._bus.answers
 
+    def on_closed(self, callback: OnClosed) -> None:
+        """Call `callback` if a connection to NATS is closed for good."""
+        self._bus.on_closed(callback)
+
     async def start(self) -> None:
         """Connect, and take events.
 
@@ -66,7 +71,7 @@ class TriggersReplica:
         admission.start()
         self._stack.push_async_callback(admission.stop)
         observers = telemetry(_NAME, named=self._kind)
-        broker = FleetBroker(self._settings, "triggers events", observers)
+        broker = FleetBroker(self._settings, "triggers events", observers, self._bus.note_closed)
         firings = Firings(self._bus, self._directory, RunLimits(admission, quotas))
         deliveries = Deliveries(self._bus, firings)
         ScheduledTasks(self._bus, firings, deliveries).subscribe(broker)
@@ -79,9 +84,11 @@ class TriggersReplica:
         application = FastStream(broker, logger=None)
         self._stack.push_async_callback(application.stop)
         await application.start()
-        events = EventTriggers(
-            self._bus, broker, deliveries, recorder, self._settings.delegation_depth
+        settings = self._settings
+        chains = Chains(
+            self._bus, settings.delegation_depth, settings.chain_tasks, settings.chain_rate
         )
+        events = EventTriggers(self._bus, broker, deliveries, recorder, chains)
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
         self._stack.callback(keep_running(ServerClock(self._bus).run, "clocks").cancel)
@@ -111,13 +118,13 @@ def run() -> int:
 def _prepare() -> service.PreparedService:
     settings = TriggersSettings()
     return service.PreparedService(
-        settings.log_options("headrace-triggers"), lambda _: serving(settings)
+        settings.log_options("headrace-triggers"), lambda stop: serving(settings, stop)
     )
 
 
 @asynccontextmanager
-async def serving(settings: TriggersSettings) -> AsyncIterator[None]:
-    """Run triggers for the length of the block.
+async def serving(settings: TriggersSettings, stop: service.Stop) -> AsyncIterator[None]:
+    """Run triggers for the length of the block; fail `stop` if NATS is lost for good.
 
     Raises:
         QuotasUnreadable: HEADRACE_QUOTAS names no file of quotas.
@@ -126,6 +133,7 @@ async def serving(settings: TriggersSettings) -> AsyncIterator[None]:
         StreamsDiffer: the streams differ from the settings.
     """
     replica = TriggersReplica(settings)
+    replica.on_closed(stop.fail)
     service.export_build("triggers")
     service.observe(settings.metrics_host, settings.metrics_port, lambda: replica.is_ready)
     try:

@@ -14,6 +14,14 @@ class TriggersSettings(RunLimitSettings):
     """Maximum number of tasks that begin one another by answers on NATS. An answer beyond it begins
     no task: it becomes a dead letter."""
 
+    chain_tasks: int = Field(default=1000, ge=0)
+    """Maximum number of tasks of one owner that answers on NATS begin after one event or firing. An
+    answer beyond it begins no task: it becomes a dead letter."""
+
+    chain_rate: float = Field(default=50.0, gt=0)
+    """Maximum number of tasks per second that answers on NATS begin for one owner, at each replica.
+    Answers beyond it wait in their stream; over core NATS they become dead letters."""
+
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
 

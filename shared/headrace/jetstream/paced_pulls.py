@@ -62,8 +62,13 @@ class PacedPulls:
 
 
 class PacedJetStream(JetStreamContext):
-    """A JetStream context whose pull subscriptions are paced."""
+    """A JetStream context whose pull subscriptions are paced.
+
+    A missing consumer is made with the filter of its `config`, whatever the subject.
+    """
 
     @override
     async def pull_subscribe(self, subject: str, *more: Any, **options: Any) -> Any:
+        config = options.get("config")
+        subject = (config and config.filter_subject) or subject
         return PacedPulls(await super().pull_subscribe(subject, *more, **options), subject)

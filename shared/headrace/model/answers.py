@@ -14,6 +14,9 @@ from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, TERMINAL
 DEPTH = "Headrace-Depth"
 """Header of an answer: the number of tasks that have begun one another by answers up to it."""
 
+CHAIN = "Headrace-Chain"
+"""Header of an answer: the first task of the chain of tasks that begin one another by answers."""
+
 TRIGGER = "Headrace-Trigger"
 """Header of an answer: the trigger that began its task, which takes no such event."""
 
@@ -63,11 +66,14 @@ class AnswerRule(Described):
             raise ValueError("stream: no stream stores replies")
         return self
 
-    def answers(self, reply: str, depth: int, trigger: str = "") -> "TaskAnswers | None":
+    def answers(
+        self, reply: str, depth: int, trigger: str = "", chain: str = ""
+    ) -> "TaskAnswers | None":
         """Return where a task publishes, `depth` answers after the first event.
 
         `reply` is the event's reply subject. None: the event expects no reply. `trigger` is that of
-        the header `TRIGGER`; empty: a schedule began the task.
+        the header `TRIGGER`; empty: a schedule began the task. `chain` is that of the header
+        `CHAIN`; empty: the task is the first one.
 
         Raises:
             ReplyRefused: nothing may be published on `reply`.
@@ -84,6 +90,7 @@ class AnswerRule(Described):
             mode=self.mode,
             depth=depth,
             trigger=trigger,
+            chain=chain,
         )
 
 
@@ -98,6 +105,8 @@ class TaskAnswers(BaseModel):
     """Of the header `DEPTH`."""
     trigger: str = ""
     """Of the header `TRIGGER`; empty: none."""
+    chain: str = ""
+    """Of the header `CHAIN`; empty: the task's own id."""
 
     def include(self, event: Json) -> bool:
         """Return whether a StreamResponse of the task is published."""

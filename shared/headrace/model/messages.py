@@ -468,11 +468,19 @@ class DeadLetter(BusMessage):
     subject: str
     """Subject of the original."""
     task: str | None = None
+    stream: str | None = None
+    """The users' stream that stored the original event."""
     sequence: int | None = None
     """Stream sequence of the original, if it was stored."""
     headers: dict[str, str] = Field(default_factory=dict)
+    headers_left_out: int | None = None
+    """Number of the original's headers that are not kept, as the letter would be too large."""
     body: str = ""
-    """The original's body, base64."""
+    """The original's body, base64; its beginning if the letter would be too large."""
+    size: int | None = None
+    """Bytes of the original's body, if only its beginning is kept."""
+    sha256: str | None = None
+    """SHA-256 of the original's body in hexadecimal, likewise."""
     trigger: str | None = None
     """The trigger or schedule that could make no task of the original."""
     agent: str | None = None

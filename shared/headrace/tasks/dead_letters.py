@@ -14,13 +14,14 @@ A letter's number is its sequence in the stream. Numbers are never reused.
 import hashlib
 import logging
 import secrets
-from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
+import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
@@ -73,6 +74,13 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 _PLACE = 32
 """Hexadecimal digits."""
+
+_ROOM = 4096
+"""Bytes of a message that its headers may take."""
+
+_MOST_REASON = 4096
+_MOST_CUT = 256 * 1024
+"""Bytes that are kept of a body that is too large for a letter."""
 
 _CLOCKS = timedelta(minutes=1)
 """How far clocks may differ: a gateway's, by which triggers are made, and NATS's."""
@@ -153,10 +161,14 @@ class Letter:
         """Return the letter with the original message, as text and in Base64."""
         return self.summary() | {
             "subject": self.content.subject,
+            "stream": self.content.stream,
             "sequence": self.content.sequence,
             "headers": self.content.headers,
+            "headersLeftOut": self.content.headers_left_out or 0,
             "body": self.body.decode(errors="replace"),
             "bodyBase64": self.content.body,
+            "size": len(self.body) if self.content.size is None else self.content.size,
+            "sha256": self.content.sha256,
         }
 
 
@@ -326,13 +338,17 @@ async def drop_letters_of(bus: Bus, tenant: str, source: str) -> None:
 
 async def write_letter(
     bus: Bus, letter: DeadLetter, message_id: str | None = None, to: tuple[str, str] | None = None
-) -> None:
+) -> bool:
     """Store a letter. A second one with the same `message_id` is dropped for two minutes.
 
-    It is for the tenant and agent `to`, as tokens; None: for those in the letter's subject.
+    It is for the tenant and agent `to`, as tokens; None: for those in the letter's subject. Of an
+    original that is too large for a letter, the beginning is kept, with its size and its hash.
 
     A letter for which there is no room is counted and logged, but not stored: a task that can't
     end, or a view that can't go on, would be worse. The stream is full of letters to look at.
+
+    Returns:
+        Whether it is stored.
 
     Raises:
         BusUnavailable: It is not stored, or not for certain.
@@ -343,15 +359,51 @@ async def write_letter(
     if letter.trigger is not None:
         place = _place_of(letter.trigger)
         letter = letter.model_copy(update={"agent": agent})
+    letter = fitted(letter, bus.max_payload - _ROOM)
+    is_stored = True
     headers = None if message_id is None else {MESSAGE_ID: message_id}
     try:
         await store_with_retries(bus, bus.subjects.dead(tenant, place), letter.encode(), headers)
     except Refused as refused:
         if not refused.is_full:
             raise
+        is_stored = False
         _log.error("there is no room for a dead letter of %s: %s", letter.subject, letter.reason)
         metrics.DEAD_LETTERS_DROPPED.labels(_kind(letter, prefix)).inc()
     metrics.DEAD_LETTERS.labels(_kind(letter, prefix)).inc()
+    return is_stored
+
+
+def fitted(letter: DeadLetter, most: int) -> DeadLetter:
+    """Return the letter with as much of the original as `most` bytes hold, encoded.
+
+    Who sent the original chose its size, and a larger message would not be stored at all.
+    """
+    letter = letter.model_copy(update={"reason": letter.reason[:_MOST_REASON]})
+    if len(letter.encode()) <= most:
+        return letter
+    headers = _fitting(letter.headers, most // 4)
+    left_out = len(letter.headers) - len(headers)
+    letter = letter.model_copy(update={"headers": headers, "headers_left_out": left_out})
+    if len(letter.encode()) <= most:
+        return letter
+    body = b64decode(letter.body)
+    cut = {"body": "", "size": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    letter = letter.model_copy(update=cut)
+    # Base64 makes four bytes of three.
+    room = min(max(most - len(letter.encode()), 0) // 4 * 3, _MOST_CUT)
+    return letter.model_copy(update={"body": b64encode(body[:room]).decode()})
+
+
+def _fitting(headers: Mapping[str, str], most: int) -> dict[str, str]:
+    """Return the first headers, and those behind larger ones, that `most` bytes of JSON hold."""
+    kept = dict[str, str]()
+    for name, value in headers.items():
+        size = len(orjson.dumps({name: value}))
+        if size <= most:
+            kept[name] = value
+            most -= size
+    return kept
 
 
 def _place_of(source: str) -> str:
@@ -447,6 +499,8 @@ async def retry(bus: Bus, letter: Letter) -> RetryResult:
         case "run":
             return await _retry_run(bus, letter)
         case "run-request" | "push":
+            if letter.content.size is not None:
+                raise NotRetryable("only the beginning of the message is kept: it is too large")
             _check_stored(bus, letter)
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import STATUS
-from headrace.model.answers import DEPTH, TRIGGER, TaskAnswers
+from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.tasks.dead_letters import LetterFilter, Letters
@@ -60,11 +60,11 @@ async def letter_reasons(bus: Bus) -> list[str]:
 
 async def test_an_answer_knows_how_many_answers_came_before(bus: Bus, orders: Orders) -> None:
     await orders.trigger(answers=RULE)
-    await orders.publish({}, **{DEPTH: "2"})
+    await orders.publish({}, **{DEPTH: "2", CHAIN: "3-first"})
     answers = await answers_of(bus, await the_task(bus))
     assert answers is not None
     assert answers.trigger
-    rule = {**RULE, "depth": 3, "trigger": answers.trigger}
+    rule = {**RULE, "depth": 3, "trigger": answers.trigger, "chain": "3-first"}
     assert answers == TaskAnswers.model_validate(rule)
 
 

@@ -40,6 +40,13 @@ def test_apply_puts_each_trigger_of_the_file(tmp_path: Path) -> None:
     assert "name" not in sent
 
 
+def test_a_trigger_that_fails_is_listed_with_the_reason() -> None:
+    failing = {**KEPT, "paused": False, "problem": {"at": "-", "reason": "no such stream"}}
+    with answering(**{PATH: ScriptedResponse(body={"triggers": [failing]})}) as gateway:
+        answer = headrace(gateway, "triggers", "list")
+    assert answer.output.splitlines()[1].endswith("failing: no such stream")
+
+
 def test_a_file_without_triggers_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "headrace.yaml"
     file.write_text("agents: {}\n")

@@ -15,8 +15,8 @@ from headrace.jetstream.api import get_message, store, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
-from headrace.model.answers import DEPTH, TRIGGER, TaskAnswers, state_of
-from headrace.model.errors import BusUnavailable, NobodyListens
+from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers, state_of
+from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 STRUCTURED = "application/cloudevents+json"
 
 _JSON = "application/json"
-_ROOM = 4096
-"""Bytes of a message that headers may take."""
 _SEARCH = 3.0
 """Seconds until a leader has to answer. Who has no right to ask is not answered."""
 
@@ -74,7 +72,7 @@ class BusAnswers:
         event: Json,
         traceparent: str | None,
     ) -> Failure | None:
-        headers = {MESSAGE_ID: name, DEPTH: f"{answers.depth}"}
+        headers = {MESSAGE_ID: name, DEPTH: f"{answers.depth}", CHAIN: answers.chain or key.task}
         if answers.trigger:
             headers[TRIGGER] = answers.trigger
         if traceparent is not None:
@@ -86,13 +84,14 @@ class BusAnswers:
         else:
             headers |= {f"ce-{one}": encoded(value) for one, value in attributes.items()}
             body = orjson.dumps(event)
-        if len(body) + _ROOM > self._bus.max_payload:
-            return Failure(f"{len(body)} bytes exceed the largest NATS message", is_final=True)
-        if answers.stream is None:
-            await self._bus.publish(answers.subject, body, headers=headers)
-            return None
-        headers[EXPECTED_STREAM] = answers.stream
-        return await self._store(answers.subject, body, headers)
+        try:
+            if answers.stream is None:
+                await self._bus.publish(answers.subject, body, headers=headers)
+                return None
+            headers[EXPECTED_STREAM] = answers.stream
+            return await self._store(answers.subject, body, headers)
+        except EventTooLarge as error:
+            return Failure(f"{error.size} bytes exceed the largest NATS message", is_final=True)
 
     async def has_stored(self, answers: TaskAnswers, name: str, since: float) -> bool:
         """Return whether the stream has the answer `name`, which was first published at `since`.

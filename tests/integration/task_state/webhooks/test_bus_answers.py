@@ -10,7 +10,7 @@ from nats.js.api import StreamConfig
 
 from headrace.jetstream.kv import Bucket
 from headrace.log.read import last_stored
-from headrace.model.answers import DEPTH, TRIGGER, TaskAnswers
+from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import COMPLETED, TaskKey
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
@@ -104,7 +104,7 @@ async def test_the_end_of_a_task_is_one_structured_cloud_event(
     headers, event, key = message.headers or {}, json.loads(message.data), hooked.log.key
     assert headers["Content-Type"] == "application/cloudevents+json"
     assert (headers["Nats-Msg-Id"], headers[DEPTH]) == (event["id"], "1")
-    assert headers[TRIGGER] == "cafe"
+    assert (headers[TRIGGER], headers[CHAIN]) == ("cafe", key.task)
     task = event.pop("data")["task"]
     assert (task["id"], task["artifacts"][0]["parts"]) == (key.task, [{"text": "two words"}])
     assert event == {

@@ -3,6 +3,7 @@
 A trigger runs as the caller that makes it, who needs to be allowed to send messages to its agent.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from http import HTTPStatus
@@ -15,7 +16,7 @@ from headrace.directory import AgentCard
 from headrace.model.events import Json
 from headrace.model.subjects import decode_token
 from headrace.tasks.dead_letters import drop_letters_of
-from headrace.trigger_firings import FiringHistory
+from headrace.trigger_firings import FiringHistory, TriggerProblem
 from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import Trigger, TriggerStore, TriggerUnknown
 from headrace_gateway.call import caller_of
@@ -54,11 +55,11 @@ class TriggerPages:
                 return json_response({"triggers": []}, headers=NO_STORE)
             owner = caller.owner
         found, unread = await self._store.listed(caller.tenant, owner)
-        shown = [
-            one.shown()
-            for one in found
-            if reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
+        reached = [
+            one for one in found if reaches(caller, one.owner, one.agent, "ListTasks", "ListTasks")
         ]
+        problems = await self._history.problems(caller.tenant, reached)
+        shown = [one.shown() | _problem_in(problems.get(one.key)) for one in reached]
         unreadable = [
             {"name": one.name, "owner": decode_token(one.owner)}
             for one in unread
@@ -71,11 +72,22 @@ class TriggerPages:
         return json_response(content, headers=NO_STORE)
 
     async def show(self, request: Request) -> ASGIApp:
-        """Return one trigger, how many events wait, and what its last firings have begun."""
+        """Return one trigger, how many events wait, and what became of its last ones."""
         trigger = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
-        waiting, last = await self._history.waiting(trigger), await self._history.last(trigger)
-        firings = [one.model_dump() for one in reversed(last)]
-        content = {**trigger.shown(), "waiting": waiting, "firings": firings}
+        waiting, problem, record = await asyncio.gather(
+            self._history.waiting(trigger),
+            self._history.problem(trigger),
+            self._history.record(trigger),
+        )
+        content = {
+            **trigger.shown(),
+            **_problem_in(problem),
+            "waiting": waiting,
+            "firings": [one.model_dump() for one in reversed(record.last)],
+            "letters": record.letters,
+            "dropped": record.dropped,
+            "failures": [one.model_dump(exclude_none=True) for one in reversed(record.failures)],
+        }
         return json_response(content, headers=NO_STORE)
 
     async def put(self, request: Request) -> ASGIApp:
@@ -163,6 +175,13 @@ class TriggerPages:
         caller = caller_of(self._services, request)
         await self._services.access.check_anyone(caller, operation)
         return caller
+
+
+def _problem_in(problem: TriggerProblem | None) -> Json:
+    """Return the member that shows why a trigger's events begin no tasks at the moment."""
+    if problem is None:
+        return {}
+    return {"problem": {"at": problem.at, "reason": problem.reason}}
 
 
 def _check_accepted(spec: TriggerSpec, card: AgentCard) -> None:

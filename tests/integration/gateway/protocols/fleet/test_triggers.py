@@ -18,13 +18,14 @@ from headrace.model.messages import DeadLetter
 from headrace.model.subjects import encode_token
 from headrace.number_limit import NumberLimit
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
-from headrace.trigger_firings import FiringHistory, TriggerFiring
+from headrace.trigger_firings import FiringHistory, TriggerFailure, TriggerFiring
 from headrace.trigger_spec import TriggerSpec
 from headrace.triggers import TooManyTriggers, TriggerStore
 from headrace_gateway.server.auth.audit import Audited
 from tests.integration.gateway.protocols.fleet.conftest import FAQ, ONCALL, OpenRoleGateway
 from tests.support.credentials import ANN, BOB, EVE, Person
 from tests.support.scripted_fleet import ScriptedFleet
+from tests.support.waiting import eventually
 
 PATH = "/v1/triggers"
 SPEC = {"agent": "ask", "subject": "default.orders.*", "stream": "ORDERS", "text": "{body.id}"}
@@ -45,7 +46,8 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
         firing = TriggerFiring(at="2030-01-01T00:00:00Z", agent="ask", task="0-1")
         trigger = await TriggerStore(bus).get("default", "anonymous", "t1")
         await FiringHistory(bus).add(trigger, [firing])
-        shown = {**changed, "waiting": None, "firings": [firing.model_dump()]}
+        none = {"letters": 0, "dropped": 0, "failures": []}
+        shown = {**changed, "waiting": None, "firings": [firing.model_dump()], **none}
         assert (await http.get(f"{PATH}/t1")).json() == shown
         await client.triggers.delete("t1")
         assert [one async for one in client.triggers.list()] == []
@@ -53,6 +55,41 @@ async def test_a_trigger_is_made_changed_listed_and_deleted(
             await client.triggers.pause("t1")
     gone = await http.delete(f"{PATH}/t1")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "trigger_unknown")
+
+
+async def test_its_owner_is_shown_what_a_trigger_can_not_do(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
+) -> None:
+    assert fleet.working
+    async with Client(str(http.base_url)) as client:
+        await client.triggers.apply({"name": "t1", **SPEC})
+        await client.triggers.apply({"name": "t2", **SPEC})
+        trigger, history = (
+            await TriggerStore(bus).get("default", "anonymous", "t1"),
+            FiringHistory(bus),
+        )
+        at = "2030-01-01T00:00:00Z"
+        dropped = TriggerFailure(at=at, outcome="dropped", reason="full", stream="S", sequence=7)
+        letter = TriggerFailure(at=at, outcome="letter", reason="no id")
+        await history.add(trigger, [], [letter, dropped], letters=3, dropped=1)
+        await history.note_problem(trigger, at, "no such stream")
+        problem = {"at": at, "reason": "no such stream"}
+
+        async def listed() -> bool:  # a replica of the bucket may lag behind
+            found = {one["name"]: one.get("problem") async for one in client.triggers.list()}
+            return found == {"t1": problem, "t2": None}
+
+        await eventually(listed, "the list shows the problem")
+        shown = (await http.get(f"{PATH}/t1")).json()
+        assert shown["problem"] == problem
+        assert (shown["letters"], shown["dropped"]) == (3, 1)
+        assert shown["failures"] == [
+            {"at": at, "outcome": "dropped", "reason": "full", "stream": "S", "sequence": 7},
+            {"at": at, "outcome": "letter", "reason": "no id"},
+        ]
+        assert "problem" not in (await http.get(f"{PATH}/t2")).json()
+        for name in ("t1", "t2"):
+            await client.triggers.delete(name)
 
 
 async def test_a_refusal_names_the_field_and_the_rule(

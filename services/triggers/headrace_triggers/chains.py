@@ -1,0 +1,193 @@
+"""Limits on chains: tasks that begin one another, because the answers of one are events of another.
+
+Each answer may begin a task, and each task may answer often. So a chain is bounded by its depth
+(`depth`), by the number of tasks that it begins for one owner, and by a rate per owner.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, KeyChanged
+from headrace.metrics import CHAIN_LIMITS
+from headrace.model.answers import CHAIN, DEPTH
+from headrace.model.errors import HeadraceError
+from headrace.model.messages import BusMessage
+from headrace_triggers.firing import Unfit
+
+_DIGITS = 4
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_UNSHARED = 16
+"""Tasks of a chain that a replica begins before it asks what others have begun: most chains are
+short, and cost nothing."""
+
+_MANY = 8 * _UNSHARED
+
+_SHARE = 16
+"""Tasks that a replica takes of what is left of a longer chain."""
+
+_KEPT_FOR = 3600
+"""Seconds for which a chain's tasks are counted after the last share was taken."""
+
+_COUNTS = "fired.=chain"
+"""Of the keys in the triggers' bucket. No tenant is called so."""
+
+_MOST_KNOWN = 10_000
+_ROUNDS = 20
+_LONGEST_WAIT = 2.0
+"""Seconds that an answer waits for the rate before it is delivered again."""
+_BURST = 2.0
+"""Seconds whose tasks may begin at once, after a time without any."""
+
+
+class ChainWaits(HeadraceError):
+    """Answers begin as many tasks for the owner as may in this second; it is delivered again."""
+
+    code = "chain_waits"
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An answer's place in its chain."""
+
+    chain: str
+    """The chain's name."""
+    depth: int
+    """The number of tasks that have begun one another up to it."""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str], most: int, own: str) -> "Link | None":
+        """Return that of an event with `headers`; None: it is no answer.
+
+        A depth that can't be read is `most`. One that names no chain begins the chain `own`.
+        """
+        stated = headers.get(DEPTH)
+        if stated is None:
+            return None
+        is_number = stated.isascii() and stated.isdigit() and len(stated) < _DIGITS
+        return cls(_token(headers.get(CHAIN) or own), int(stated) if is_number else most)
+
+
+def _token(name: str) -> str:
+    """Return the name of a chain as a token of a subject; its sender chose it."""
+    return name if _NAME.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+class _ChainCount(BusMessage):
+    """How many tasks of one owner a chain may have begun."""
+
+    tasks: int = 0
+
+
+@dataclass(slots=True)
+class _OwnShare:
+    """What this replica may begin of a chain."""
+
+    left: int
+    has_counted: bool = False
+    """Whether what it began without asking is counted."""
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Chains:
+    """The chains whose answers this replica takes."""
+
+    def __init__(self, bus: Bus, depth: int, tasks: int, rate: float) -> None:
+        """Allow `depth` tasks in a row, `tasks` in all and `rate` per second, for one owner each.
+
+        What replicas have begun of a chain is counted on `bus`.
+        """
+        self.depth, self._tasks, self._rate = depth, tasks, rate
+        self._bucket = Bucket(bus, bus.streams.triggers)
+        # A small number is shared from the first task on.
+        self._unshared = _UNSHARED if tasks >= _MANY else 0
+        self._own = OrderedDict[tuple[str, str, str], _OwnShare]()
+        """By tenant, owner and chain."""
+        self._next = dict[tuple[str, str], float]()
+        """When the next task of an owner is due, in loop time."""
+
+    async def take(self, tenant: str, owner: str, link: Link, source: str) -> None:
+        """Count a task that an answer begins; `give_back` follows if it does not begin.
+
+        Raises:
+            Unfit: the chain has as many tasks, in a row or in all, as it may have.
+            ChainWaits: the owner's rate is reached.
+            BusUnavailable: it is not known how many tasks the chain has.
+        """
+        if link.depth >= self.depth:
+            CHAIN_LIMITS.labels("depth").inc()
+            raise Unfit(
+                f"{source}: more than {self.depth} tasks have begun one another through their"
+                " answers"
+            )
+        if not await self._take_one((tenant, owner, link.chain)):
+            CHAIN_LIMITS.labels("tasks").inc()
+            raise Unfit(
+                f"{source}: answers have begun {self._tasks} tasks of this owner in the chain"
+                f" {link.chain}, as many as one event may"
+            )
+        try:
+            await self._keep_pace(tenant, owner, source)
+        except ChainWaits:
+            self.give_back(tenant, owner, link)
+            raise
+
+    def give_back(self, tenant: str, owner: str, link: Link) -> None:
+        """Take back what `take` has counted: no task has begun."""
+        own = self._own.get((tenant, owner, link.chain))
+        if own is not None:
+            own.left += 1
+
+    async def _take_one(self, key: tuple[str, str, str]) -> bool:
+        own = self._own.get(key)
+        if own is None:
+            own = self._own[key] = _OwnShare(self._unshared)
+            if len(self._own) > _MOST_KNOWN:
+                self._own.popitem(last=False)
+        self._own.move_to_end(key)
+        if not own.left:
+            async with own.asking:
+                if not own.left:
+                    own.left = await self._share(key, own)
+        if not own.left:
+            return False
+        own.left -= 1
+        return True
+
+    async def _share(self, key: tuple[str, str, str], own: _OwnShare) -> int:
+        """Return how many more tasks of the chain this replica may begin, and count them."""
+        name = f"{_COUNTS}.{'.'.join(key)}"
+        for _ in range(_ROUNDS):
+            found = await self._bucket.get(name)
+            begun = 0 if found.data is None else _ChainCount.decode(name, found.data).tasks
+            begun += 0 if own.has_counted else self._unshared
+            share = min(_SHARE, self._tasks - begun)
+            if share <= 0:
+                return 0
+            count = _ChainCount(tasks=begun + share)
+            try:
+                await self._bucket.put(name, count.encode(), found.sequence, seconds=_KEPT_FOR)
+            except KeyChanged:
+                continue
+            own.has_counted = True
+            return share
+        raise KeyChanged(f"chain {key[-1]} is being counted concurrently")
+
+    async def _keep_pace(self, tenant: str, owner: str, source: str) -> None:
+        now = asyncio.get_running_loop().time()
+        for idle in [whose for whose, due in self._next.items() if due < now - _BURST]:
+            del self._next[idle]
+        due = max(self._next.get((tenant, owner), 0.0), now - _BURST)
+        if due - now > _LONGEST_WAIT:
+            CHAIN_LIMITS.labels("rate").inc()
+            raise ChainWaits(
+                f"{source}: answers begin at most {self._rate:g} tasks per second for an owner"
+            )
+        self._next[tenant, owner] = due + 1 / self._rate
+        await asyncio.sleep(max(due - now, 0.0))
