@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from headrace.jetstream.objects import LINK, SCHEME
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import QUEUED, Json
 from headrace.model.user_content import stored_sources
@@ -29,9 +28,9 @@ class Links:
         """Return the JSON of events, messages or tasks with its links as URLs."""
         if _MARK not in text:
             return text
-        found = orjson.loads(text)
+        found = json_text.decode(text)
         self._show(found)
-        return orjson.dumps(found)
+        return json_text.encode(found)
 
     def stored(self, url: object) -> str | None:
         """Return the link whose URL is `url`. None: `url` is not the URL of a link."""

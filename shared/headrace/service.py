@@ -19,7 +19,6 @@ from importlib.metadata import version
 from threading import Lock, Thread
 from typing import Any, override
 
-import orjson
 import uvloop
 from prometheus_client import MetricsHandler
 from pydantic import ValidationError
@@ -28,6 +27,7 @@ from headrace import log_lines, tracing
 from headrace.background import keep_running
 from headrace.log_lines import LogOptions
 from headrace.metrics import BUILD, CONNECTIONS_TIMED_OUT, LOOP_LAG_SECONDS
+from headrace.model import json_text
 from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.server_versions import ServerTooOld
@@ -377,7 +377,7 @@ class _ProbeHandler(MetricsHandler):
             super().do_GET()
 
     def _respond(self, status: str, note: str = "", *, is_well: bool) -> None:
-        body = orjson.dumps({"status": status, "note": note} if note else {"status": status})
+        body = json_text.encode({"status": status, "note": note} if note else {"status": status})
         self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

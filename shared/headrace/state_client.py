@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace import log_context, tracing
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
+from headrace.model import json_text
 from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
@@ -228,7 +228,7 @@ class StateClient:
                 raise StateUnavailable(f"the answer of task state: {error.reason}") from error
             if self._links is not None:
                 data = self._links.shown(data)
-            if "code" not in orjson.loads(data):
+            if "code" not in json_text.decode(data):
                 return answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
             if not refusal.is_temporary or loop.time() > started + self._retry_seconds:

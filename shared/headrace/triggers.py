@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import orjson
 from pydantic import ValidationError
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged, Value
+from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.queues import DEFAULT_TENANT
@@ -205,7 +205,7 @@ class TriggerStore:
             before = _known(name, found.data)
             changed = change(before)
             # The previous release reads records without fields that it does not have.
-            data = orjson.dumps(changed.model_dump(mode="json", exclude_defaults=True))
+            data = json_text.encode(changed.model_dump(mode="json", exclude_defaults=True))
             put = partial(self._bucket.put, key, data, found.sequence)
             try:
                 if before is None:
@@ -311,7 +311,7 @@ def _existing(found: Trigger | None, sought: Trigger) -> Trigger:
 def _owner_of(data: bytes) -> str | None:
     """Return the owner of the trigger in `data`, also of one that a later release wrote."""
     try:
-        return str(orjson.loads(data)["owner"])
+        return str(json_text.decode(data)["owner"])
     except (ValueError, KeyError, TypeError):
         return None
 

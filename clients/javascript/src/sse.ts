@@ -13,16 +13,20 @@ export class SseDecoder {
   isInterrupted = false;
   private readonly decoder = new TextDecoder();
   private rest = "";
+  private isAfterCr = false;
   private cursor = "";
   private event = "";
   private data: string[] = [];
 
   /** Returns the frames that `piece` completes, without comments and frames without data. */
   feed(piece: Uint8Array): SseFrame[] {
-    const lines = (this.rest + this.decoder.decode(piece, { stream: true })).split("\n");
+    let text = this.decoder.decode(piece, { stream: true });
+    if (this.isAfterCr && text.startsWith("\n")) text = text.slice(1);
+    if (piece.length > 0) this.isAfterCr = text.endsWith("\r");
+    const lines = (this.rest + text.replace(/\r\n?/g, "\n")).split("\n");
     this.rest = lines.pop() ?? "";
     const frames: SseFrame[] = [];
-    for (const line of lines) this.read(line.endsWith("\r") ? line.slice(0, -1) : line, frames);
+    for (const line of lines) this.read(line, frames);
     return frames;
   }
 

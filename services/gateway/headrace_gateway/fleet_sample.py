@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-import orjson
-
 from headrace.directory import Directory
 from headrace.jetstream.api import get_message, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumers
 from headrace.jetstream.headers import nanoseconds
+from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.subjects import NORMAL, decode_token
@@ -176,7 +175,7 @@ class FleetSampler:
         positions: Json = {}
         try:
             answer = await self._bus.request(self._bus.subjects.state("ready"), b"", _TIMEOUT)
-            positions = orjson.loads(answer.data).get("positions") or {}
+            positions = json_text.decode(answer.data).get("positions") or {}
         except (BusUnavailable, ValueError, AttributeError):
             pass  # Task state is down: its positions are unknown, and the rest is not.
         return [

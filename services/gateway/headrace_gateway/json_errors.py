@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.problems import headers, problem_of
@@ -92,7 +93,7 @@ def json_object(body: bytes, what: str = "the body") -> Json:
         InputInvalid: it is not JSON, or not an object.
     """
     try:
-        parsed = orjson.loads(body)
+        parsed = json_text.decode_foreign(body)
     except orjson.JSONDecodeError as error:
         raise InputInvalid(f"{what} is not JSON: {error}") from None
     if not isinstance(parsed, dict):

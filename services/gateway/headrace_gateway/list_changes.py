@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import orjson
-
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
+from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.subjects import decode_token
@@ -132,9 +131,9 @@ def _topic(tenant: str, agent: str, owner: str | None) -> str:
 
 def _body(task: ListedTask) -> bytes:
     if task.state is None:
-        return orjson.dumps({"task": task.task, "state": None})
+        return json_text.encode({"task": task.task, "state": None})
     time = _EPOCH + timedelta(microseconds=task.time)
-    return orjson.dumps(
+    return json_text.encode(
         {
             "task": task.task,
             "contextId": task.context,

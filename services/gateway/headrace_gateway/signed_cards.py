@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.signing import SigningKeys
 
@@ -60,7 +60,7 @@ class SignedCards:
         address.
         """
         key = self._keys.current
-        digest = blake2b(orjson.dumps([card, key.id]), digest_size=12).hexdigest()
+        digest = blake2b(json_text.encode([card, key.id]), digest_size=12).hexdigest()
         # Weak, because two signatures of the same content differ in their bytes.
         etag = f'W/"{digest}"'
         kept = self._kept.get((what, base))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.change import Item
 from headrace.model.entry import ANSWERED, OVER
 from headrace.model.messages import ListTasks
@@ -267,8 +266,8 @@ class _MemoryWriter:
                 copied=change.copied,
             )
         kept.fields |= change.fields
-        kept.history += map(orjson.dumps, change.history)
-        kept.artifacts += map(orjson.dumps, change.artifacts)
+        kept.history += map(json_text.encode, change.history)
+        kept.artifacts += map(json_text.encode, change.artifacts)
         if change.urgency is not None:
             self._due(DueList.SUMMARIES)[_name(key)] = change.urgency
         if change.state:
@@ -405,7 +404,7 @@ def _stored(task: str, kept: _KeptTask) -> StoredTask:
 
 
 def _items(encoded: Iterable[bytes]) -> list[Item]:
-    return [orjson.loads(item) for item in encoded]
+    return [json_text.decode(item) for item in encoded]
 
 
 def _behind_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> int | None:

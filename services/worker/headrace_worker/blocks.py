@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headrace.model import json_text
 from headrace.model.events import TextChunks
 from headrace.model.run_ids import minted_id, run_digest
 from headrace.sdk.errors import MalformedOutput
@@ -45,12 +46,32 @@ class Block:
     id: str
     index: int = -1
     """Position among the run's blocks; -1 for a tool call's arguments, which have none."""
+    label: str = ""
+    """The call's id, for a tool call's arguments."""
     type: str = "text"
     title: str = ""
     started: bool = False
     """Whether a piece of the block has been emitted."""
     chunks: TextChunks | None = None
     """For text: encodes every piece after the first."""
+    half: str = ""
+    """The first half of a character, which waits for the next piece."""
+
+    def joined(self, piece: str, *, end: bool) -> str:
+        """Return what to emit with the next piece of text.
+
+        Models' tokens may cut a character into two surrogates. A first half at the end is kept for
+        the next piece; a half that stays alone is replaced.
+        """
+        text, self.half = self.half + piece, ""
+        if not end and json_text.ends_in_half(text):
+            text, self.half = text[:-1], text[-1]
+        return json_text.mended(text)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether clients have to learn of the block's end."""
+        return self.started or bool(self.half)
 
 
 class Blocks:
@@ -100,6 +121,11 @@ class Blocks:
     def interrupt(self, kind: str) -> None:
         """Record output of `kind`: the next unlabelled text or reasoning opens a new block."""
         self._flow = kind
+
+    def halved(self) -> list[tuple[str, Block]]:
+        """Return the open blocks that end with half of a character, with their kinds."""
+        labelled = [(kind, block) for (kind, _), block in self._labelled.items()]
+        return [one for one in (*self._unlabelled.items(), *labelled) if one[1].half]
 
     def end(self, kind: str, label: str) -> None:
         """Record that the block has ended."""

@@ -4,15 +4,14 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.sdk.errors import MalformedOutput
 
 MOST = 8 * 1024
 """Maximum bytes of JSON in a checkpoint."""
 
 _PLAIN, _CODED = "data", "data64"
-"""Headers are ASCII: other data is stored as base64."""
+"""Headers are ASCII without tabs: other data is stored as base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +32,21 @@ class Checkpoint:
             MalformedOutput: the data is not JSON, or exceeds `MOST`.
         """
         try:
-            data = orjson.dumps(self.data)
+            data = json_text.encode(self.data)
         except TypeError as error:
             raise MalformedOutput(f"a checkpoint must be JSON: {error}") from error
         if len(data) > MOST:
             raise MalformedOutput(f"a checkpoint of {len(data)} bytes exceeds the limit of {MOST}")
-        kept = {_PLAIN: self.data} if data.isascii() else {_CODED: b64encode(data).decode()}
-        return orjson.dumps({**kept, "ids": self.ids, "index": self.index}).decode()
+        is_plain = data.isascii() and json_text.EXACT not in data
+        kept = {_PLAIN: self.data} if is_plain else {_CODED: b64encode(data).decode()}
+        return json_text.encode({**kept, "ids": self.ids, "index": self.index}).decode()
 
 
 def decode(header: str | None) -> Checkpoint:
     """Parse a header; a value that Headrace did not write results in an empty checkpoint."""
     try:
-        held = orjson.loads(header or "null")
-        data = orjson.loads(b64decode(held[_CODED])) if _CODED in held else held[_PLAIN]
+        held = json_text.decode(header or "null")
+        data = json_text.decode(b64decode(held[_CODED])) if _CODED in held else held[_PLAIN]
         return Checkpoint(data, dict(held["ids"]), int(held["index"]))
     except (KeyError, TypeError, ValueError):
         return Checkpoint()

@@ -13,13 +13,11 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
-import orjson
-
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import is_forgotten
-from headrace.model import events, parts
+from headrace.model import events, json_text, parts
 from headrace.model.delegation import earliest
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, TaskForgotten
@@ -165,7 +163,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
         return over
     if last.stamp.attempt == 0:
         return Free(last, 1)
-    if events.why_handed_back(orjson.loads(last.lines[-1])) is not None:
+    if events.why_handed_back(json_text.decode(last.lines[-1])) is not None:
         return Free(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
     if holder is not None and holder.run == assignment.run:

@@ -13,7 +13,7 @@ from headrace.model.entry import ANSWERED
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
-from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable
+from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
@@ -72,6 +72,9 @@ async def _append(execution: Execution, end: End) -> int | None:
         await _end_children(execution, execution.children, end.state)
     if execution.emitter.usage_totals.is_reported:
         end = _with_usage(execution, end)
+    with suppress(RunOver):  # Then `close` raises why.
+        for draft in execution.encoder.last_halves():
+            execution.appender.offer(draft)
     emitted = execution.encoder.artifacts
     retractions = [
         _retraction(execution, artifact)

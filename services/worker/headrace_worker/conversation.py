@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import orjson
 
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.tools import as_text
@@ -91,7 +91,7 @@ class CallItem:
         """Return the call with id `name` of `tool`, with arguments as the model wrote them."""
         text = text or "{}"
         try:
-            return cls(name, tool, orjson.loads(text), text, encrypted)
+            return cls(name, tool, json_text.decode_foreign(text), text, encrypted)
         except orjson.JSONDecodeError:
             # Invalid JSON is returned to the model exactly as it wrote it.
             return cls(name, tool, text, text, encrypted)
@@ -106,7 +106,7 @@ class CallItem:
         """The arguments as JSON text, as the model wrote them if known."""
         if self.text or isinstance(self.arguments, str):
             return self.text or self.arguments
-        return orjson.dumps(self.arguments).decode()
+        return json_text.encode(self.arguments).decode()
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder, End, Endings
+from headrace_worker.lost_numbers import LostNumbers
 from headrace_worker.usage import UsageMeter
 
 INTERVAL = 0.02
@@ -72,6 +73,7 @@ class Emitter:
         self._may_answer, self._meter = may_answer, meter
         self._has_emitted = False
         self._loop_turns = LoopTurns()
+        self._lost_numbers = LostNumbers(encoder.task)
         self.new_id = ids.mint
         self.usage_totals = meter.totals
         self.end: End | None = None
@@ -108,6 +110,7 @@ class Emitter:
             raise MalformedOutput("a checkpoint after the run's end")
         *before, last = self._encoder.checkpoint(output)
         held = Checkpoint(data, self._ids.minted, self._encoder.next_index).encode()
+        self._lost_numbers.check(data, held.encode(), "checkpoint")
         for draft in before:
             self._appender.offer(draft)
         self._has_emitted = True
@@ -129,6 +132,7 @@ class Emitter:
             output = self._meter.take(output)
         has_room = True
         for draft in self._encoder.drafts(output):
+            self._lost_numbers.check(output, draft.head)
             has_room = self._appender.offer(draft)
             self._has_emitted = True
         return has_room
@@ -139,6 +143,7 @@ class Emitter:
         if isinstance(output, Message) and self._has_emitted:
             raise MalformedOutput("a bare Message must be the only output")
         end = self._endings.of(output)
+        self._lost_numbers.check(output, end.draft.head)
         self._appender.check(end.draft)
         self._encoder.stop()
         self.end, self.answer = end, output if isinstance(output, Message) else None

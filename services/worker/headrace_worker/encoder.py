@@ -73,11 +73,11 @@ PIECE = 64 * 1024
 """Maximum characters of text in one event; longer text is split."""
 
 
-def pieces(output: Text | Thinking) -> Iterator[tuple[str, bool]]:
+def pieces(text: str, *, end: bool) -> Iterator[tuple[str, bool]]:
     """Yield pieces of at most `PIECE` characters, each with whether it ends the block."""
-    last = max(len(output.text) - 1, 0) // PIECE
+    last = max(len(text) - 1, 0) // PIECE
     for number in range(last + 1):
-        yield output.text[number * PIECE : (number + 1) * PIECE], output.end and number == last
+        yield text[number * PIECE : (number + 1) * PIECE], end and number == last
 
 
 def result_part(output: File | Data) -> Json:
@@ -115,7 +115,7 @@ class Encoder:
         """
         self._tool_spans = tool_spans
         self._state = state
-        self._task, self._context, self._ids = task, context, ids
+        self.task, self._context, self._ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
         self._relayed_events: RelayedEvents | None = None
         self._open_text: TextChunks | None = None
@@ -133,12 +133,16 @@ class Encoder:
         """Return the event for a plain string that continues open text. Takes about 1 µs.
 
         Returns:
-            None if the string opens a block, is empty or is longer than `PIECE`; use `drafts` then.
+            None if the string opens a block, is empty, is longer than `PIECE` or has half of a
+            character; use `drafts` then.
         """
         continued = self._open_text
         if continued is None or not text or len(text) > PIECE:
             return None
-        return continued.draft(text)
+        try:
+            return continued.draft(text)
+        except TypeError:
+            return None
 
     def drafts(self, output: Output) -> list[Draft]:
         """Return the events for `output`.
@@ -166,6 +170,10 @@ class Encoder:
         """Record that the run's end was emitted: no plain string can continue open text."""
         self._open_text = None
 
+    def last_halves(self) -> list[Draft]:
+        """Return the events for halves of characters whose other halves will not come."""
+        return [self._rest(kind, block) for kind, block in self._blocks.halved()]
+
     def checkpoint(self, output: ToolArguments | ToolResult | None = None) -> list[Draft]:
         """Return the events for `output`, followed by events that end every open block.
 
@@ -178,9 +186,9 @@ class Encoder:
         """
         last = [] if output is None else self.drafts(output)
         self._open_text = None
-        closed = [(kind, block) for kind, block in self._blocks.close() if block.started]
+        closed = [(kind, block) for kind, block in self._blocks.close() if block.is_shown]
         ends = [self._end(kind, block) for kind, block in closed]
-        return [*last, *ends] or [events.status_update(self._task, self._context, WORKING)]
+        return [*last, *ends] or [events.status_update(self.task, self._context, WORKING)]
 
     @property
     def next_index(self) -> int:
@@ -188,9 +196,19 @@ class Encoder:
         return self._blocks.next_index
 
     def _end(self, kind: str, block: Block) -> Draft:
+        text = block.joined("", end=True)
         if kind == TEXT:
-            return self._text_piece(block, "", end=True)
-        return self._reasoning_event(block, "", end=True)
+            return self._text_piece(block, text, end=True)
+        return self._reasoning_event(block, text, end=True)
+
+    def _rest(self, kind: str, block: Block) -> Draft:
+        text = block.joined("", end=True)
+        if kind == TEXT:
+            return self._text_piece(block, text, end=False)
+        if kind == THINKING:
+            return self._reasoning_event(block, text, end=False)
+        part = parts.tool_arguments_part(text, block.label, block.type)
+        return self._message_event(block.id, part)
 
     def _one(self, output: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
         match output:
@@ -209,12 +227,13 @@ class Encoder:
 
     def _text(self, output: Text) -> Iterator[Draft]:
         block, former = self._block(TEXT, output)
-        if former is not None and former.started:
-            yield self._text_piece(former, "", end=True)
+        if former is not None and former.is_shown:
+            yield self._end(TEXT, former)
         if block is not None:
             if not block.started:
                 block.type = output.type
-            for text, end in pieces(output):
+            whole = block.joined(output.text, end=output.end)
+            for text, end in pieces(whole, end=output.end) if whole or output.end else ():
                 yield self._text_piece(block, text, end=end)
             self._after_piece(TEXT, output, block)
 
@@ -222,10 +241,12 @@ class Encoder:
         block, _ = self._block(THINKING, output)
         if block is not None:
             block.title = block.title or output.title
-            *before, (text, end) = pieces(output)
+            whole = block.joined(output.text, end=output.end)
+            *before, (text, end) = pieces(whole, end=output.end)
             for piece, _ in before:
                 yield self._reasoning_event(block, piece, end=False)
-            yield self._reasoning_event(block, text, end=end, encrypted=output.encrypted)
+            if text or end or output.encrypted:
+                yield self._reasoning_event(block, text, end=end, encrypted=output.encrypted)
             self._after_piece(THINKING, output, block)
 
     def _end_of_reasoning(self, output: Output) -> Iterator[Draft]:
@@ -236,7 +257,7 @@ class Encoder:
         reasoning = None if interleaves else self._blocks.continued(THINKING)
         if reasoning is not None:
             self._blocks.end(THINKING, "")
-            yield self._reasoning_event(reasoning, "", end=True)
+            yield self._end(THINKING, reasoning)
 
     def _block(self, kind: str, output: Text | Thinking) -> tuple[Block | None, Block | None]:
         if output.text or (isinstance(output, Thinking) and output.encrypted):
@@ -247,7 +268,7 @@ class Encoder:
     def _after_piece(self, kind: str, output: Text | Thinking, block: Block) -> None:
         if output.end:
             self._blocks.end(kind, output.block)
-        elif kind == TEXT and not output.block:
+        elif kind == TEXT and not output.block and block.started and not block.half:
             self._open_text = self._chunks(block)
 
     def _text_piece(self, block: Block, text: str, *, end: bool) -> Draft:
@@ -261,7 +282,7 @@ class Encoder:
     def _chunks(self, block: Block) -> TextChunks:
         if block.chunks is None:
             part = parts.text_part("", block.id, block.index, block_type=block.type)
-            block.chunks = TextChunks(self._task, self._context, block.id, part["metadata"])
+            block.chunks = TextChunks(self.task, self._context, block.id, part["metadata"])
         return block.chunks
 
     def _reasoning_event(self, block: Block, text: str, *, end: bool, encrypted: str = "") -> Draft:
@@ -295,8 +316,10 @@ class Encoder:
         block.type = output.name or block.type
         if output.end and self._tool_spans is not None:
             self._tool_spans.begin(output.id, block.type)
+        block.label = output.id
+        delta = block.joined(output.delta, end=output.end)
         part = parts.tool_arguments_part(
-            output.delta, output.id, block.type, encrypted=output.encrypted, end=output.end
+            delta, output.id, block.type, encrypted=output.encrypted, end=output.end
         )
         return self._message_event(block.id, part)
 
@@ -318,12 +341,12 @@ class Encoder:
         if isinstance(output, Artifact):
             self.artifacts[output.id] = None
         if self._relayed_events is None:
-            self._relayed_events = RelayedEvents(self._task, self._context, self._ids, self._blocks)
+            self._relayed_events = RelayedEvents(self.task, self._context, self._ids, self._blocks)
         return self._relayed_events.draft(output)
 
     def _message_event(self, message: str, part: Json) -> Draft:
         return events.status_update(
-            self._task,
+            self.task,
             self._context,
             WORKING,
             {"messageId": message, "role": "ROLE_AGENT", "parts": [part]},
@@ -341,7 +364,7 @@ class Encoder:
         self.artifacts[artifact] = None
         body = {"artifactId": artifact, "name": name} if name else {"artifactId": artifact}
         return events.artifact_update(
-            self._task,
+            self.task,
             self._context,
             {**body, "parts": [part]},
             append=append,

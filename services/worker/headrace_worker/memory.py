@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
 from headrace.jetstream.objects import SCHEME
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, StateUnavailable
 from headrace.model.events import AGUI, Json
@@ -186,7 +185,7 @@ async def _with_content(ctx: RunContext, part: Json) -> Json:
 
 async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any JSON
     """Return what to save in a checkpoint for possibly large JSON; see `restored`."""
-    encoded = orjson.dumps(response)
+    encoded = json_text.encode(response)
     if len(encoded) <= _INLINE:
         return {"response": response}
     link = await runtime_of(ctx).store(encoded, "application/json")
@@ -202,7 +201,7 @@ async def restored(ctx: RunContext, kept: Json) -> Any:  # noqa: ANN401  # any J
     """
     if "response" in kept:
         return kept["response"]
-    return orjson.loads(await ctx.content({"url": kept["link"]}))
+    return json_text.decode(await ctx.content({"url": kept["link"]}))
 
 
 async def _loaded(ctx: RunContext, kept: Verbatim | None, form: str) -> Verbatim | None:
@@ -214,4 +213,4 @@ async def _loaded(ctx: RunContext, kept: Verbatim | None, form: str) -> Verbatim
         content = await ctx.content({"url": kept.link})
     except FileUnknown:
         return None
-    return Verbatim(form, orjson.loads(content))
+    return Verbatim(form, json_text.decode(content))

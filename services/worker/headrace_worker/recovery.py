@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
-from headrace.model import events, parts
+from headrace.model import events, json_text, parts
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
@@ -150,7 +148,7 @@ async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> 
     after = await find_generation(bus, key, generation, last)
     async for batch in replay(bus, key, after, last.sequence):
         entry = batch[0]
-        event = orjson.loads(entry.lines[generation - entry.generation])
+        event = json_text.decode(entry.lines[generation - entry.generation])
         if (queued := QueuedMessage.read(event, generation)) is not None:
             return queued
         break

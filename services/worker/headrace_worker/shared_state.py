@@ -3,9 +3,7 @@
 import logging
 from typing import Any
 
-import orjson
-
-from headrace.model import json_patch, parts
+from headrace.model import json_patch, json_text, parts
 from headrace.model.events import Json
 from headrace.sdk.signals import State, StateDelta
 
@@ -62,4 +60,4 @@ class SharedState:
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  # any JSON
     """Return a copy that does not change when the caller changes the original."""
-    return orjson.loads(orjson.dumps(value))
+    return json_text.decode(json_text.encode(value))

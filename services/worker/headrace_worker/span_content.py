@@ -7,8 +7,7 @@ at most `LIMIT` characters of content; where more is left out, it says how much.
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 
 LIMIT = 16 * 1024
@@ -136,4 +135,4 @@ def _kept_value(value: Any, bounded: BoundedText) -> Any:  # noqa: ANN401  # any
 
 
 def _encoded(value: Any) -> str:  # noqa: ANN401  # any JSON
-    return orjson.dumps(value).decode()
+    return json_text.encode(value).decode()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.retry_after import seconds_to_wait
 
@@ -97,7 +98,7 @@ def read_error(status: int, phrase: str, body: bytes, retry_after: str = "") -> 
 
 def _error(body: bytes) -> Json | None:
     try:
-        content = orjson.loads(body)
+        content = json_text.decode(body)
     except orjson.JSONDecodeError:
         return None
     error = content.get("error", content) if isinstance(content, dict) else None

@@ -19,6 +19,7 @@ from headrace.client.errors import (
 )
 from headrace.client.redirects import redirect_target
 from headrace.client.retries import Retries, RetryPolicy
+from headrace.model import json_text
 from headrace.model.events import Json
 
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0, pool=None)
@@ -189,7 +190,7 @@ class Gateways:
 
 def _object(body: bytes) -> Json | None:
     try:
-        found = orjson.loads(body)
+        found = json_text.decode(body)
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
@@ -197,8 +198,8 @@ def _object(body: bytes) -> Json | None:
 
 def _json(body: Json) -> bytes:
     try:
-        return orjson.dumps(body)
-    except orjson.JSONEncodeError as error:
+        return json_text.encode(body)
+    except TypeError as error:
         raise ValueError(f"the request can't be written as JSON: {error}") from error
 
 

@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import get_message, store_after, stream_info, until_answered
@@ -28,6 +27,7 @@ from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import SEQUENCE, nanoseconds
 from headrace.jetstream.purge import erase, purge
+from headrace.model import json_text
 from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.model.events import Json, now
 from headrace.model.subjects import stream_of_shard
@@ -164,7 +164,7 @@ class FileStore:
             "chunks": count,
             "digest": f"SHA-256={base64.urlsafe_b64encode(digest.digest()).decode()}",
         }
-        await self._publish(self._meta(key, name), orjson.dumps(meta), 0)
+        await self._publish(self._meta(key, name), json_text.encode(meta), 0)
 
     async def info(self, key: TaskKey, name: str) -> FileInfo:
         """Return the description of the file `name` of the task at `key`.
@@ -181,7 +181,7 @@ class FileStore:
         )
         if message is None:
             raise unknown_file(key, name)
-        meta: Json = orjson.loads(base64.b64decode(message["data"]))
+        meta: Json = json_text.decode(base64.b64decode(message["data"]))
         headers = meta.get("headers", {})
         return FileInfo(
             name=name,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
@@ -144,7 +145,7 @@ class Entry:
         Parsed events are not kept: they take eight times the memory of their lines, and the garbage
         collector visits each of their parts. The busiest readers need only the lines.
         """
-        return map(orjson.loads, self.lines)
+        return map(json_text.decode, self.lines)
 
     @property
     def events(self) -> list[Json]:
@@ -303,11 +304,16 @@ def parse_body(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str
     """
     entry = Entry(stamp, _lines(subject, data), sequence, time)
     # Most are artifact updates, each freed before the next is parsed: half the cost of keeping all.
-    others = [
-        (generation, event)
-        for generation, line in enumerate(entry.lines, entry.generation)
-        if "artifactUpdate" not in (event := _parsed(subject, line))
-    ]
+    try:
+        others = [
+            (generation, event)
+            for generation, line in enumerate(entry.lines, entry.generation)
+            if "artifactUpdate" not in (event := _parsed(subject, line))
+        ]
+    except UndecodableMessage:
+        if (mended := json_text.without_halves(data)) == data:
+            raise
+        return parse_body(subject, stamp, mended, sequence, time)
     if others or stamp.state in _RUN_ENDED:
         _check_state(subject, stamp, entry.last_generation, others)
     return entry
@@ -329,14 +335,19 @@ def parse_lines(
     """
     lines, first = _lines(subject, data), stamp.generation
     found: list[Json | str]
-    if text_of is None:
-        found = [_parsed(subject, line) for line in lines]
-    else:
-        texts = map(text_of, lines, itertools.count(first))
-        found = [
-            _parsed(subject, line) if text is None else text
-            for text, line in zip(texts, lines, strict=True)
-        ]
+    try:
+        if text_of is None:
+            found = [_parsed(subject, line) for line in lines]
+        else:
+            texts = map(text_of, lines, itertools.count(first))
+            found = [
+                _parsed(subject, line) if text is None else text
+                for text, line in zip(texts, lines, strict=True)
+            ]
+    except UndecodableMessage:
+        if (mended := json_text.without_halves(data)) == data:
+            raise
+        return parse_lines(subject, stamp, mended, text_of)
     others = [
         (generation, event)
         for generation, event in enumerate(found, first)
@@ -403,6 +414,9 @@ def _state_in(event: Json, generation: int, before: str) -> str:
 
 
 def _lines(subject: str, data: bytes) -> list[bytes]:
+    if not data.isascii():
+        # Lines are sent to clients as they are, and not every writer is ours.
+        data = json_text.one_line(data)
     if b"\r" in data:
         # JSON allows it between tokens, but in server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body contains a carriage return")
@@ -411,7 +425,7 @@ def _lines(subject: str, data: bytes) -> list[bytes]:
 
 def _parsed(subject: str, line: bytes) -> Json:
     try:
-        event = orjson.loads(line)
+        event = json_text.decode(line) if json_text.EXACT in line else orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise UndecodableMessage(subject, f"the body is not JSON: {error}") from None
     if type(event) is not dict:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.nesting import RULE, is_too_deep
 
@@ -50,7 +51,7 @@ class Event:
         """
         body: object
         try:
-            body = orjson.loads(data)
+            body = json_text.decode_foreign(data)
         except orjson.JSONDecodeError:
             try:
                 body = data.decode()
@@ -161,4 +162,4 @@ class _Room:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_text.encode(value).decode()

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast, overload, runtime_checkable
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, Retryable
@@ -249,7 +249,7 @@ def failed(ctx: RunContext, name: str, error: Exception) -> str:
 
 def as_text(content: Any) -> str:  # noqa: ANN401  # any JSON
     """Return an answer's content as text for models: text unchanged, anything else as JSON."""
-    return content if isinstance(content, str) else orjson.dumps(content).decode()
+    return content if isinstance(content, str) else json_text.encode(content).decode()
 
 
 def _json(returned: Any) -> Any:  # noqa: ANN401  # any JSON

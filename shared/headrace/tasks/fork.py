@@ -16,13 +16,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import orjson
-
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import LINK, SCHEME, FileOwner, FileStore
 from headrace.log import LogWriter, first_entry, last_entry, replay
-from headrace.model import events
+from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import ANSWERED, Entry, Stamp
 from headrace.model.errors import Fenced, FileUnknown, LogLost
@@ -292,7 +290,7 @@ class _Copy:
         ), drafts
 
     def _draft(self, line: bytes, generation: int) -> Draft:
-        event: Json = orjson.loads(line)
+        event: Json = json_text.decode(line)
         try:
             return self._rewritten(event, generation)
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -344,11 +342,11 @@ class _Copy:
         if SCHEME in header:
             return (await self._with_files(header.encode())).decode()
         with suppress(KeyError, TypeError, ValueError):
-            held = orjson.loads(header)
+            held = json_text.decode(header)
             data = b64decode(held["data64"])
             if _SCHEME in data:
                 held["data64"] = b64encode(await self._with_files(data)).decode()
-                return orjson.dumps(held).decode()
+                return json_text.encode(held).decode()
         return header
 
     async def _with_files(self, text: bytes) -> bytes:

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import orjson
-
 from headrace.jetstream.objects import FileOwner, FileStore, is_link
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
@@ -105,7 +103,7 @@ class FleetTask:
         async with self._reading(0) as entries:
             async for entry in entries:
                 for line in entry.lines:
-                    self._note(TaskEvent(orjson.loads(line)))
+                    self._note(TaskEvent(json_text.decode(line)))
         return await self._report()
 
     async def events(self, after: int = 0) -> AsyncIterator[TaskEvent]:
@@ -117,7 +115,7 @@ class FleetTask:
         async with self._reading(after) as entries:
             async for entry in entries:
                 for line in entry.lines:
-                    event = TaskEvent(orjson.loads(line))
+                    event = TaskEvent(json_text.decode(line))
                     self._note(event)
                     if event.generation > after:
                         yield event

@@ -470,7 +470,7 @@ async def test_a_script_gets_no_number_that_it_takes_for_another(
         await store.close()
 
 
-async def test_a_history_may_be_asked_for_at_any_length(stored_range: StoredRange) -> None:
+async def test_a_history_of_any_length_is_read(stored_range: StoredRange) -> None:
     log = some_log()
     writer, batches, last = await begun(stored_range, log)
     await stored_range.apply(writer, batches, last)

@@ -68,6 +68,84 @@ def test_the_quick_way_and_the_slow_way_have_the_same_result() -> None:
     assert quick == slow
 
 
+CUTS = [
+    (["cut \ud83d", "\ude00 after"], "cut \U0001f600 after"),
+    (["\ud83d", "\ude00"], "\U0001f600"),
+    (["a", "\ud83d", "", "\ude00", "b"], "a\U0001f600b"),
+    (["a\ud83d", "b"], "a\ufffdb"),
+    (["a", "\ude00b"], "a\ufffdb"),
+    (["\ud83d", "\ud83d\ude00"], "\ufffd\U0001f600"),
+    (["a\ud83d"], "a\ufffd"),
+    (["file \udce9.txt"], "file \ufffd.txt"),
+    (["x" * (PIECE - 1) + "\ud83d\ude00"], "x" * (PIECE - 1) + "\U0001f600"),
+]
+
+
+def at_its_end(render: Encoder, *output: Emitted) -> list[Json]:
+    """Return the events of `output` if the run ends behind it."""
+    events = say(render, *output)
+    return events + [orjson.loads(draft.line(99)) for draft in render.last_halves()]
+
+
+@pytest.mark.parametrize(("pieces", "expected"), CUTS)
+def test_a_character_that_a_model_cuts_is_whole_in_the_text(
+    pieces: list[str], expected: str
+) -> None:
+    for output in (pieces, [Text(one) for one in pieces], [Text(one, "b") for one in pieces]):
+        chunks = updates(at_its_end(rendering(), *output))
+        assert "".join(text for _, _, text, _ in chunks) == expected
+        assert [append for _, append, *_ in chunks] == [False] + [True] * (len(chunks) - 1)
+
+
+@pytest.mark.parametrize(("pieces", "expected"), CUTS)
+def test_a_character_that_a_model_cuts_is_whole_in_reasoning_and_arguments(
+    pieces: list[str], expected: str
+) -> None:
+    thoughts = at_its_end(rendering(), *(Thinking(one) for one in pieces))
+    arguments = at_its_end(rendering(), *(ToolArguments("c", one, "tool") for one in pieces))
+    for said in (thoughts, arguments):
+        found = [message(event)["parts"][0]["text"] for event in said]
+        assert "".join(found) == expected
+        assert len({message(event)["messageId"] for event in said}) == 1
+
+
+@pytest.mark.parametrize(
+    "following",
+    [Text("", end=True), Text("other", block="another"), Thinking("hm"), Data(1), Text("x" * 9)],
+)
+def test_half_a_character_waits_for_no_other_block(following: Output) -> None:
+    events = at_its_end(rendering(), "a\ud83d", following)
+    first = updates(events)[0][0]
+    text = [text for artifact, _, text, _ in updates(events) if artifact == first]
+    assert "".join(text).startswith("a\ufffd")
+    assert "\ud83d" not in str(events)
+
+
+def test_a_checkpoint_and_a_new_block_complete_what_was_cut() -> None:
+    render = rendering()
+    events = say(render, "a\ud83d")
+    drafts = render.checkpoint()
+    events += [orjson.loads(draft.line(9)) for draft in drafts]
+    assert [(text, end) for _, _, text, end in updates(events)] == [("a", None), ("\ufffd", True)]
+    assert render.last_halves() == []
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        ToolCall("t\ud83d", {"\udc00": "\ud83d"}, id="c\ud83d"),
+        ToolResult("c", ["file \udce9.txt"]),
+        ToolResult("c", error="\ud83d"),
+        Data({"x": "\ud83d\ude00", "\udc00": 1}, name="\udce9"),
+        File("\udce9.txt", b"x"),
+        Status("\ud83d"),
+    ],
+)
+def test_any_output_with_half_a_character_has_its_event(output: Output) -> None:
+    [event] = say(rendering(), output)
+    assert "\ufffd" in str(event) or "\U0001f600" in str(event)
+
+
 def test_the_block_is_named_on_the_artifact_and_on_each_part() -> None:
     output = say(rendering(), "a", "b")
     assert len(output) == 2

@@ -14,6 +14,7 @@ import orjson
 from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
 from starlette.requests import ClientDisconnect, Request
 
+from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.refusals import Malformed, TooManyBytes, TooManyBytesOfOwner, Violation
@@ -248,7 +249,7 @@ def parse(body: bytes) -> object:
         JSONParseError: the body is not JSON; the message names the place.
     """
     try:
-        return orjson.loads(body)
+        return json_text.decode_foreign(body)
     except orjson.JSONDecodeError as error:
         raise JSONParseError(f"the body is not JSON: {error}") from None
 

@@ -1,10 +1,10 @@
 """Liveness and readiness of the process."""
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.jetstream.connection import Bus
+from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -42,7 +42,7 @@ class Health:
         """Return task state's answer; empty if it has none."""
         try:
             answer = await self._bus.request(self._bus.subjects.state("ready"), b"", _TIMEOUT)
-            found = orjson.loads(answer.data)
+            found = json_text.decode(answer.data)
         except (BusUnavailable, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

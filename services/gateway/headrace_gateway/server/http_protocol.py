@@ -6,13 +6,13 @@ from collections import deque
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
-import orjson
 import uvicorn
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from headrace.light_event import LightEvent
+from headrace.model import json_text
 from headrace_gateway.server.auth.schemes import repeated_credentials
 from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.server.incomplete_heads import MOST_BYTES, IncompleteHeads, address_of
@@ -68,7 +68,7 @@ _HEADERS: dict[int, str] = {503: "Retry-After: 1\r\n"}
 
 def refusal(status: int, name: str, message: str) -> bytes:
     """Return a response that ends its connection."""
-    body = orjson.dumps({"error": {"code": status, "status": name, "message": message}})
+    body = json_text.encode({"error": {"code": status, "status": name, "message": message}})
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{_HEADERS.get(status, '')}"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"

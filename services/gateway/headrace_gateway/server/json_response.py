@@ -5,9 +5,10 @@ from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Final
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+
+from headrace.model import json_text
 
 JSON = "application/json"
 NO_STORE: Final = {"Cache-Control": "no-store"}
@@ -18,7 +19,7 @@ def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return `content` as JSON."""
-    return Response(orjson.dumps(content), status, headers, JSON)
+    return Response(json_text.encode(content), status, headers, JSON)
 
 
 def cacheable(request: Request, content: object, max_age: int) -> Response:
@@ -26,7 +27,7 @@ def cacheable(request: Request, content: object, max_age: int) -> Response:
 
     Caches may keep it for `max_age` seconds.
     """
-    body = orjson.dumps(content)
+    body = json_text.encode(content)
     etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": f"public, max-age={max_age}"}
     return revalidated(request, body, headers)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
 from headrace.model.events import Json
@@ -126,7 +125,7 @@ class KeyedRequest:
     def name(self) -> str:
         """The name of the key's record; keys are separate for each owner and agent."""
         whose = [self.caller.tenant, self.caller.owner, self.agent, self.key]
-        return hashlib.sha256(orjson.dumps(whose)).hexdigest()
+        return hashlib.sha256(json_text.encode(whose)).hexdigest()
 
     @property
     def writer(self) -> str:

@@ -7,12 +7,11 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
-import orjson
-
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.read import next_stored
+from headrace.model import json_text
 from headrace.model.agent_route import UNPINNED
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id, why_no_message
 from headrace.model.entry import Entry
@@ -138,7 +137,7 @@ class ChildStarter:
         """Return the child started before; the sweep publishes its run if it never was."""
         first = await next_stored(self._bus, key, 0)
         entry = first.entry if first is not None else None
-        task = {} if entry is None else orjson.loads(entry.lines[0]).get("task", {})
+        task = {} if entry is None else json_text.decode(entry.lines[0]).get("task", {})
         if entry is None or not lineage.is_same_question(Lineage.of(task.get("metadata") or {})):
             raise StartRefused("busy", f"task {key.task} belongs to another delegation")
         return TaskStarted(

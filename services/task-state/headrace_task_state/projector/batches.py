@@ -4,9 +4,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import orjson
-
 from headrace.log_context import about_task
+from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
 from headrace.model.entry import OWNER, parse_lines
 from headrace.model.errors import NewerVersion, UndecodableMessage
@@ -155,7 +154,7 @@ def _take_events(
                     delta.take_text(generation, event)
                     continue
                 # Another item came in between: the event continues nothing.
-                event = orjson.loads(lines[generation - first])  # noqa: PLW2901
+                event = json_text.decode(lines[generation - first])  # noqa: PLW2901
             if "artifactUpdate" in event:
                 delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
             else:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
 from headrace.model.entry import ANSWERED, OVER, Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
@@ -42,9 +43,9 @@ class ChunkFrame:
     @classmethod
     def of(cls, line: bytes, generation: int) -> "ChunkFrame | None":
         """Return the frame of an artifact update with one text; None: it is encoded differently."""
-        update = orjson.loads(line)
+        update = json_text.decode(line)
         [part] = update["artifactUpdate"]["artifact"]["parts"]
-        before, text, after = line.partition(_TEXT + orjson.dumps(part["text"]))
+        before, text, after = line.partition(_TEXT + json_text.encode(part["text"]))
         number = b"%d%b" % (generation, _END)
         if not text or not after.endswith(number):
             return None
@@ -58,9 +59,9 @@ class ChunkFrame:
         return frame if frame._reads_as(update, generation + 1) else None
 
     def _reads_as(self, event: Json, generation: int) -> bool:
-        inner = self._before + orjson.dumps(_MARK) + self._after
+        inner = self._before + json_text.encode(_MARK) + self._after
         try:
-            return bool(orjson.loads(b"%b%d%b" % (inner, generation, _END)) == event)
+            return bool(json_text.decode(b"%b%d%b" % (inner, generation, _END)) == event)
         except orjson.JSONDecodeError:
             return False
 
@@ -70,7 +71,7 @@ class ChunkFrame:
         if len(line) < self._least or not (line.startswith(self._before) and line.endswith(tail)):
             return None
         try:
-            text = orjson.loads(line[len(self._before) : -len(tail)])
+            text = json_text.decode(line[len(self._before) : -len(tail)])
         except orjson.JSONDecodeError:
             return None
         return text if type(text) is str else None
@@ -285,7 +286,7 @@ class Delta:
             fields["status_generation"] = str(change.generation)
         if change.answer is not None:
             self._change.state = ANSWERED
-            fields["answer"] = orjson.dumps(change.answer).decode()
+            fields["answer"] = json_text.encode(change.answer).decode()
             fields["answer_generation"] = str(change.generation)
         self.is_over = self._change.state in OVER
         if change.is_input:
@@ -317,7 +318,7 @@ class Delta:
         """Return the changes of the batch; its task is due as `fall_due` says."""
         change, self._change, self.touched = self._change, _NONE, False
         if self._status is not None:
-            change.fields["status"] = orjson.dumps(self._status).decode()
+            change.fields["status"] = json_text.encode(self._status).decode()
         if state := change.state:
             change.fields["state"] = state
             # An answer has no time of its own, and that of a status is known only to its batch.

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import batched
 
-import orjson
-
 from headrace.jetstream.connection import Bus
+from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.entry import ANSWERED, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
@@ -79,7 +78,7 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
         "generation": str(last),
         "sequence": str(arrival.sequence),
         "state": state,
-        "status": orjson.dumps(status).decode(),
+        "status": json_text.encode(status).decode(),
         "status_generation": str(last),
         "run": str(stamp.run),
         SUMMARY: "1",

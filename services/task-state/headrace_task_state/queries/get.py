@@ -3,11 +3,10 @@
 import asyncio
 import logging
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log, log_of
 from headrace.log.read import as_if_empty
+from headrace.model import json_text
 from headrace.model.change import Change
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
@@ -46,7 +45,7 @@ def _standing(task: str, fields: Fields) -> TaskFields:
 
 
 def _json(fields: Fields, name: str) -> Json:
-    value: Json = orjson.loads(fields.get(name, "{}"))
+    value: Json = json_text.decode(fields.get(name, "{}"))
     return value
 
 

@@ -4,10 +4,9 @@ import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log
+from headrace.model import json_text
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks
@@ -96,7 +95,7 @@ def _least(status_after: str | None) -> int:
 
 def encode_cursor(after: After) -> str:
     """Return the token of the page after `after`."""
-    return urlsafe_b64encode(orjson.dumps([after.time, after.task])).decode().rstrip("=")
+    return urlsafe_b64encode(json_text.encode([after.time, after.task])).decode().rstrip("=")
 
 
 def decode_cursor(token: str) -> After | None:
@@ -109,7 +108,7 @@ def decode_cursor(token: str) -> After | None:
         return None
     try:
         padded = token.encode("ascii") + b"=" * (-len(token) % 4)
-        time, task = orjson.loads(urlsafe_b64decode(padded))
+        time, task = json_text.decode(urlsafe_b64decode(padded))
         if type(time) is int and 0 <= time <= LATEST:
             return After(time, check_task_id(task))
     except (ValueError, TypeError, InvalidName):

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
-import orjson
 from pydantic import ValidationError
 
+from headrace.model import json_text
 from headrace.model.errors import (
     BusUnavailable,
     EventTooLarge,
@@ -93,15 +93,15 @@ class Answers:
             following = await self._reader.are_followed(self._ranges)
             positions = await self._reader.positions(self._ranges)
         except StateUnavailable:
-            return orjson.dumps({"following": False, "positions": {}})
+            return json_text.encode({"following": False, "positions": {}})
         numbers = (str(place.stream) for place in self._ranges)
         named = dict(zip(numbers, positions, strict=True))
-        return orjson.dumps({"following": following, "positions": named})
+        return json_text.encode({"following": following, "positions": named})
 
 
 async def _in_time(answer: Coroutine[Any, Any, Json]) -> bytes:
     async with asyncio.timeout(TIMEOUT):
-        return orjson.dumps(await answer)
+        return json_text.encode(await answer)
 
 
 def refusal_of(error: Exception) -> Refusal:

@@ -8,8 +8,7 @@ line is an item, after ``h`` (history) or ``a`` (artifacts). JSON contains no li
 import re
 from collections.abc import Sequence
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.task import (
     AUTH_REQUIRED,
     CANCELED,
@@ -61,15 +60,15 @@ def encoded(
     if isinstance(change, TaskRemoval):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
         gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0]
-        return b"", b"", orjson.dumps(gone)
+        return b"", b"", json_text.encode(gone)
     if change.begins and change.ended is not None:
         text = text_of(change) if text is None else text
         if text:
-            return member_of(change), text, orjson.dumps(_array(change, {}, (), ()))
-    history = list(map(orjson.dumps, change.history))
-    artifacts = list(map(orjson.dumps, change.artifacts))
+            return member_of(change), text, json_text.encode(_array(change, {}, (), ()))
+    history = list(map(json_text.encode, change.history))
+    artifacts = list(map(json_text.encode, change.artifacts))
     array = _array(change, _stored_fields(change), history, artifacts)
-    return member_of(change), b"", orjson.dumps(array)
+    return member_of(change), b"", json_text.encode(array)
 
 
 def _stored_fields(change: TaskChange) -> Fields:
@@ -125,9 +124,9 @@ def text_of(change: TaskChange) -> bytes:
     first = list(map(fields.get, USUAL))
     for name in fields.keys() - _IS_USUAL:
         first += name, fields[name]
-    lines = [orjson.dumps(first)]
-    lines += [b"h" + orjson.dumps(item) for item in change.history]
-    lines += [b"a" + orjson.dumps(item) for item in change.artifacts]
+    lines = [json_text.encode(first)]
+    lines += [b"h" + json_text.encode(item) for item in change.history]
+    lines += [b"a" + json_text.encode(item) for item in change.artifacts]
     text = b"\n".join(lines)
     return text if len(text) <= MOST_BYTES else b""
 
@@ -147,7 +146,7 @@ def fields_of(found: bytes | list[bytes]) -> Fields:
 
 
 def _fields_in(text: bytes) -> Fields:
-    first = orjson.loads(text.partition(b"\n")[0])
+    first = json_text.decode(text.partition(b"\n")[0])
     fields = {name: value for name, value in zip(USUAL, first, strict=False) if value is not None}
     others = first[len(USUAL) :]
     return fields | dict(zip(others[::2], others[1::2], strict=True))

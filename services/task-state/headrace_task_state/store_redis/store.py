@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.change import Item
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks
@@ -312,7 +311,7 @@ def _rows(day: str, fields: Mapping[bytes, bytes]) -> Iterator[UsageRow]:
 
 
 def _items(encoded: Iterable[bytes]) -> list[Item]:
-    items: list[Item] = orjson.loads(b"[%b]" % b",".join(encoded))
+    items: list[Item] = json_text.decode(b"[%b]" % b",".join(encoded))
     return items
 
 

@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Self, TypeGuard
 
-import orjson
-
+from headrace.model import json_text
 from headrace_task_state.store import DueList, TaskChange, TaskRemoval
 from headrace_task_state.store_redis.encoding import LETTERS, member_of, text_of
 
@@ -84,7 +83,7 @@ class TasksTogether:
         group.contexts.setdefault(change.context, []).append(member)
         if change.usage:
             self._usage += (tenant, task, change.owner, agent, change.log)
-            self._usage.append(orjson.dumps(list(map(list, change.usage))))
+            self._usage.append(json_text.encode(list(map(list, change.usage))))
 
     def words(self) -> list[Word]:
         """Return the arguments for the script."""

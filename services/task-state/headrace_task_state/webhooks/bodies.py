@@ -7,12 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.lazy import Lazy
 from headrace.links import Links
 from headrace.log import last_entry, replay
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
@@ -118,10 +117,10 @@ async def body_of(webhook: Webhook, event: Json) -> bytes:
     Raises:
         Unsayable: the webhook's version can't represent the event.
     """
-    text = orjson.dumps(event)
+    text = json_text.encode(event)
     if webhook.base:
         text = Links(webhook.base).shown(text)
     if webhook.version != OLD:
         return text
     in_old_form = await OLD_FORM.ready()
-    return in_old_form(orjson.loads(text))
+    return in_old_form(json_text.decode(text))

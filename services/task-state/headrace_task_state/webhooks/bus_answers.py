@@ -7,7 +7,6 @@ prefix ``ce-``, percent-encoded.
 import logging
 from urllib.parse import quote
 
-import orjson
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
@@ -15,6 +14,7 @@ from headrace.jetstream.api import get_message, store, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
+from headrace.model import json_text
 from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers, state_of
 from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens
 from headrace.model.events import Json
@@ -80,10 +80,10 @@ class BusAnswers:
         attributes = attributes_of(key, name, event)
         if answers.mode == "structured":
             headers["Content-Type"] = STRUCTURED
-            body = orjson.dumps({**attributes, "data": event})
+            body = json_text.encode({**attributes, "data": event})
         else:
             headers |= {f"ce-{one}": encoded(value) for one, value in attributes.items()}
-            body = orjson.dumps(event)
+            body = json_text.encode(event)
         try:
             if answers.stream is None:
                 await self._bus.publish(answers.subject, body, headers=headers)

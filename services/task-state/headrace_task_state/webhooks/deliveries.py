@@ -7,11 +7,10 @@ are sent as one event with the same content: the texts joined, with the last one
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-import orjson
-
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.logged_task import term_of
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, TRACEPARENT, Json
@@ -88,7 +87,7 @@ class DeliveryBatcher:
             if generation <= self._progress.generation:
                 continue
             resume_after = entry.sequence if generation == entry.last_generation else self._previous
-            event = orjson.loads(line)
+            event = json_text.decode(line)
             one = WebhookDelivery(
                 *(entry.stamp.log, generation, resume_after, [event], len(line)),
                 traceparent=self._traceparent,

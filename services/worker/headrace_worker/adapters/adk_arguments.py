@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_worker.adapters.extras import needs
 
@@ -74,7 +73,7 @@ def _value(piece: types.PartialArg) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _json(value: Any) -> str:  # noqa: ANN401  # any JSON
-    return orjson.dumps(value).decode()
+    return json_text.encode(value).decode()
 
 
 def _inside(value: str) -> str:

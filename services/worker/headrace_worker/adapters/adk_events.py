@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
@@ -419,7 +420,7 @@ class AdkEvents(BasePlugin):
     async def _emit_structure(self, event: Event) -> None:
         text = _text(event.content.parts if event.content else None)
         try:
-            await self._ctx.emit(Data(orjson.loads(text), "output"))
+            await self._ctx.emit(Data(json_text.decode_foreign(text), "output"))
         except orjson.JSONDecodeError:
             await self._ctx.emit(Text(text))
 

@@ -10,8 +10,7 @@ from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown
 from headrace.model.events import Json
@@ -144,7 +143,7 @@ def _event(kept: Json, results: Mapping[str, Json]) -> Event:
         response = part.get("functionResponse")
         if response and "response" not in response:
             response["response"] = results.get(response.get("id"), {})
-    return Event.model_validate_json(orjson.dumps(kept))
+    return Event.model_validate_json(json_text.encode(kept))
 
 
 def _response(turn: Turn, root: str, invocation: str) -> Event:
@@ -189,7 +188,7 @@ def _part(part: Json) -> types.Part:
     if "text" in part:
         return types.Part(text=part["text"])
     if "data" in part:
-        return types.Part(text=orjson.dumps(part["data"]).decode())
+        return types.Part(text=json_text.encode(part["data"]).decode())
     if raw := part.get("raw"):
         blob = types.Blob(data=b64decode(raw), mime_type=media, display_name=name)
         return types.Part(inline_data=blob)

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_worker.adapters.approvals import Decision
 from headrace_worker.adapters.client_tools import with_defaults
@@ -173,7 +172,7 @@ def _answering(tool: FunctionTool, replay: Replay) -> FunctionTool:
         if decision is None or (decision.approved and decision.arguments is None):
             return await carry_out(ctx, arguments)
         if decision.approved:
-            edited = orjson.dumps(decision.arguments).decode()
+            edited = json_text.encode(decision.arguments).decode()
             return await carry_out(ctx, edited)
         return decision.reason or _REFUSED
 

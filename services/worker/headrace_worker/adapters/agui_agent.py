@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.context import RunContext
@@ -85,7 +86,7 @@ def ag_ui_agent(
             # Later changes of the agent's state are relative to this state.
             await ctx.emit(State(body["state"]))
         async with httpx.AsyncClient(timeout=timeout, verify=tls, headers=headers) as http:
-            stream = http.stream("POST", url, content=orjson.dumps(body), headers=_STREAM)
+            stream = http.stream("POST", url, content=json_text.encode(body), headers=_STREAM)
             await _relay(ctx, stream)
 
     return run
@@ -138,7 +139,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
 
 def _parsed(data: bytes) -> Json:
     try:
-        event: Any = orjson.loads(data)
+        event: Any = json_text.decode_foreign(data, keep_halves=True)
     except orjson.JSONDecodeError as error:
         raise Retryable("the AG-UI agent sent invalid JSON") from error
     if not isinstance(event, dict):

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.tools import as_text
@@ -119,7 +118,7 @@ def _piece(part: Json) -> Json:
     if "text" in part:
         return {"type": "text", "text": part["text"]}
     if "data" in part:
-        return {"type": "text", "text": orjson.dumps(part["data"]).decode()}
+        return {"type": "text", "text": json_text.encode(part["data"]).decode()}
     media = part.get("mediaType") or "application/octet-stream"
     family = media.partition("/")[0]
     kind = family if family in {"image", "audio", "video"} else "document"

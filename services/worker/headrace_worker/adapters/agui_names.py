@@ -6,8 +6,7 @@ get the same ids in the next run, or it takes its own messages for new ones.
 
 from dataclasses import asdict
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolResult
@@ -85,7 +84,7 @@ class NamedEvents(AguiEvents):
         """Return the names since the last checkpoint, and clear them."""
         names, self._names = asdict(self._names), MessageIds()
         self._seen.clear()
-        if len(orjson.dumps(names)) > _MOST:
+        if len(json_text.encode(names)) > _MOST:
             self._ctx.log.warning("too many messages in a row; the agent gets new ids for them")
             return {}
         return {NAMES: names}

@@ -6,6 +6,7 @@ U+0085, which JSON strings may contain.
 
 from collections.abc import Iterator, Mapping
 
+from headrace.model import json_text
 from headrace.sdk.errors import MalformedOutput
 
 EVENT_STREAM = "text/event-stream"
@@ -16,11 +17,6 @@ its memory: an answer without end would end those of other agents, too."""
 
 _END = b"\n\n"
 _MARK = b"\xef\xbb\xbf"
-_ESCAPES = (
-    ("\u0085".encode(), rb"\u0085"),
-    ("\u2028".encode(), rb"\u2028"),
-    ("\u2029".encode(), rb"\u2029"),
-)
 
 
 def check_size(size: int) -> None:
@@ -98,7 +94,5 @@ def field(frame: bytes, name: bytes) -> bytes | None:
 
 
 def plain(frame: bytes) -> bytes:
-    """Return a frame of JSON in which all parsers find the same lines."""
-    for character, escape in _ESCAPES:
-        frame = frame.replace(character, escape)
-    return frame
+    """Return a frame of JSON in which all parsers find the same lines, and whole text."""
+    return json_text.without_halves(json_text.one_line(frame))

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.sdk.context import RunContext
@@ -64,7 +63,7 @@ def _block(part: Json) -> Json:
     if "text" in part:
         return {"type": "text", "text": part["text"]}
     if "data" in part:
-        return {"type": "text", "text": orjson.dumps(part["data"]).decode()}
+        return {"type": "text", "text": json_text.encode(part["data"]).decode()}
     kind = "image" if media.startswith("image/") else "file"
     place = {"url": part["url"]} if "url" in part else {"base64": part["raw"]}
     return {"type": kind, "mime_type": media, **place}

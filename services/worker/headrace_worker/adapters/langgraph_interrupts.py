@@ -9,8 +9,7 @@ LangGraph's format or that of AG-UI approvals, or be text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_worker.adapters import approvals
 from headrace_worker.adapters.answers import AnswerInvalid, is_expired
@@ -193,7 +192,7 @@ def _calls(interrupt: Interrupt) -> list[Json]:
 
 def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
     """Return the decisions that a schema of the middleware allows."""
-    text = orjson.dumps(as_json(schema)).decode() if isinstance(schema, dict) else ""
+    text = json_text.encode(as_json(schema)).decode() if isinstance(schema, dict) else ""
     return [each for each in _EACH if f'"{each}"' in text] or [*_EACH]
 
 
@@ -233,7 +232,7 @@ def _kind(decision: str) -> Json:
 def _asks(call: Json) -> str:
     if isinstance(description := call.get("description"), str) and description:
         return description
-    return f"Approve {call['name']}({orjson.dumps(as_json(call['args'])).decode()})?"
+    return f"Approve {call['name']}({json_text.encode(as_json(call['args'])).decode()})?"
 
 
 def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
@@ -241,4 +240,4 @@ def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
         found = next((value[key] for key in _WORDS if isinstance(value.get(key), str)), None)
         if found is not None:
             return str(found)
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_text.encode(value).decode()

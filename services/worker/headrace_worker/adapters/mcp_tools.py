@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
@@ -253,7 +252,11 @@ async def _listed(client: Client) -> list[McpTool]:
 
 
 def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
-    given = orjson.loads(arguments or b"{}") if isinstance(arguments, str | bytes) else arguments
+    given = (
+        json_text.decode_foreign(arguments or b"{}")
+        if isinstance(arguments, str | bytes)
+        else arguments
+    )
     if not isinstance(given, dict):
         raise ValueError("must be an object")  # noqa: TRY004  # a model's value is wrong
     return given

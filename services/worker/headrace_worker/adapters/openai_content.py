@@ -4,9 +4,7 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import orjson
-
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -59,7 +57,7 @@ def _piece(part: Json, pieces: ContentNames) -> Json:
     if "text" in part:
         return pieces.text(part["text"])
     if "data" in part:
-        return pieces.text(orjson.dumps(part["data"]).decode())
+        return pieces.text(json_text.encode(part["data"]).decode())
     return _file(part, pieces)
 
 

@@ -7,8 +7,7 @@ id derived from tenant, owner, agent and context, which all tasks of the convers
 
 from uuid import UUID, uuid5
 
-import orjson
-
+from headrace.model import json_text
 from headrace.sdk.context import RunContext
 
 _NAMESPACE = UUID("d2f0c8a3-6f0e-5d57-9b1c-0f5a8e3b7c41")
@@ -21,4 +20,4 @@ def outside_context(ctx: RunContext, requested_by: str | None) -> str:
     `requested_by`, are a separate conversation.
     """
     names = [ctx.tenant, ctx.owner, ctx.agent, ctx.context, requested_by]
-    return str(uuid5(_NAMESPACE, orjson.dumps(names).decode()))
+    return str(uuid5(_NAMESPACE, json_text.encode(names).decode()))

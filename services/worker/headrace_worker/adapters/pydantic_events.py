@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from opentelemetry.trace import NoOpTracer
 from pydantic import BaseModel
 
+from headrace.model import json_text
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Custom, Usage
@@ -241,7 +241,7 @@ class PydanticEvents:
                 own = self._streaming.pop(index)
                 self._ids[part.tool_call_id] = own
                 # Arguments that are an object are complete only at the end.
-                rest = orjson.dumps(part.args).decode() if isinstance(part.args, dict) else ""
+                rest = json_text.encode(part.args).decode() if isinstance(part.args, dict) else ""
                 await self._ctx.emit(ToolArguments(own, rest, part.tool_name, end=True))
 
     async def _keep(self) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace_worker.adapters.extras import needs
@@ -199,7 +199,7 @@ def _piece(part: Json) -> UserContent:
         linked = _LINKS.get(str(media).partition("/")[0], DocumentUrl)
         content: UserContent = linked(part["url"], media_type=media)
         return content
-    return part["text"] if "text" in part else orjson.dumps(part.get("data")).decode()
+    return part["text"] if "text" in part else json_text.encode(part.get("data")).decode()
 
 
 _RENAMED = {"result": "response"}

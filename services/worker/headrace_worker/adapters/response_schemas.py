@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from referencing import Registry
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_worker.adapters.answers import AnswerInvalid
 
@@ -39,7 +40,7 @@ def conforming(name: str, answer: Any, schema: Any) -> Any:  # noqa: ANN401  # a
         return answer
     if isinstance(answer, str):
         try:
-            read = orjson.loads(answer)
+            read = json_text.decode_foreign(answer)
         except orjson.JSONDecodeError:
             pass
         else:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import orjson
-
 from headrace import clock
+from headrace.model import json_text
 from headrace.model.delegation import earliest, why_no_message
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
@@ -103,9 +102,9 @@ def _message_of(agent: str, content: Any) -> Json:  # noqa: ANN401  # any value 
     if (why := why_no_message(message)) is not None:
         raise DelegationRefused(agent, "bad_request", why)
     try:
-        orjson.dumps(message)
+        # What every reader of the request will find.
+        return dict(json_text.decode(json_text.encode(message)))
     except TypeError as error:
         raise DelegationRefused(
             agent, "bad_request", f"the message must be JSON: {error}"
         ) from None
-    return message

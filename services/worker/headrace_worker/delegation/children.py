@@ -9,6 +9,7 @@ from typing import Self
 import orjson
 
 from headrace import clock
+from headrace.model import json_text
 from headrace.model.delegation import MAX_NAME, child_task_id
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
@@ -61,7 +62,7 @@ class ChildNames:
 def fingerprint(message: Json) -> str:
     """Return a digest of the message's content."""
     compared = {key: value for key, value in message.items() if key not in _NOT_COMPARED}
-    canonical = orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)
+    canonical = json_text.encode(compared, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()[:32]
 
 

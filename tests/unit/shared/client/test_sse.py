@@ -8,11 +8,14 @@ STREAM = (
     ': hello\n\nid: log1:1\ndata: {"text": "a\u2028b\x85c"}\n\n'
     'event: x\r\nid: log1:2\r\ndata: {"two":\r\ndata: 2}\r\n\r\n'
     'data: {"no": "cursor"}\n\nid: log1:9\n\n'
+    'id: log1:10\rdata: {"cr":\rdata: "\u2029"}\r\rid: log1:11\r\ndata: 3\r\n\r\n'
 ).encode()
 FRAMES = [
     SseFrame("log1:1", {"text": "a\u2028b\x85c"}),
     SseFrame("log1:2", {"two": 2}),
     SseFrame("", {"no": "cursor"}),
+    SseFrame("log1:10", {"cr": "\u2029"}),
+    SseFrame("log1:11", 3),
 ]
 
 

@@ -175,6 +175,37 @@ def test_what_is_large_but_not_deep_is_an_entry(body: bytes) -> None:
     assert entry(STAMP, body).lines == [body]
 
 
+OTHERS = '{"artifactUpdate":{"artifact":{"parts":[{"text":"%s"}]}}}'
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "text"),
+    [
+        ("a\u2028b\u2029c\x85d", r"a\u2028b\u2029c\u0085d", "a\u2028b\u2029c\x85d"),
+        (r"\ud83d", r"\ufffd", "\ufffd"),
+        (r"\ud83d\ude00", r"\ud83d\ude00", "\U0001f600"),
+        ("\u00e9\u4e2d\u201c", "\u00e9\u4e2d\u201c", "\u00e9\u4e2d\u201c"),
+    ],
+)
+def test_lines_of_other_writers_are_one_line_and_whole_text_for_every_client(
+    written: str, line: str, text: str
+) -> None:
+    body = (OTHERS % written).encode()
+    stamp = Stamp("log1", 2, "writer", WORKING, 1, 1)
+    entry = parse_entry("subject", stamp.headers(), body, 1, "")
+    lines, [event] = parse_lines("subject", stamp, body)
+    assert entry.lines == lines == [(OTHERS % line).encode()]
+    assert [event] == entry.events == [json.loads(OTHERS % text)]
+
+
+def test_events_keep_their_integers_beyond_64_bits() -> None:
+    body = b'{"artifactUpdate":{"artifact":{"parts":[{"data":\t%d}]}}}' % 2**70
+    stamp = Stamp("log1", 2, "writer", WORKING, 1, 1)
+    [event] = parse_entry("subject", stamp.headers(), body, 1, "").events
+    assert event["artifactUpdate"]["artifact"]["parts"] == [{"data": 2**70}]
+    assert parse_lines("subject", stamp, body)[1] == [event]
+
+
 def test_parsed_whole_it_is_the_same_entry_with_its_events() -> None:
     body = b'{"a": 1}\n{"b":2}'
     lines, found = parse_lines("subject", STAMP, body)

@@ -9,8 +9,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.entry import ANSWERED, Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
 from headrace.model.task import COMPLETED
@@ -55,7 +54,9 @@ class AfterTask:
         """Render the entry with `inner`, a bare Message as the equivalent status update."""
         if entry.stamp.state == ANSWERED:
             lines = [
-                orjson.dumps(completion(self.task, entry, event)) if "message" in event else line
+                json_text.encode(completion(self.task, entry, event))
+                if "message" in event
+                else line
                 for event, line in zip(entry.events, entry.lines, strict=True)
             ]
             entry = replace(entry, lines=lines)

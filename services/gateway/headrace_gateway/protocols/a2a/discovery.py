@@ -2,12 +2,12 @@
 
 from email.utils import formatdate
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
@@ -133,7 +133,7 @@ class Discovery:
             # The console has the root path where HTML is asked for.
             "Vary": ", ".join(["Accept", *(candidate.headers if candidate else ())]),
         }
-        return revalidated(request, orjson.dumps(content), headers)
+        return revalidated(request, json_text.encode(content), headers)
 
     async def _key_set(self, request: Request) -> Response:
         await self._signing.ready()

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-import orjson
 from a2a.utils.error_handlers import BAD_REQUEST_TYPE, ERROR_INFO_TYPE
 from a2a.utils.errors import A2A_REASON_TO_ERROR, MethodNotFoundError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
 from headrace_gateway.protocols.a2a.variants import Variant, choice_of
@@ -48,14 +48,14 @@ def rest_body(problem: Problem, *, named: bool = False) -> bytes:
     }
     if named and problem.reason in A2A_REASON_TO_ERROR:
         kind = A2A_REASON_TO_ERROR[problem.reason].__name__
-        return orjson.dumps({"type": kind, "message": problem.message, "error": error})
-    return orjson.dumps({"error": error})
+        return json_text.encode({"type": kind, "message": problem.message, "error": error})
+    return json_text.encode({"error": error})
 
 
 def rpc_body(request_id: object, problem: Problem, data: Json | None = None) -> bytes:
     """Return the JSON-RPC error response to a request; `data` replaces A2A's own error data."""
     error = rpc_error(problem) | ({} if data is None else {"data": data})
-    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+    return json_text.encode({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def rpc_error(problem: Problem) -> Json:

@@ -1,6 +1,5 @@
 """A2A's JSON-RPC binding: one endpoint per agent, and the default agent's at the root."""
 
-import json
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -108,7 +107,7 @@ class JsonRpcBinding:
                 check_content_type(request, form=adapt is not None)
                 body = await read_body(request, self._services.body_limits)
                 parsed = parse(body)
-                request_id = _id_of(parsed, body)
+                request_id = _id_of(parsed)
                 method, params = _check_envelope(parsed, request_id)
                 if adapt is not None:
                     is_short = reads_short(choice, request, params)
@@ -208,11 +207,9 @@ class _RpcCall:
     params: Json
 
 
-def _id_of(parsed: object, body: bytes) -> _Id:
+def _id_of(parsed: object) -> _Id:
     """Return the id for the response to `parsed`; None if it has no valid one."""
     given = parsed.get("id") if isinstance(parsed, dict) else None
-    if isinstance(given, float) and isinstance(json.loads(body)["id"], int):
-        return None  # The parser keeps only about 16 digits of an integer beyond 64 bits.
     return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
 
 
@@ -228,7 +225,7 @@ def _check_envelope(parsed: object, request_id: _Id) -> tuple[str, Json]:
     if parsed.get("jsonrpc") != "2.0":
         raise InvalidRequestError('jsonrpc must be "2.0"')
     if parsed.get("id") != request_id:
-        raise InvalidRequestError("id must be a string, a number of at most 64 bits or null")
+        raise InvalidRequestError("id must be a string, a number or null")
     method, params = parsed.get("method"), parsed.get("params")
     if not isinstance(method, str) or not method:
         raise InvalidRequestError("method must be a string")

@@ -10,6 +10,7 @@ from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
+from headrace.model import json_text
 from headrace.model.change import OWN, without_own
 from headrace.model.events import Json
 from headrace.model.subjects import LONGEST_CONTEXT
@@ -91,7 +92,7 @@ class SendMessageParams:
 
 
 def _hash(content: Json) -> str:
-    return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return sha256(json_text.encode(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _check_message(message: Json) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import orjson
 from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import MethodNotFoundError
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
@@ -236,7 +236,7 @@ class RestBinding:
     async def _answer(self, request: Request, rest_request: "_RestRequest") -> Response:
         call, operation = rest_request.call, rest_request.operation
         result = await UNARY[operation](self._services, call, rest_request.params)
-        content = orjson.dumps(rest_request.binding.answer(operation, result))
+        content = json_text.encode(rest_request.binding.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
     def _stream(self, request: Request, rest_request: "_RestRequest") -> Awaitable[ASGIApp]:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import orjson
 from starlette.responses import Response
 
+from headrace.model import json_text
 from headrace.model.cursor import RECOVERED_HEADER, Cursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call
@@ -53,10 +53,10 @@ def rest_stream(
 ) -> HttpStream:
     """Return the stream of StreamResponses."""
     if not manner.of_task:
-        return _stream(shared, call, streaming, binding, _Envelope(orjson.dumps), manner)
+        return _stream(shared, call, streaming, binding, _Envelope(json_text.encode), manner)
     task = f"{streaming.key.task}/"
     binding = replace(binding, entry_renderer=OfTask(binding.entry_renderer))
-    envelope = _Envelope(orjson.dumps, task.encode(), task)
+    envelope = _Envelope(json_text.encode, task.encode(), task)
     return _stream(shared, call, streaming, binding, envelope, manner)
 
 
@@ -71,10 +71,10 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
     """Return the stream of JSON-RPC responses whose results are StreamResponses."""
 
     def around(event: Json) -> bytes:
-        return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": event})
+        return json_text.encode({"jsonrpc": "2.0", "id": request_id, "result": event})
 
     # Copy, because orjson's own bytes hold 4 KB of memory as long as the stream is open.
-    envelope = _Envelope(around, b"%b" % orjson.dumps(request_id))
+    envelope = _Envelope(around, b"%b" % json_text.encode(request_id))
     return _stream(shared, call, streaming, binding, envelope, Manner(ending))
 
 

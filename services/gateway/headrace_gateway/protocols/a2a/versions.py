@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import VersionNotSupportedError
 from starlette.requests import HTTPConnection
 
 from headrace.lazy import Lazy
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import EntryRenderer
@@ -197,7 +197,7 @@ class ConvertingRenderer:
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the entry's events after its first `skip` as frames."""
-        lines = [orjson.dumps(self.event(event)) for event in entry.parsed()]
+        lines = [json_text.encode(self.event(event)) for event in entry.parsed()]
         return self.inner.render(replace(entry, lines=lines), skip)
 
 

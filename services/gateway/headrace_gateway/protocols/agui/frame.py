@@ -1,11 +1,13 @@
 """One AG-UI event of a folded log, its position, and the cursor for that position."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.events import Json
 
 
@@ -26,10 +28,17 @@ class AguiFrame(NamedTuple):
 
 def sse(log: str, frames: list[AguiFrame]) -> bytes:
     """Return `frames` as server-sent events, each with its cursor as ``id``."""
+    try:
+        return json_text.one_line(_framed(log, frames, orjson.dumps))
+    except TypeError:
+        return _framed(log, frames, json_text.encode)
+
+
+def _framed(log: str, frames: list[AguiFrame], encode: Callable[[Json], bytes]) -> bytes:
     prefix = b"id: %b:" % log.encode()
     return b"".join(
         [
-            b"%b%d.%d\ndata: %b\n\n" % (prefix, generation, number, orjson.dumps(event))
+            b"%b%d.%d\ndata: %b\n\n" % (prefix, generation, number, encode(event))
             for generation, number, event in frames
         ]
     )

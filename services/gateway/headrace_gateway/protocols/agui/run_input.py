@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import AGUI, Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.run_ids import own_id
@@ -137,12 +137,12 @@ class RunInput:
     @property
     def key(self) -> str:
         """Idempotency key of the run. The line break keeps it distinct from clients' keys."""
-        return f"run\n{orjson.dumps([self.thread, self.run]).decode()}"
+        return f"run\n{json_text.encode([self.thread, self.run]).decode()}"
 
     def fingerprint(self) -> str:
         """Return a hash of the content, independent of its formatting."""
         content = [self.message, self.metadata]
-        return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return sha256(json_text.encode(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @classmethod
     def read(cls, body: bytes, extras: frozenset[str] = frozenset()) -> Self:

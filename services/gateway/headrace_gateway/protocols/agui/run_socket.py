@@ -10,9 +10,9 @@ the client's cursor are lost.
 import asyncio
 from contextlib import ExitStack
 
-import orjson
 from starlette.websockets import WebSocket
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.json_errors import error_answer, json_object
@@ -116,7 +116,7 @@ class RunSession:
 
     async def _stream(self, opened: OpenedRun) -> None:
         def encode(frames: list[AguiFrame]) -> Messages:
-            return [orjson.dumps(self._message(opened, frame)) for frame in frames]
+            return [json_text.encode(self._message(opened, frame)) for frame in frames]
 
         renderer = RunRenderer(opened.frames, encode)
         await self._connection.stream(opened.feed, 0, renderer)
@@ -125,7 +125,9 @@ class RunSession:
         _, code, message, _ = error_answer(error)
         event: Json = {"type": "RUN_ERROR", "message": message, "code": code}
         # The error belongs to no run, so it has no cursor.
-        await self._connection.write([orjson.dumps({"event": event} if self._cursors else event)])
+        await self._connection.write(
+            [json_text.encode({"event": event} if self._cursors else event)]
+        )
 
     def _message(self, opened: OpenedRun, frame: AguiFrame) -> Json:
         if not self._cursors:

@@ -5,9 +5,7 @@ Open items are kept by the agent's id of a call, everything else by the client's
 
 from typing import Any
 
-import orjson
-
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, BlockMessages
 from headrace_gateway.protocols.agui.call_ids import CallIds, result_id
@@ -161,4 +159,4 @@ def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """Return `value` as a client shows it: text unchanged, other values as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_text.encode(value).decode()

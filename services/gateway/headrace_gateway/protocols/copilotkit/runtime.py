@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message
 
 from headrace.directory import AgentCard
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.nesting import RULE
 from headrace_gateway.call import caller_of
@@ -207,7 +208,7 @@ class RuntimeRequest:
             raise InputInvalid("params.threadId: Field required")
         inner = request.get("body")
         try:
-            return cls(method, agent, thread, b"" if inner is None else orjson.dumps(inner))
+            return cls(method, agent, thread, b"" if inner is None else json_text.encode(inner))
         except orjson.JSONEncodeError:
             # orjson parses deeper nesting than it can serialize.
             raise InputInvalid(f"body: {RULE}") from None

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 
-import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type
@@ -90,8 +90,8 @@ class _Processes:
             async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._socket)
                 try:
-                    writer.write(orjson.dumps(request) + b"\n")
-                    answer: Json = orjson.loads(await reader.readline())
+                    writer.write(json_text.encode(request) + b"\n")
+                    answer: Json = json_text.decode(await reader.readline())
                 finally:
                     writer.close()
         except (OSError, ValueError) as error:  # TimeoutError is an OSError.

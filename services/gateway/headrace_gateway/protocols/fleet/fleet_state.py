@@ -5,11 +5,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-import orjson
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.timestamp import timestamp
@@ -147,7 +147,7 @@ class _FleetRenderer(Renderer):
         name = b"change" if self._sent else b"fleet"
         changed = {key: value for key, value in now.items() if self._sent.get(key) != value}
         self._sent = now
-        return (b"event: %b\ndata: %b\n\n" % (name, orjson.dumps(changed)),)
+        return (b"event: %b\ndata: %b\n\n" % (name, json_text.encode(changed)),)
 
     def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002
         """Return False: a fleet has no end."""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.task import TaskKey
@@ -131,7 +131,7 @@ class Rows:
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return the rows of the entry's events after the first `skip`."""
         stamp = entry.stamp
-        writer = orjson.dumps({"kind": _kind(entry), "id": stamp.writer})
+        writer = json_text.encode({"kind": _kind(entry), "id": stamp.writer})
         shared = b'"time":"%b","writer":%b,"run":%d,"attempt":%d,"state":"%b"' % (
             entry.time.encode(),
             writer,
@@ -186,4 +186,4 @@ def _kind(entry: Entry) -> str:
 
 
 def _type(line: bytes) -> str:
-    return next((name for name in orjson.loads(line) if name in _TYPES), "unknown")
+    return next((name for name in json_text.decode(line) if name in _TYPES), "unknown")

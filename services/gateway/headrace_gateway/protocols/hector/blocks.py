@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-import orjson
-
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.hector.tool_calls import parsed
 
@@ -118,7 +116,7 @@ class OpenToolCalls:
             "tool_call_stop",
             toolCallId=result.id,
             finalInput=parsed(streamed) if streamed else None,
-            result=content if isinstance(content, str) else orjson.dumps(content).decode(),
+            result=content if isinstance(content, str) else json_text.encode(content).decode(),
             error=result.error,
             isError=result.is_error,
         )
@@ -144,7 +142,7 @@ def _shown(part: Json) -> str:
     if "text" in part:
         return str(part["text"])
     if "data" in part:
-        return orjson.dumps(part["data"]).decode()
+        return json_text.encode(part["data"]).decode()
     if raw := part.get("raw"):
         return f"data:{part.get('mediaType') or 'application/octet-stream'};base64,{raw}"
     return str(part.get("url") or "")

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import orjson
-
+from headrace.model import json_text
 from headrace.model.events import Json
 
 
@@ -45,7 +44,7 @@ def sse(log: str, events: list[HectorEvent]) -> bytes:
     return b"".join(
         [
             b"id: %b:%d.%d\nevent: %b\ndata: %b\n\n"
-            % (log.encode(), *one.place, one.name.encode(), orjson.dumps(one.json()))
+            % (log.encode(), *one.place, one.name.encode(), json_text.encode(one.json()))
             for one in events
         ]
     )

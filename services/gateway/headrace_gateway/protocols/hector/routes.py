@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.call import AGENT, caller_of
@@ -69,7 +70,7 @@ class HectorRoutes:
 
 def _serialized(body: Json) -> bytes:
     try:
-        return orjson.dumps(body)
+        return json_text.encode(body)
     except orjson.JSONEncodeError:
         # orjson parses deeper nesting than it can serialize.
         deep = [name for name, value in body.items() if is_too_deep(value)]

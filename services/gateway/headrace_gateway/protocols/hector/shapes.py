@@ -6,9 +6,7 @@ Hector's two documents differ in what a stream event holds: ``response`` with ``
 
 from http import HTTPStatus
 
-import orjson
-
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.hector.signals import signal
 from headrace_gateway.protocols.hector.tool_calls import StreamedArguments, tool_part
@@ -251,7 +249,7 @@ def _is_content(part: Json) -> bool:
 
 def _call(call: parts.ToolCallPart) -> Json:
     arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    text = arguments if isinstance(arguments, str) else json_text.encode(arguments).decode()
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.entry import Entry
 from headrace.model.events import DISCARDED_AFTER, Json
 from headrace_gateway.feeds import FeedBlock
@@ -60,7 +60,7 @@ def parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
     if not isinstance(arguments, str):
         return arguments
     try:
-        return orjson.loads(arguments or "{}")
+        return json_text.decode_foreign(arguments or "{}")
     except orjson.JSONDecodeError:
         return arguments
 
@@ -143,4 +143,4 @@ class WholeCalls(Renderer):
 
 
 def _with_lines(entry: Entry, events: list[Json]) -> Entry:
-    return replace(entry, lines=[orjson.dumps(event) for event in events])
+    return replace(entry, lines=[json_text.encode(event) for event in events])

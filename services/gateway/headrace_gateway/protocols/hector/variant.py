@@ -7,10 +7,10 @@ contains something that only 0.3 has.
 
 from collections.abc import Callable
 
-import orjson
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
+from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.extensions import AGUI_MEDIA_TYPES
@@ -124,7 +124,7 @@ class MessageEvents:
         """Return the entry's events after its first `skip` as frames."""
         log, first = entry.stamp.log, entry.generation
         frames = [
-            frame(f"{log}:{first + offset}", orjson.dumps(shapes.event(event)), self.name)
+            frame(f"{log}:{first + offset}", json_text.encode(shapes.event(event)), self.name)
             for offset, event in enumerate(entry.parsed())
             if offset >= skip
         ]

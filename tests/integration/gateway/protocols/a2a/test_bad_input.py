@@ -55,24 +55,16 @@ async def test_what_is_no_json_rpc_request(http: httpx.AsyncClient, request_body
     assert response.json()["error"]["code"] == -32600
 
 
-@pytest.mark.parametrize("request_id", ["a", "", 0, -1, 2**63, 2**64 - 1, -(2**63), 1.5, None])
+@pytest.mark.parametrize(
+    "request_id", ["a", "", 0, -1, 2**63, 2**64 - 1, -(2**63), 1.5, None, 2**64, -(10**30)]
+)
 async def test_a_json_rpc_id_comes_back_as_it_went(
     http: httpx.AsyncClient, request_id: object
 ) -> None:
     request = {"jsonrpc": "2.0", "id": request_id, "method": "ListTasks"}
     answer = await http.post("/", json=request)
     assert "result" in answer.json()
-    assert f'"id":{json.dumps(request_id)}' in answer.text
-
-
-@pytest.mark.parametrize("request_id", [2**64, 10**30, -(2**63) - 1])
-async def test_a_json_rpc_id_that_would_come_back_inexact_is_refused(
-    http: httpx.AsyncClient, request_id: int
-) -> None:
-    request = {"jsonrpc": "2.0", "id": request_id, "method": "ListTasks"}
-    answer = (await http.post("/", json=request)).json()
-    assert (answer["id"], answer["error"]["code"]) == (None, -32600)
-    assert "64 bits" in answer["error"]["message"]
+    assert json.dumps(answer.json()["id"]) == json.dumps(request_id)
 
 
 @pytest.mark.parametrize("stated", ["text/plain", "application/xml", "multipart/form-data", "json"])

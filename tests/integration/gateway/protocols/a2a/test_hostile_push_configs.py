@@ -185,7 +185,6 @@ WRONG: dict[str, Config] = {
     "id a number": {"url": URL, "id": 5},
     "id an object": {"url": URL, "id": {"a": 1}},
     "id huge": {"url": URL, "id": LARGE},
-    "id a lone surrogate": {"url": URL, "id": "\ud800"},
     "authentication a string": {"url": URL, "authentication": "Bearer"},
     "authentication a list": {"url": URL, "authentication": [1]},
     "scheme a number": {"url": URL, "authentication": {"scheme": 5}},

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import orjson
 from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import InvalidAgentResponseError, InvalidRequestError
@@ -16,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 
+from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import GENERATION, Json
@@ -82,7 +82,7 @@ class EventMessages:
         """Return each event after the first `skip`."""
         log, first = entry.stamp.log, entry.generation
         return tuple(
-            self.event(orjson.loads(line), log, first + offset)
+            self.event(json_text.decode(line), log, first + offset)
             for offset, line in enumerate(entry.lines)
             if offset >= skip
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import orjson
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 
+from headrace.model import json_text
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call, admit, admitted_call, call_of, caller_of
@@ -217,7 +217,7 @@ class Service:
             return self._form.read(method, request)
         # Parsing many small values can take seconds, which must not block other streams.
         params = await asyncio.to_thread(self._form.read, method, request)
-        self._services.body_limits.check(orjson.dumps(params))
+        self._services.body_limits.check(json_text.encode(params))
         return params
 
     async def _carried_out[Result](

@@ -11,9 +11,9 @@ rendered once for all sockets.
 
 from dataclasses import dataclass
 
-import orjson
 from a2a.utils.errors import InvalidRequestError
 
+from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -59,7 +59,7 @@ class ShapedEvents:
 
 
 def _with_cursor(cursor: str, event: Json) -> bytes:
-    return b"," + orjson.dumps({"cursor": cursor} | event)[1:]
+    return b"," + json_text.encode({"cursor": cursor} | event)[1:]
 
 
 EVENTS = SocketEvents(b"event")
@@ -102,28 +102,28 @@ class SocketEnvelope:
             b',"recovered":false' if lost else b"",
             cursor.encode(),
             (RESULTS if self.rpc else EVENTS).member,
-            orjson.dumps(event),
+            json_text.encode(event),
         )
 
     def result(self, operation: str, result: Json) -> bytes:
         """Return the answer of an operation that does not stream."""
         if self.shapes is not None:
             result = self.shapes.empty | self.shapes.answer(operation, result)
-        return b'%b,"result":%b}' % (self.head, orjson.dumps(result))
+        return b'%b,"result":%b}' % (self.head, json_text.encode(result))
 
     def end(self) -> bytes:
         """Return the message that ends a stream."""
         if self.shapes is not None:
-            return self.head + b',"end":true,' + orjson.dumps(self.shapes.empty)[1:]
+            return self.head + b',"end":true,' + json_text.encode(self.shapes.empty)[1:]
         return self.head + b',"end":true}'
 
     def error(self, problem: Problem) -> bytes:
         """Return the message that reports an error."""
         if self.shapes is not None:
             _, content = self.shapes.error(problem)
-            return self.head + b"," + orjson.dumps(content | self.shapes.empty)[1:]
+            return self.head + b"," + json_text.encode(content | self.shapes.empty)[1:]
         if self.rpc:
-            return b'%b,"error":%b}' % (self.head, orjson.dumps(rpc_error(problem)))
+            return b'%b,"error":%b}' % (self.head, json_text.encode(rpc_error(problem)))
         return self.head + b"," + rest_body(problem)[1:]
 
 
@@ -169,7 +169,7 @@ def envelope_of(frame: Json) -> SocketEnvelope:
     Raises:
         Malformed: the id is too long.
     """
-    given = orjson.dumps(frame.get("id"))
+    given = json_text.encode(frame.get("id"))
     if len(given) > LONGEST_ID:
         raise Malformed([Violation("id", f"must not be longer than {LONGEST_ID} bytes")])
     return SocketEnvelope(given, "jsonrpc" in frame)
@@ -207,7 +207,7 @@ def _request(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
             f"a frame must have one of {', '.join(_KINDS)} or be JSON-RPC 2.0"
         )
     if kinds == ["unsubscribe"]:
-        return Unsubscribe(orjson.dumps(frame["unsubscribe"]))
+        return Unsubscribe(json_text.encode(frame["unsubscribe"]))
     if "id" not in frame:
         raise Malformed([Violation("id", "is required")])
     return _own(frame, kinds[0])
