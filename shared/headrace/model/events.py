@@ -243,7 +243,7 @@ class TextChunks:
             TypeError: `text` is not a string, or has half of a character.
         """
         # As `json_text.encode`, with fewer calls.
-        encoded = orjson.dumps(text)
+        encoded = orjson.dumps(text)  # noqa: TID251
         if not text.isascii() and ("\x85" in text or "\u2028" in text or "\u2029" in text):
             encoded = json_text.one_line(encoded)
         return Draft(self._before + encoded + self._after, self._tail)

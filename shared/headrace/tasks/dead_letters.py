@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
-import orjson
 from nats.aio.msg import Msg
 
 from headrace import metrics
@@ -39,7 +38,7 @@ from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE, SUBJECT, without_nats
 from headrace.jetstream.purge import purge
 from headrace.log import last_entry, replay
-from headrace.model import events
+from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
@@ -399,7 +398,7 @@ def _fitting(headers: Mapping[str, str], most: int) -> dict[str, str]:
     """Return the first headers, and those behind larger ones, that `most` bytes of JSON hold."""
     kept = dict[str, str]()
     for name, value in headers.items():
-        size = len(orjson.dumps({name: value}))
+        size = len(json_text.encode({name: value}))
         if size <= most:
             kept[name] = value
             most -= size

@@ -88,7 +88,7 @@ class Answers:
         which each one has been applied, by the number of its event stream.
         """
         if refusal := self._refusal():
-            return orjson.dumps({"following": False, "positions": {}, "note": refusal})
+            return json_text.encode({"following": False, "positions": {}, "note": refusal})
         try:
             following = await self._reader.are_followed(self._ranges)
             positions = await self._reader.positions(self._ranges)

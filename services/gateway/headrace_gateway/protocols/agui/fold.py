@@ -6,9 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
-import orjson
-
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, TAKEN, Json
@@ -208,7 +206,7 @@ class NamedRuns:
             return
         for generation, line in enumerate(entry.lines, entry.generation):
             if generation != number and _NAMING.search(line):
-                self._events.read(orjson.loads(line), generation)
+                self._events.read(json_text.decode(line), generation)
         if entry.stamp.checkpoint is not None:
             self._events.attempts.save(entry.last_generation)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.view import ClientMessage, Held, View
 
@@ -88,6 +89,6 @@ def _content(message: Json) -> tuple[object, ...]:
 def _parsed(arguments: object) -> object:
     """Return a call's arguments; as they are if they are not JSON."""
     try:
-        return orjson.loads(arguments) if isinstance(arguments, str) else arguments
+        return json_text.decode_foreign(arguments) if isinstance(arguments, str) else arguments
     except orjson.JSONDecodeError:
         return arguments

@@ -5,6 +5,8 @@ Open items are kept by the agent's id of a call, everything else by the client's
 
 from typing import Any
 
+import orjson
+
 from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, BlockMessages
@@ -150,7 +152,7 @@ def _is_same(made: ToolCallSoFar, stated: str) -> bool:
     if text == stated:
         return True
     try:
-        return bool(orjson.loads(text) == orjson.loads(stated))
+        return bool(json_text.decode_foreign(text) == json_text.decode_foreign(stated))
     except orjson.JSONDecodeError:
         return False
 
