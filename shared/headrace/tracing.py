@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Token
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from opentelemetry import context, trace
 from opentelemetry.trace import (
@@ -29,8 +30,6 @@ from opentelemetry.trace import (
     TraceFlags,
     Tracer,
 )
-
-from headrace.span_template import Plain, SpanTemplate, valid_context
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -49,6 +48,13 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _IN_SPANS = frozenset({"true", "span_only", "span_and_event"})
 """Its values that ask for content in spans, in lower case."""
+
+type Plain = str | bool | int | float
+"""Value of an attribute."""
+
+SAMPLED_SHARE = 0.1
+"""The share of traces that are recorded unless ``OTEL_TRACES_SAMPLER`` is set. A caller's sampled
+`traceparent` is always followed."""
 
 _SCOPE = "headrace"
 """Name of the scope of Headrace's own spans."""
@@ -81,6 +87,15 @@ def is_enabled() -> bool:
 def captures_content() -> bool:
     """Return whether spans of this process contain what users, agents and tools write."""
     return _content.is_captured
+
+
+class _Exporting:
+    """The tracer provider that `exporting` has set up, if its sampler follows the parent."""
+
+    follows_parents: "TracerProvider | None" = None
+
+
+_exporting = _Exporting()
 
 
 class _Content:
@@ -117,23 +132,13 @@ def _asks_for_content(variables: Mapping[str, str]) -> bool:
 _content = _Content()
 
 
-class _Recorder(Protocol):
-    """A tracer provider that records Headrace's spans for less than its tracer takes.
+@dataclass(frozen=True, slots=True)
+class SpanTemplate:
+    """What the spans of one operation have in common."""
 
-    That of `exporting` is one; a launcher's is not.
-    """
-
-    can_record: bool
-    """Whether `record` says the same as the provider's tracer."""
-
-    def record(
-        self,
-        template: SpanTemplate,
-        parent: SpanContext,
-        attributes: dict[str, Plain],
-        links: Sequence[Link],
-    ) -> Span:
-        """Start a span, which the caller ends. Without a valid `parent` it begins a trace."""
+    name: str
+    kind: SpanKind
+    attributes: Mapping[str, Plain] = field(default_factory=dict)
 
 
 def start_span(
@@ -163,27 +168,31 @@ def start_span_of(
 ) -> Span:
     """Start a span as `start_span` does, with what `template` states.
 
-    `attributes` are added to the template's, none of which they change. They belong to the span
-    from now on. `parent` may also be a span's context; with an invalid one the span begins a trace.
+    `attributes` are added to the template's. `parent` may also be a span's context; with an invalid
+    one the span begins a trace. Below a span that is not sampled there is nothing to record.
     """
     provider = trace.get_tracer_provider()
     if type(provider) is trace.ProxyTracerProvider:
         return trace.INVALID_SPAN
-    linked = _links(links) if links else ()
-    if getattr(provider, "can_record", False):
-        if not parent:
-            above = current_context()
-        else:  # By its type, as `is_enabled` does.
-            above = parent if type(parent) is SpanContext else _span_context(parent)  # type: ignore[arg-type]
-        recorder: _Recorder = provider  # type: ignore[assignment]
-        return recorder.record(template, above, attributes, linked)
+    above = _parent(parent)
+    if provider is _exporting.follows_parents and above.is_valid and not above.trace_flags.sampled:
+        return NonRecordingSpan(above)
     around = None
     if parent:
-        above = parent if isinstance(parent, SpanContext) else _span_context(parent)
         around = trace.set_span_in_context(NonRecordingSpan(above), _EMPTY)
     return _tracer_of(provider).start_span(
-        template.name, around, template.kind, {**template.attributes, **attributes}, linked
+        template.name,
+        around,
+        template.kind,
+        {**template.attributes, **attributes},
+        _links(links) if links else (),
     )
+
+
+def _parent(stated: str | SpanContext | None) -> SpanContext:
+    if not stated:
+        return current_context()
+    return stated if isinstance(stated, SpanContext) else _span_context(stated)
 
 
 def _links(traceparents: Sequence[str]) -> list[Link]:
@@ -271,7 +280,7 @@ def _span_context(traceparent: str) -> SpanContext:
     if not _VALID.fullmatch(traceparent):
         return trace.INVALID_SPAN_CONTEXT
     trace_id, span_id = int(traceparent[3:35], 16), int(traceparent[36:52], 16)
-    return valid_context(trace_id, span_id, True, _FLAGS[traceparent[53:]])  # noqa: FBT003
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=_FLAGS[traceparent[53:]])
 
 
 @contextmanager
@@ -290,6 +299,7 @@ def exporting(variables: Mapping[str, str], service_name: str) -> Iterator[None]
             yield
             return
         trace.set_tracer_provider(provider)
+        _exporting.follows_parents = _if_it_follows_parents(provider)
         try:
             yield
         finally:
@@ -320,9 +330,9 @@ def _provider(
     try:
         # Imported here, because they come with an extra.
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-
-        from headrace.span_recorder import RecordingProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415
 
         made = [_exporter(name) for name in exporters]
     except (ImportError, LookupError) as missing:
@@ -336,19 +346,28 @@ def _provider(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     resource = Resource.create({} if stated else {SERVICE_NAME: service_name})
-    provider = RecordingProvider(resource, _SCOPE, SCHEMA_URL)
+    chosen = variables.get("OTEL_TRACES_SAMPLER", "").strip()
+    sampler = None if chosen else ParentBasedTraceIdRatio(SAMPLED_SHARE)
+    if sampler is not None:
+        _log.info(
+            "%d %% of new traces are recorded; set OTEL_TRACES_SAMPLER to record others",
+            SAMPLED_SHARE * 100,
+        )
+    provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
     for exporter in made:
         provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
+
+
+def _if_it_follows_parents(provider: "TracerProvider") -> "TracerProvider | None":
+    from opentelemetry.sdk.trace.sampling import ParentBased  # noqa: PLC0415
+
+    return provider if isinstance(provider.sampler, ParentBased) else None
 
 
 def _exporter(name: str) -> "SpanExporter":
     found = entry_points(group=_EXPORTERS, name=name)
     if not found:
         raise LookupError(f"there is no exporter {name!r}")
-    if name == _OVER_HTTP:
-        from headrace import span_encoder  # noqa: PLC0415 - needs the extra, as the exporter does
-
-        span_encoder.use_in_exporter()
     exporter: SpanExporter = next(iter(found)).load()()
     return exporter

@@ -2,14 +2,10 @@
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
-
-from headrace.span_recorder import RecordingProvider
-from headrace.tracing import SCHEMA_URL
 
 NUMBER = 471_108_154_711
 """What agents give to tools: too long to stand in the identifier of a span by chance."""
@@ -19,13 +15,9 @@ class RecordedSpans:
     """The spans of Headrace's own that have ended."""
 
     def __init__(self, patch: pytest.MonkeyPatch, provider: TracerProvider | None = None) -> None:
-        """Record from now on, until `patch` is undone. Default provider: as processes have it."""
+        """Record from now on, until `patch` is undone, by default every span."""
         self._exporter = InMemorySpanExporter()
-        used = (
-            RecordingProvider(Resource({}), "headrace", SCHEMA_URL)
-            if provider is None
-            else provider
-        )
+        used = TracerProvider() if provider is None else provider
         used.add_span_processor(SimpleSpanProcessor(self._exporter))
         # A process' provider can be set only once.
         patch.setattr(trace, "get_tracer_provider", lambda: used)

@@ -9,7 +9,7 @@ from opentelemetry.trace import Span, SpanKind
 from starlette.requests import HTTPConnection
 
 from headrace import log_context, tracing
-from headrace.span_template import Plain, SpanTemplate
+from headrace.tracing import Plain, SpanTemplate
 from headrace_gateway.server.deferred_response import deferred_of
 from headrace_gateway.server.open_requests import open_request
 

@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanKind
 from headrace import tracing
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import FAILED, TaskKey
-from headrace.span_template import Plain, SpanTemplate
+from headrace.tracing import Plain, SpanTemplate
 from headrace_worker.assignment import RunTerms
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.span_content import (

@@ -35,9 +35,9 @@ from headrace.model.messages import OpenQueue, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey
-from headrace.span_template import Plain, SpanTemplate
 from headrace.state_client import StateClient
 from headrace.tasks.delayed_runs import delay, is_delayed
+from headrace.tracing import Plain, SpanTemplate
 
 REMEMBERED = 60.0
 """Seconds for which an existing queue is assumed to still exist."""

@@ -22,10 +22,14 @@ from headrace import tracing
 
 logging.basicConfig(format="%(message)s")
 with tracing.exporting(os.environ, "headrace-worker"):
-    tracing.start_span("one", SpanKind.INTERNAL, None).end()
+    for _ in range(int(os.environ.get("TRACES", "1"))):
+        tracing.start_span("one", SpanKind.INTERNAL, os.environ.get("PARENT")).end()
     print(tracing.is_enabled())
 """
 """A process's provider can be set only once, so each case has its own."""
+
+
+ALL = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 
 
 @pytest.fixture
@@ -59,8 +63,25 @@ def run(**variables: str) -> tuple[str, str]:
 def test_spans_go_to_the_otlp_endpoint_and_are_flushed_at_the_end(
     collector: SpanCollector, variables: dict[str, str], service: str
 ) -> None:
-    printed, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **variables)
+    printed, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **ALL, **variables)
     assert (printed, collector.spans()) == ("True", [(service, "one")])
+
+
+@pytest.mark.parametrize(
+    ("variables", "least", "most"),
+    [
+        ({}, 5, 80),
+        ({"PARENT": f"00-{'a' * 32}-{'b' * 16}-01"}, 300, 300),
+        ({"PARENT": f"00-{'a' * 32}-{'b' * 16}-00"}, 0, 0),
+        (ALL, 300, 300),
+        ({"OTEL_TRACES_SAMPLER": "always_on", "PARENT": f"00-{'a' * 32}-{'b' * 16}-00"}, 300, 300),
+    ],
+)
+def test_a_tenth_of_new_traces_is_recorded_unless_a_sampler_is_set(
+    collector: SpanCollector, variables: dict[str, str], least: int, most: int
+) -> None:
+    run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, TRACES="300", **variables)
+    assert least <= len(collector.spans()) <= most
 
 
 @pytest.mark.parametrize(

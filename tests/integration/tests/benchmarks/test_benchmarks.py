@@ -279,7 +279,7 @@ def test_each_variant_has_the_metrics_and_traces_that_it_is_named_after(tmp_path
         telemetry.AGAIN: [0, 0],
         telemetry.METRICS: [1, 0],
         telemetry.SAMPLED: [1],
-        telemetry.BOTH: [1, 100],
+        telemetry.ALL: [1, 100],
     }
     assert 0 < sampled < 60
     assert switch.metric_calls() == 3
