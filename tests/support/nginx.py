@@ -63,9 +63,13 @@ class Nginx(ServerProcess):
             folder = f"{kind}_temp_path {self.folder}/{kind};"
             shipped = _replaced(shipped, rf"\b{kind}_temp_path /tmp/{kind};", folder)
         if self._prefix:
-            below = f"location {self._prefix}/ {{\n proxy_pass http://gateways/;"
+            below = (
+                f"location {self._prefix}/ {{\n proxy_pass http://gateways/;\n"
+                f"proxy_set_header X-Forwarded-Prefix {self._prefix};"
+            )
             here = r"location / \{\s*proxy_pass http://gateways;"
             shipped = _replaced(shipped, here, below)
+            shipped = _replaced(shipped, r' *proxy_set_header X-Forwarded-Prefix "";\n', "")
         return shipped
 
 

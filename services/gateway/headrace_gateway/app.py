@@ -30,6 +30,7 @@ from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
+from headrace_gateway.server.forwarded import ForwardedApp, TrustedProxies
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp
@@ -100,7 +101,9 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> ASGIApp:
     """Return the application that serves `protocols` over `services`."""
     routes = routes_of(services, protocols)
     app = Starlette(routes=routes, exception_handlers={HTTPException: ERRORS.no_such_route})
-    return _guarded(DirectRoutes(app, routes, AGENT), services.settings)
+    guarded = _guarded(DirectRoutes(app, routes, AGENT), services.settings)
+    trusted = TrustedProxies(services.settings.trusted_proxies)
+    return ForwardedApp(guarded, trusted) if trusted else guarded
 
 
 def routes_of(services: Services, protocols: Sequence[Protocol]) -> list[BaseRoute]:

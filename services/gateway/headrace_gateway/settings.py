@@ -1,5 +1,6 @@
 """A gateway's settings, from its environment."""
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,16 @@ from headrace.settings import RunLimitSettings, split_commas
 from headrace.wait_for import ELECTION
 
 type Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+def _check_proxy(stated: str) -> str:
+    """Refuse what is no address or network, which would trust nobody."""
+    if stated != "*":
+        ip_network(stated)
+    return stated
+
+
+type Proxy = Annotated[str, AfterValidator(_check_proxy)]
 
 
 def _check_rate(rate: int) -> int:
@@ -41,6 +52,11 @@ class GatewaySettings(RunLimitSettings):
 
     public_url: str | None = None
     """URL under which clients reach the fleet. Default: the host of each request."""
+
+    trusted_proxies: list[Proxy] = Field(default_factory=list)
+    """Comma-separated addresses and networks of reverse proxies whose ``Forwarded``, or
+    ``X-Forwarded-Proto``, ``-Host`` and ``-Prefix``, name the URL that a client used. ``*``: any.
+    They must replace these headers of their clients. HEADRACE_PUBLIC_URL takes precedence."""
 
     public_grpc: str | None = None
     """Address (``host:port``) under which clients reach gRPC. Default: the host of each request;
@@ -168,5 +184,5 @@ class GatewaySettings(RunLimitSettings):
         return value
 
     _split_lists = field_validator(
-        "signing_keys", "extra_http_ports", "trigger_subjects", mode="before"
+        "signing_keys", "extra_http_ports", "trigger_subjects", "trusted_proxies", mode="before"
     )(split_commas)

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.settings import GatewaySettings
 
 _HTTP = {"ws": "http", "wss": "https"}
@@ -14,7 +15,8 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     """Return scheme, host and possibly a path, without a trailing slash.
 
     Without HEADRACE_PUBLIC_URL this is the address that the request was sent to, because the client
-    can reach the gateway there again, with the path at which the gateway is mounted.
+    can reach the gateway there again, with the path at which the gateway is mounted; or what a
+    proxy of HEADRACE_TRUSTED_PROXIES states.
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -26,9 +28,10 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
 
 
 def mounted_at(request: HTTPConnection) -> str:
-    """Return the path at which another application has mounted the gateway; empty if none has."""
+    """Return the path at which a proxy or another application serves the gateway; else empty."""
+    prefix: str = request.scope.get(PREFIX, "")
     root: str = request.scope.get("root_path", "")
-    return root.rstrip("/")
+    return prefix + root.rstrip("/")
 
 
 def own_url(settings: GatewaySettings) -> str:
