@@ -27,6 +27,7 @@ from headrace.sdk.signals import (
     StateDelta,
     Step,
 )
+from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.usage import usage_of
 
@@ -54,6 +55,10 @@ class AguiEvents:
         self._ctx = ctx
         self._frontend = {tool["name"] for tool in client_tools(ctx)}
         self._calls: dict[str, str] = {}
+        self.ids = CallIds(ctx, set())
+        """Ids in the log of the calls, of which an agent may number several alike in a run."""
+        self._chunked = ""
+        """The call that the last chunk belongs to."""
         self.open: set[str] = set()
         """Ids of the messages and calls that have not ended."""
         self._answered: set[str] = set()
@@ -81,7 +86,7 @@ class AguiEvents:
             _SEALED: self._sealed,
             "TOOL_CALL_START": self._call_content,
             "TOOL_CALL_ARGS": self._call_content,
-            "TOOL_CALL_CHUNK": self._call_content,
+            "TOOL_CALL_CHUNK": self._call_chunk,
             "TOOL_CALL_END": self._call_ended,
             "TOOL_CALL_RESULT": self._result,
             "RUN_ERROR": self._failed,
@@ -166,26 +171,37 @@ class AguiEvents:
 
     async def _call_content(self, event: Json) -> None:
         call = event.get("toolCallId") or self._call
-        if call != self._call and self._call in self.open:
+        if call != self._chunked and self._chunked in self.open:
             # Chunks have no end event: the next call ends the one before.
-            await self._call_ended({"toolCallId": self._call})
+            await self._call_ended({"toolCallId": self._chunked})
         name = event.get("toolCallName") or self._calls.get(call, "")
         self._call, self._calls[call] = call, name
-        self.open.add(call)
-        await self._ctx.emit(ToolArguments(call, event.get("delta") or "", name))
+        if call and call not in self.open:
+            self.open.add(call)
+            self._answered.discard(call)
+            self.begin_call(self.ids.add(call), event)
+        await self._ctx.emit(ToolArguments(self.ids.of(call), event.get("delta") or "", name))
+
+    async def _call_chunk(self, event: Json) -> None:
+        await self._call_content(event)
+        self._chunked = self._call
+
+    def begin_call(self, own: str, event: Json) -> None:
+        """Note that a call begins with `event`; `own` is its id in the log."""
 
     async def _call_ended(self, event: Json) -> None:
         call = event["toolCallId"]
         if call in self.open:
             self.open.discard(call)
             name, sealed = self._calls.get(call, ""), self._seals.pop(call, "")
-            await self._ctx.emit(ToolArguments(call, "", name, end=True, encrypted=sealed))
+            own = self.ids.of(call)
+            await self._ctx.emit(ToolArguments(own, "", name, end=True, encrypted=sealed))
 
     async def _result(self, event: Json) -> None:
         call = event["toolCallId"]
         await self._call_ended(event)
         self._answered.add(call)
-        await self.emit_result(ToolResult(call, event.get("content", "")))
+        await self.emit_result(ToolResult(self.ids.of(call), event.get("content", "")))
 
     async def _failed(self, event: Json) -> None:
         state = REJECTED if event.get("code") == "rejected" else FAILED
@@ -205,6 +221,7 @@ class AguiEvents:
             left = [call for call in self._pending() if call not in open_calls]
             pending = outcome.get("pendingToolCallIds") or left
             outcome = {"type": "success", **outcome, "pendingToolCallIds": pending}
+            outcome = _named_as_in_the_log(outcome, self.ids)
         await self._emit_usage(event)
         self._is_over = True
         await self.finish(outcome)
@@ -241,6 +258,17 @@ def ending_of(outcome: Json) -> Emission | None:
     if pending := outcome.get("pendingToolCallIds"):
         return InputRequired(tool_calls=pending)
     return None
+
+
+def _named_as_in_the_log(outcome: Json, ids: CallIds) -> Json:
+    """Return an outcome with the log's ids of the calls that it names."""
+    named = {**outcome, "pendingToolCallIds": [*map(ids.of, outcome["pendingToolCallIds"])]}
+    if outcome.get("interrupts"):
+        named["interrupts"] = [
+            {**each, "toolCallId": ids.of(each["toolCallId"])} if each.get("toolCallId") else each
+            for each in outcome["interrupts"]
+        ]
+    return named
 
 
 def _checked(messages: list[Json]) -> list[Json]:

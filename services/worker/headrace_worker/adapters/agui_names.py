@@ -5,6 +5,7 @@ get the same ids in the next run, or it takes its own messages for new ones.
 """
 
 from dataclasses import asdict
+from typing import override
 
 from headrace.model import json_text
 from headrace.model.events import Json
@@ -50,6 +51,11 @@ class NamedEvents(AguiEvents):
         else:
             await runtime_of(self._ctx).checkpoint(self._taken(), result)
 
+    @override
+    def begin_call(self, own: str, event: Json) -> None:
+        """Note the message that a call belongs to."""
+        self._names.calls[own] = event.get("parentMessageId") or event.get("toolCallId") or own
+
     async def finish(self, outcome: Json) -> None:
         """Save the outcome, and end the run."""
         kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}
@@ -58,11 +64,8 @@ class NamedEvents(AguiEvents):
 
     def _note(self, event: Json) -> None:
         match event:
-            case {"type": "TOOL_CALL_START" | "TOOL_CALL_CHUNK", "toolCallId": str(call)}:
-                parent = event.get("parentMessageId") or call
-                self._names.calls.setdefault(call, parent)
             case {"type": "TOOL_CALL_RESULT", "toolCallId": str(call), "messageId": str(name)}:
-                self._names.results[call] = name
+                self._names.results[self.ids.of(call)] = name
             case {"type": "REASONING_ENCRYPTED_VALUE", "entityId": str(name)}:
                 if self.is_thought(name):
                     self._note_block("REASONING_MESSAGE_CONTENT", name, event)

@@ -113,7 +113,7 @@ class ResponseEmitter:
         """
         self._ctx, self._provider, self._thinking = ctx, provider, thinking
         self._ids = CallIds(ctx, used)
-        self._open: dict[int | None, StreamedCall] = {}
+        self._open: dict[int | None, list[StreamedCall]] = {}
         self._texts: list[str] = []
         self._fields = Fields()
         self._usage: tuple[str, CompletionUsage] | None = None
@@ -196,9 +196,12 @@ class ResponseEmitter:
     async def _call(self, piece: ChoiceDeltaToolCall) -> None:
         function = piece.function
         name, arguments = (function.name, function.arguments) if function else (None, None)
-        call = self._open.get(piece.index)
-        if call is None or _begins(call, piece.id, name):
-            call = self._open[piece.index] = self._start_call(piece.id or "")
+        open_calls = self._open.setdefault(piece.index, [])
+        call = _continued(open_calls, piece.id or "", name or "", arguments or "")
+        if call is None:
+            call = self._start_call(piece.id or "")
+            open_calls.append(call)
+        call.theirs = call.theirs or piece.id or ""
         call.fields.add(piece.model_extra)
         if function is not None and function.model_extra:
             call.fields.add({"function": function.model_extra})
@@ -231,17 +234,25 @@ class ResponseEmitter:
         await self._ctx.emit(usage)
 
 
-def _begins(call: StreamedCall, theirs: str | None, name: str | None) -> bool:
-    """Return whether a piece starts a new call at the index of `call`.
+def _continued(
+    calls: Sequence[StreamedCall], theirs: str, name: str, arguments: str
+) -> StreamedCall | None:
+    """Return the call at an index that a piece continues; None if it starts a new one.
 
-    Some servers give every call the index 0. Then a new id starts a new call or, if calls have no
-    ids, a name after complete arguments.
+    Some servers give every call the index 0. Then an id tells whose piece it is; a new one with a
+    name starts a call, unless it is the late id of a call that goes on. Without ids, or with one
+    for all calls, another name starts a call, and so does a name after complete arguments.
     """
-    if not name:
-        return False
-    if theirs:
-        return theirs != call.theirs
-    return not call.theirs and bool(call.pieces) and call.item().is_json
+    same = [call for call in calls if theirs and call.theirs == theirs]
+    last = next(iter(same[-1:] or calls[-1:]), None)
+    if last is None or not (name or theirs):
+        return last
+    if theirs and last.theirs and theirs != last.theirs:
+        return None if name else last
+    is_new = bool(name and last.name and name != last.name)
+    is_over = bool(last.pieces) and last.item().is_json
+    is_new |= bool(name) and is_over and bool(arguments.strip() or not last.theirs)
+    return None if is_new else last
 
 
 def _cost(used: CompletionUsage) -> float:

@@ -11,6 +11,7 @@ from headrace.model.task import SUBMITTED
 from headrace.sdk.errors import Retryable
 from headrace_worker.adapters import ag_ui_agent
 from headrace_worker.adapters.agui_events import AguiEvents
+from headrace_worker.conversation_of_log import turns_of_log
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import AgUiStub, Reply, ag_ui_stub
@@ -543,6 +544,82 @@ async def test_a_run_that_has_finished_is_not_requested_again(
         done = await folded(await submitter.start("b", "x"))
     assert (state(done), answer(done)) == ("INPUT_REQUIRED", "Once.")
     assert len(stub.requests) == 1
+
+
+def start(call: str, **more: object) -> Json:
+    return {"type": "TOOL_CALL_START", "toolCallId": call, "toolCallName": "city", **more}
+
+
+def args(call: str, delta: str) -> Json:
+    return {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": delta}
+
+
+def end(call: str) -> Json:
+    return {"type": "TOOL_CALL_END", "toolCallId": call}
+
+
+def chunk(delta: str, **more: object) -> Json:
+    return {"type": "TOOL_CALL_CHUNK", "delta": delta, **more}
+
+
+def result(call: str, content: str, message: str) -> Json:
+    named = {"toolCallId": call, "messageId": message}
+    return {"type": "TOOL_CALL_RESULT", **named, "content": content}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [start("A"), start("B"), args("A", "[1"), args("B", "[2"), args("A", "]"), args("B", "]")],
+        [
+            chunk("[1", toolCallId="A", toolCallName="city"),
+            chunk("]"),
+            chunk("[2]", toolCallId="B", toolCallName="city"),
+        ],
+        [chunk("[1]", toolCallId="A", toolCallName="city"), start("B"), args("B", "[2]")],
+    ],
+    ids=["interleaved", "chunks", "a chunk, then a start"],
+)
+async def test_each_call_stands_in_the_log_with_its_arguments_and_result(
+    submitter: TaskSubmitter, working: Working, pieces: list[Json]
+) -> None:
+    reply = run(*pieces, end("A"), end("B"), result("B", "two", "m2"), result("A", "one", "m1"))
+    async with ag_ui_stub(reply) as stub, working(backend(stub)):
+        task = await submitter.start("b", "x")
+        turns = turns_of_log(await task.ended())
+        assert state(await folded(task)) == "COMPLETED"
+    calls = {call.id: call.arguments for turn in turns for call in turn.calls}
+    assert calls == {"A": [1], "B": [2]}
+    assert [(t.result.id, t.result.content) for t in turns if t.result] == [
+        ("B", "two"),
+        ("A", "one"),
+    ]
+
+
+@pytest.mark.usefixtures("task_state")
+async def test_ids_that_recur_in_a_run_are_calls_of_their_own(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    first = [start("call_1", parentMessageId="p1"), args("call_1", "[1]"), end("call_1")]
+    second = [start("call_1", parentMessageId="p2"), args("call_1", "[2]"), end("call_1")]
+    reply = run(*first, result("call_1", "one", "m1"), *second, result("call_1", "two", "m2"))
+    replies = reply, run(*text("t", "Done."))
+    async with ag_ui_stub(*replies) as stub, working(backend(stub, memory="context")):
+        task = await submitter.start("b", "x")
+        turns = turns_of_log(await task.ended())
+        assert state(await folded(task)) == "COMPLETED"
+        await (await submitter.start("b", "y", context=task.context)).ended()
+    calls = {call.id: call.arguments for turn in turns for call in turn.calls}
+    assert list(calls.values()) == [[1], [2]]
+    assert [(t.result.id, t.result.content) for t in turns if t.result] == [
+        *zip(calls, ["one", "two"], strict=True)
+    ]
+    sent = stub.requests[1]["messages"]
+    assert [(m["id"], m["role"]) for m in sent[1:5]] == [
+        *(("p1", "assistant"), ("m1", "tool")),
+        *(("p2", "assistant"), ("m2", "tool")),
+    ]
+    assert [m["toolCallId"] for m in sent if m["role"] == "tool"] == list(calls)
 
 
 @pytest.mark.parametrize("names_them", [True, False])

@@ -157,6 +157,75 @@ async def test_calls_without_ids_are_distinguished(
     assert len(set(ids)) == 2
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [call(0, name="add", arguments='{"a":'), call(0, id="c0", name="add", arguments="1}")],
+        [call(0, name="add", arguments='{"a":'), call(0, id="c0", arguments="1}")],
+        [call(0, id="c0"), call(0, name="add", arguments='{"a":1}')],
+        [call(0, id="c0", name="add", arguments='{"a":1}'), call(0, name="add")],
+    ],
+    ids=["an id with the name again", "an id", "a name", "an end with the name again"],
+)
+async def test_what_comes_late_belongs_to_its_call(
+    submitter: TaskSubmitter, working: Working, pieces: list[Json]
+) -> None:
+    first = deltas(*pieces, finish="tool_calls")
+    async with (
+        chat_stub(Reply(first), Reply(deltas({"content": "x"}))) as stub,
+        working(model(stub)),
+    ):
+        done = await folded(await submitter.start("model", "x"))
+    assert [content for content, _ in results(done)] == [2]
+    [sent] = stub.requests[1]["messages"][1]["tool_calls"]
+    assert sent["function"] == {"name": "add", "arguments": '{"a":1}'}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [
+            call(0, id="c0", name="add", arguments='{"a":'),
+            call(0, id="c1", name="add", arguments='{"a":'),
+            call(0, id="c0", arguments="1}"),
+            call(0, id="c1", arguments="2}"),
+        ],
+        [
+            call(0, id="same", name="add", arguments='{"a":1}'),
+            call(0, id="same", name="add", arguments='{"a":2}'),
+        ],
+        [
+            call(0, id="same", name="add", arguments='{"a":1}'),
+            call(1, id="same", name="add", arguments='{"a":2}'),
+        ],
+        [call(0, name="one"), call(0, name="two")],
+    ],
+    ids=["interleaved at one index", "one id and index", "one id", "names alone"],
+)
+async def test_pieces_of_two_calls_make_two(
+    submitter: TaskSubmitter, working: Working, pieces: list[Json]
+) -> None:
+    @tool
+    def one() -> int:
+        """Return 2."""
+        return 2
+
+    @tool
+    def two() -> int:
+        """Return 3."""
+        return 3
+
+    first = deltas(*pieces, finish="tool_calls")
+    async with (
+        chat_stub(Reply(first), Reply(deltas({"content": "x"}))) as stub,
+        working(model(stub, tools=[add, one, two])),
+    ):
+        done = await folded(await submitter.start("model", "x"))
+    assert sorted(content for content, _ in results(done)) == [2, 3]  # type: ignore[type-var]
+    ids = [c["id"] for c in stub.requests[1]["messages"][1]["tool_calls"]]
+    assert len(set(ids)) == 2
+
+
 async def test_a_clients_call_that_is_cut_off_by_length_is_the_models_to_repeat(
     submitter: TaskSubmitter, working: Working
 ) -> None:
