@@ -65,6 +65,7 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.by_events} tasks begun by events, {outcome.by_schedules} by schedules",
         f"{outcome.console} console requests answered",
         f"{outcome.answers} answers to events on the bus",
+        f"hostile events: {_listed(outcome.hostile)}",
         f"{outcome.forks} forks that ended",
         f"{outcome.orphans} tasks whose client never learned their id",
         f"{outcome.erased} tasks erased, {outcome.unrecorded} of them before they could be checked",

@@ -290,17 +290,20 @@ class FiringJudge:
 
     def __init__(self, logs: Iterable[Log], unrecorded: int) -> None:
         """Check `logs`; `unrecorded` others were erased before they could be copied."""
-        found = map(FiredTask.of, logs)
-        self.tasks = [one for one in found if one is not None]
+        found = [one for log in logs if (one := FiredTask.of(log)) is not None]
+        self.tasks = [one for one in found if one.log.key.tenant == TENANT]
+        self.of_others = [one for one in found if one.log.key.tenant != TENANT]
+        """Tasks of another tenant."""
         self._unrecorded = unrecorded
 
     def check_tasks(self) -> Iterator[str]:
         """Yield tasks that were begun twice or did not complete."""
-        times = Counter((one.source, one.key) for one in self.tasks)
+        tasks = [*self.tasks, *self.of_others]
+        times = Counter((one.source, one.key) for one in tasks)
         for (source, key), number in times.items():
             if number > 1:
                 yield f"{source}: {key} has begun {number} tasks"
-        for one in self.tasks:
+        for one in tasks:
             yield from (f"{one.source} {one.log.key.task}: {each}" for each in one.problems())
 
     def check_events(self, published: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
+from tests.chaos.hostile import CHAIN_TASKS
 from tests.support.cluster import NatsCluster
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
@@ -97,6 +98,7 @@ def fleet_in(
         "PYTHONPATH": str(ROOT),
         "HEADRACE_RETENTION": str(retention),
         "HEADRACE_TOMBSTONE_SECONDS": str(retention),
+        "HEADRACE_CHAIN_TASKS": str(CHAIN_TASKS),
     }
     with ExitStack() as running:
         cluster = None

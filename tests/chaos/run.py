@@ -18,6 +18,7 @@ from tests.chaos.console import Console
 from tests.chaos.faults import Fault, FaultInjector, plan
 from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
+from tests.chaos.hostile import SHARE, HostileEvents
 from tests.chaos.record import Record
 from tests.chaos.verdict import Judge
 from tests.support.background import running
@@ -87,6 +88,8 @@ class Outcome:
     """Console requests with a correct answer."""
     answers: int = 0
     """Answers to events on the bus."""
+    hostile: Counter[str] = field(default_factory=Counter[str])
+    """Hostile events by kind, and what they became: tasks, letters."""
     erased: int = 0
     unrecorded: int = 0
     seconds: float = 0.0
@@ -124,6 +127,9 @@ async def run(
         possible = plan(size.seed, size.nodes, size.long, has_triggers=size.has_triggers)
         planned = itertools.islice(possible, size.faults)
         await sources.declare(http, fleet.gateways[0], size.nodes)
+        # Releases before may not survive them.
+        hostile = HostileEvents(bus, 0 if size.is_upgrade else size.events // SHARE)
+        await hostile.declare(size.nodes)
         injecting = asyncio.create_task(injector.inject_all(faults or planned))
 
         def share() -> float:
@@ -132,7 +138,11 @@ async def run(
             done = injector.injected.total() / size.faults if size.faults else 1.0
             return min(pool.share, done)
 
-        async with sources.firing(share), console.open() if size.is_upgrade else nullcontext():
+        async with (
+            sources.firing(share),
+            hostile.publishing(share),
+            console.open() if size.is_upgrade else nullcontext(),
+        ):
             try:
                 await pool.work(lambda: is_endless or injecting.done())
             finally:
@@ -145,6 +155,7 @@ async def run(
         if size.is_upgrade:
             outcome.problems += await console.settle()
             outcome.console = console.calls
+        outcome.problems += await hostile.settle()
         outcome.problems += await sources.settle()
         fired, answers = await sources.firings(), await sources.answers()
         await until_ready(fleet.gateways, with_agents=True, timeout=60)
@@ -154,18 +165,28 @@ async def run(
             injecting.result()
     outcome.seconds, outcome.faults = time.monotonic() - begun, injector.injected
     _judge(record, pool.clients, outcome)
+    outcome.answers = len(answers)
+    judge = _judge_firings(record, outcome, hostile)
+    outcome.problems += [
+        *judge.check_tasks(),
+        *judge.check_events(sources.published),
+        *(judge.check_answers(answers) if sources.has_answers else ()),
+        *judge.check_schedules(fired, sources.away),
+        *hostile.problems(judge.of_others, outcome.unrecorded),
+    ]
+    return outcome
+
+
+def _judge_firings(record: Record, outcome: Outcome, hostile: HostileEvents) -> FiringJudge:
+    """Count the tasks that events and schedules began, and return what checks them."""
     firings = FiringJudge(record.logs.values(), outcome.unrecorded)
     outcome.by_events = sum(one.is_of_event for one in firings.tasks)
     outcome.by_schedules = len(firings.tasks) - outcome.by_events
-    outcome.orphans -= len(firings.tasks)
-    outcome.answers = len(answers)
-    outcome.problems += [
-        *firings.check_tasks(),
-        *firings.check_events(sources.published),
-        *(firings.check_answers(answers) if sources.has_answers else ()),
-        *firings.check_schedules(fired, sources.away),
-    ]
-    return outcome
+    outcome.orphans -= len(firings.tasks) + len(firings.of_others)
+    outcome.hostile = Counter({kind: len(each) for kind, each in hostile.published.items()})
+    outcome.hostile["tasks"] = len(firings.of_others)
+    outcome.hostile["letters"] = hostile.letters.total()
+    return firings
 
 
 class ClientPool:

@@ -14,18 +14,21 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace.jetstream.connection import Bus
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json, artifact_update, status_update, task_submitted
 from headrace.model.schedule import ScheduleFirings
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
+from headrace.settings import BusSettings
 from tests.chaos.__main__ import summary
 from tests.chaos.agents import DROPPED_PROMPT, answer_to
 from tests.chaos.answers import BusAnswer
 from tests.chaos.clients import CLIENTS, ClientContext, TaskClient, TaskFollower
 from tests.chaos.faults import KINDS, plan
-from tests.chaos.firings import EVENTS, FiringJudge, text_of_event, trigger_of_event
+from tests.chaos.firings import EVENTS, FiredTask, FiringJudge, text_of_event, trigger_of_event
 from tests.chaos.fleet import fleet_in
+from tests.chaos.hostile import CHAIN_TASKS, HostileEvents, kind_of
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
 from tests.chaos.task_trees import TaskTrees
@@ -233,6 +236,43 @@ def ticks(*seconds: int) -> list[Log]:
     """Return the tasks of a schedule's firings at these seconds after noon."""
     times = [(NOON + timedelta(seconds=one)).isoformat() for one in seconds]
     return [fired(SCHEDULE, f"1.0/{one}", "1 0 s0") for one in times]
+
+
+def hostile_events() -> HostileEvents:
+    """Return a run of four hostile events, one of each kind, after which each has ended once."""
+    events = HostileEvents(Bus(BusSettings()), 4)
+    for number in range(4):
+        events.published[kind_of(number)].append(number)
+        events.ids[kind_of(number)].append(f"hostile-{number}")
+    events.letters.update([("malformed", 0), ("huge", 1)])
+    return events
+
+
+def hostile_tasks(*, braced: int = 1, looping: int = 5) -> list[FiredTask]:
+    """Return the tasks of the event in braces and of the loop; a loop's have keys of their own."""
+    names = [("braced", "hostile-2")] * braced
+    names += [("looping", f"{number}") for number in range(looping)]
+    logs = [fired(f"trigger/eve/{kind}", f"id/{name}", "1 0 h") for kind, name in names]
+    return FiringJudge(logs, 0).tasks
+
+
+def test_hostile_events_that_did_not_end_once_are_reported() -> None:
+    assert list(hostile_events().problems(hostile_tasks(), 0)) == []
+    lost, twice = hostile_events(), hostile_events()
+    lost.letters.clear()
+    twice.letters["huge", 1] += 1
+    assert len(list(lost.problems(hostile_tasks(), 0))) == 2
+    [more] = twice.problems(hostile_tasks(), 0)
+    assert more == "huge events have become so many letters each: {2: 1}"
+
+
+@pytest.mark.parametrize(
+    "tasks", [{"braced": 0}, {"braced": 2}, {"looping": CHAIN_TASKS + 2}, {"looping": 1}]
+)
+def test_hostile_events_that_begin_other_tasks_than_theirs_are_reported(
+    tasks: dict[str, int],
+) -> None:
+    assert len(list(hostile_events().problems(hostile_tasks(**tasks), 0))) == 1
 
 
 def test_events_that_did_not_begin_one_task_are_reported() -> None:
