@@ -158,6 +158,15 @@ lock: $(DEVELOPMENT) ## Resolve the requirements files again (ARGS="--upgrade")
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.12 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-header
 
+.PHONY: audit
+audit: $(DEVELOPMENT) ## Fail if a locked package of the runtime, the documentation or the console has a known vulnerability
+	$(BIN)/uv tool run --exclude-newer $(AUDITED_BY) pip-audit@2.10.1 --strict --disable-pip --require-hashes \
+		--progress-spinner off --requirement requirements.txt --requirement requirements-docs.txt
+	npm audit --prefix services/console --package-lock-only --audit-level high
+
+# The auditor's own packages are those of that day.
+AUDITED_BY = 2026-11-01
+
 .PHONY: dist
 dist: $(DEVELOPMENT) ## Build the source distribution, and the wheel from it, into dist/
 	$(BIN)/python -m build --no-isolation

@@ -13,7 +13,7 @@ import yaml
 from tests.architecture.tree import ROOT
 
 _TARGET = re.compile(r"\bmake ([a-z-]+)")
-_PINNED = re.compile(r"@(v\d+|release/v\d+)$")
+_PINNED = re.compile(r"uses: [\w.-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+\b")
 _CLASSIFIER = "Programming Language :: Python :: "
 
 
@@ -56,6 +56,7 @@ def test_its_commands_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [name for command in steps("run") for name in _TARGET.findall(command)]
     assert sorted(named) == [
+        "audit",
         "bench-falls",
         "dist",
         "docs",
@@ -68,10 +69,21 @@ def test_its_commands_are_targets_of_the_makefile() -> None:
     assert set(named) <= set(targets)
 
 
-def test_its_actions_are_pinned_by_their_major_version() -> None:
-    actions = steps("uses")
-    assert len(actions) > 5
+def test_its_actions_are_pinned_by_their_commit_with_the_release_beside_it() -> None:
+    lines = (ROOT / ".github/workflows/release.yml").read_text().splitlines()
+    actions = [line for line in lines if "uses:" in line]
+    assert len(actions) == len(steps("uses")) > 5
     assert [action for action in actions if not _PINNED.search(action)] == []
+
+
+def test_what_is_published_was_audited_as_it_is_locked() -> None:
+    assert "audit" in jobs()["publish"]["needs"]
+    dry = ["make", "--dry-run", "--always-make", "audit"]
+    done = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "--strict --disable-pip --require-hashes" in done.stdout
+    assert "--requirement requirements.txt" in done.stdout
+    locked = (ROOT / "requirements.txt").read_text()
+    assert len(re.findall(r"^[\w.-]+==", locked, re.MULTILINE)) > 20
 
 
 def test_it_installs_on_every_python_that_the_package_names() -> None:

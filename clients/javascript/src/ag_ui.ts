@@ -33,7 +33,8 @@ export class HeadraceAgent extends HttpAgent {
 
   constructor(config: HeadraceAgentConfig) {
     const { otherUrls = [], cursor = "", startAt, retries = {}, ...others } = config;
-    const connecting = { retries, ...(others.fetch ? { fetch: others.fetch } : {}) };
+    // A page that was served knows its URL, so a gateway that does not answer restarts.
+    const connecting = { retries, waits: true, ...(others.fetch ? { fetch: others.fetch } : {}) };
     super({
       ...others,
       fetch: (url, init) =>

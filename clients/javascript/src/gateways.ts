@@ -16,6 +16,8 @@ export interface RetryPolicy {
 /** How gateways are reached. */
 export interface Connecting {
   retries?: RetryPolicy;
+  /** Also waits, at the very start, for gateways that can't be reached. Default: false. */
+  waits?: boolean;
   /** Replaces the global `fetch`. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
   /** Ends the stream, never the agent's work. */
@@ -91,14 +93,15 @@ export class Gateways {
    * Turns to the next gateway, and pauses where necessary.
    *
    * @throws RequestRefused, ConnectionLost: too many failures in a row, or no gateway can be
-   *   reached at the very start, where a URL may be wrong.
+   *   reached at the very start, where a URL may be wrong, unless it `waits`.
    */
   async failed(reason: unknown): Promise<void> {
     this.connecting.signal?.throwIfAborted();
     const url = this.urls[this.current];
     this.current = (this.current + 1) % this.urls.length;
     this.failures += 1;
-    if (this.failures >= (this.wasConnected ? this.policy.attempts : this.urls.length)) {
+    const isKnown = this.wasConnected || this.connecting.waits;
+    if (this.failures >= (isKnown ? this.policy.attempts : this.urls.length)) {
       if (reason instanceof RequestRefused) throw reason;
       throw new ConnectionLost(`no answer from ${url}: ${reason}`, { cause: reason });
     }

@@ -63,6 +63,16 @@ test("a run goes on after a connection that ended, and has no event twice", asyn
   assert.equal(agent.messages.at(-1).content, "ab");
 });
 
+test("a run waits at its beginning for a gateway that restarts", async () => {
+  const { asked, fetch } = gateway(
+    new TypeError("refused"),
+    new TypeError("refused"),
+    new Response(begun + rest, { headers }),
+  );
+  assert.deepEqual((await run(fetch)).events, whole);
+  assert.equal(asked.length, 3);
+});
+
 test("a silent connection counts as lost", async () => {
   const { fetch } = gateway(silentAfter(begun), new Response(resumed + rest, { headers }));
   assert.deepEqual((await run(fetch)).events, whole);
