@@ -27,6 +27,7 @@ from ag_ui.core.types import ConfiguredBaseModel
 from pydantic import BaseModel, Field, TypeAdapter
 
 from headrace.model.events import Json
+from headrace.model.run_ids import own_id
 from tests.support import javascript
 from tests.support.agui_documents import Block, blocks, needed
 from tests.support.event_stream import all_frames
@@ -587,7 +588,9 @@ async def test_a_streamed_call_has_these_fields(recorded: Recorded, in_node: InN
         *["TOOL_CALL_ARGS"] * 3,
         "TOOL_CALL_END",
     ]
-    streamed = [one for one in recorded.events if one.get("toolCallId", "") == "call-streamed"]
+    streamed = [
+        one for one in recorded.events if own_id(one.get("toolCallId", "")) == "call-streamed"
+    ]
     for one in documented:
         ours = [event for event in streamed if event["type"] == one["type"]]
         assert ours, one

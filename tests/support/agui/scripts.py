@@ -4,7 +4,7 @@ import base64
 
 from headrace.directory import AgentCard
 from headrace.model import events, parts
-from headrace.model.events import PENDING_TOOL_CALLS, Json
+from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.parts import text_of
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from tests.support.scripted_fleet import Run, Script
@@ -82,6 +82,44 @@ async def painter(run: Run) -> None:
     await run.append([run.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
 
 
+async def numbering(run: Run) -> None:
+    """Give each call the id call_1 and each block of text the id b, as some models do."""
+    for number in (1, 2):
+        call = parts.tool_call_part("look", {"n": number}, "call_1")
+        await say(run, call, message=f"m-{number}")
+        await say(run, parts.tool_result_part("call_1", f"{number}"), message=f"r-{number}")
+    await show(run, "b", parts.text_part(f"To {parts.text_of(run.message['parts'])}", "b"))
+    await run.status(COMPLETED)
+
+
+async def page(run: Run) -> None:
+    """Call the page's tool, always by the id call_1; then tell the id and content of the result."""
+    results = [parts.tool_result(part) for part in run.message["parts"]]
+    if found := [result for result in results if result]:
+        text = ", ".join(f"{result.id}: {result.content}" for result in found)
+        await show(run, "b", parts.text_part(text, "b"))
+        await run.status(COMPLETED)
+        return
+    await say(run, parts.tool_call_part("paint", {"colour": "red"}, "call_1"), message="m")
+    pending = {PENDING_TOOL_CALLS: ["call_1"]}
+    await run.append([run.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
+
+
+async def approving(run: Run) -> None:
+    """Ask for approval of call_1, and emit its result in the next run."""
+    if run.run > 1:
+        await say(run, parts.tool_result_part("call_1", "deleted"), message="r")
+        answer = run.message["parts"][0]
+        told = f"{parts.interrupt_id(answer)}: {answer.get('text')}"
+        await show(run, "b", parts.text_part(told, "b"))
+        await run.status(COMPLETED)
+        return
+    await say(run, parts.tool_call_part("delete", {}, "call_1"), message="m")
+    question = {"id": "call_1", "reason": "tool_call", "toolCallId": "call_1"}
+    metadata = {INTERRUPTS: [question]}
+    await run.append([run.status_draft(INPUT_REQUIRED, metadata=metadata)], INPUT_REQUIRED)
+
+
 AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "assistant": (AgentCard(name="assistant", input_modes=["*/*"]), assistant),
     "ending": (AgentCard(name="ending"), ending),
@@ -91,4 +129,7 @@ AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "retried": (AgentCard(name="retried"), retried),
     "painter": (AgentCard(name="painter"), painter),
     "large": (AgentCard(name="large"), large),
+    "numbering": (AgentCard(name="numbering"), numbering),
+    "page": (AgentCard(name="page"), page),
+    "approving": (AgentCard(name="approving"), approving),
 }
