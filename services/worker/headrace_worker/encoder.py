@@ -65,7 +65,7 @@ from headrace.sdk.signals import (
 )
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
 from headrace_worker.relayed_events import RelayedEvents, checked, end_parts, foreign
-from headrace_worker.shared_state import SharedState
+from headrace_worker.shared_state import SharedState, check_activity
 from headrace_worker.spans import ToolSpans
 from headrace_worker.usage import usage_json
 
@@ -383,6 +383,7 @@ def part_of(output: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: P
         case Messages():
             return parts.messages_part(list(output.messages))
         case Activity():
+            check_activity(output)
             return parts.activity_part(
                 output.type, output.content, output.id or ids.mint("activity")
             )

@@ -3,9 +3,11 @@
 import logging
 from typing import Any
 
-from headrace.model import json_patch, json_text, parts
+from headrace.model import json_text, parts
 from headrace.model.events import Json
-from headrace.sdk.signals import State, StateDelta
+from headrace.model.json_patch import Document, LimitExceeded, PatchFailed
+from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.signals import Activity, State, StateDelta
 
 _log = logging.getLogger(__name__)
 
@@ -19,22 +21,22 @@ class SharedState:
 
     def __init__(self, state: Any = None) -> None:  # noqa: ANN401  # any JSON
         """Start with `state`; None means an empty object."""
-        self._state = {} if state is None else state
+        self._state = Document({} if state is None else state)
 
     @property
     def now(self) -> Any:  # noqa: ANN401  # any JSON
         """A copy of the current state."""
-        return _copy(self._state)
+        return _copy(self._state.value)
 
     def replay(self, part: Json) -> None:
         """Apply an update of an earlier attempt, a part from the log."""
         kind = parts.event_type(part)
         try:
             if kind == parts.STATE_SNAPSHOT:
-                self._state = part["data"]
+                self._state = Document(part["data"])
             elif kind == parts.STATE_DELTA:
-                self._state = json_patch.apply(self._state, part["data"])
-        except (KeyError, json_patch.PatchFailed):
+                self._state = self._state.patched(part["data"])
+        except (KeyError, PatchFailed):
             # The part is from a worker that does not check patches; gateways ignored it too.
             return
 
@@ -46,16 +48,36 @@ class SharedState:
 
         Raises:
             TypeError: the update is not JSON.
+            MalformedOutput: the state, or the patch, would be larger than may be.
         """
-        if isinstance(output, State):
-            self._state = _copy(output.state)
-            return output
         try:
-            self._state = json_patch.apply(self._state, _copy(list(output.patch)))
-        except json_patch.PatchFailed as failure:
+            self._state = self._updated(output)
+        except LimitExceeded as excess:
+            what = "state" if isinstance(output, State) else "state after this patch, or the patch,"
+            raise MalformedOutput(f"the {what} {excess}") from None
+        except PatchFailed as failure:
             _log.warning("dropped a state patch that does not apply: %s", failure)
-            return State(self._state)
+            return State(self._state.value)
         return output
+
+    def _updated(self, output: State | StateDelta) -> Document:
+        if isinstance(output, StateDelta):
+            return self._state.patched(_copy(list(output.patch)))
+        state = Document(_copy(output.state))
+        state.check()
+        return state
+
+
+def check_activity(output: Activity) -> None:
+    """Check that an activity is no larger than may be.
+
+    Raises:
+        MalformedOutput: it is.
+    """
+    try:
+        Document(output.content).check()
+    except LimitExceeded as excess:
+        raise MalformedOutput(f"the content of activity {output.id!r} {excess}") from None
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  # any JSON

@@ -11,10 +11,10 @@ RULE = f"must not be nested deeper than {MAX_DEPTH} levels"
 _NESTING = (dict, list)
 
 
-def is_too_deep(value: object) -> bool:
-    """Return whether the objects and lists in `value` nest deeper than `MAX_DEPTH`."""
+def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Return whether the objects and lists in `value` nest deeper than `levels`, at least 1."""
     level: list[Any] = [value] if isinstance(value, _NESTING) else []
-    for _ in range(MAX_DEPTH - 1):
+    for _ in range(levels - 1):
         if not level:
             return False
         # Other values, of which there are the most, end here.

@@ -123,13 +123,21 @@ class DirectRun:
             raise MalformedOutput(f"{type(output).__name__} after the run's end")
         if not isinstance(output, str):
             check_texts(output)
-        if isinstance(output, State):
-            self._state = output.state
-        if isinstance(output, StateDelta):
-            self._state = json_patch.apply(self._state, list(output.patch))
+        if isinstance(output, State | StateDelta):
+            self._update(output)
         self._has_ended = isinstance(output, ENDINGS)
         self._emitted.put_nowait(output)
         return False
+
+    def _update(self, output: State | StateDelta) -> None:
+        try:
+            if isinstance(output, StateDelta):
+                self._state = json_patch.apply(self._state, list(output.patch))
+            else:
+                json_patch.Document(output.state).check()
+                self._state = output.state
+        except json_patch.LimitExceeded as excess:
+            raise MalformedOutput(f"the state, or its patch, {excess}") from None
 
     async def room(self) -> None:
         """See `Runtime.room`."""

@@ -21,7 +21,8 @@ class StateDelta:
 
     patch: Sequence[Json]
     """JSON Patch (RFC 6902), such as ``[{"op": "replace", "path": "/count", "value": 2}]``. A patch
-    that can't be applied is dropped, and the complete state is sent instead."""
+    that can't be applied is dropped, and the complete state is sent instead. The run fails if the
+    state would take more than 1 MB of JSON."""
 
 
 @dataclass(frozen=True, slots=True)

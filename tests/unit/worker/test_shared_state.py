@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from headrace import MalformedOutput, State, StateDelta
+from headrace import Activity, MalformedOutput, State, StateDelta
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_worker.blocks import RunIds
@@ -75,3 +75,28 @@ def test_a_later_attempt_begins_with_what_was_saved() -> None:
     assert state.now == {"n": 1, "m": 2}
     state.replay(parts.state_part([]))
     assert state.now == []
+
+
+def test_a_patch_that_would_make_much_more_of_the_state_fails_by_the_limits_name() -> None:
+    state = SharedState({"l": [0]})
+    patch = [{"op": "copy", "from": "/l", "path": "/l/-"}] * 25
+    with pytest.raises(MalformedOutput, match="copies more than 1000000 bytes of JSON"):
+        told(rendering(state), StateDelta(patch))
+    assert state.now == {"l": [0]}
+
+
+def test_a_state_or_activity_that_is_too_large_fails_by_the_limits_name() -> None:
+    large = {"text": "x" * 1_000_000}
+    rule = "takes 1000011 bytes of JSON; the limit is 1000000"
+    state = SharedState()
+    with pytest.raises(MalformedOutput, match=f"the state {rule}"):
+        told(rendering(state), State(large))
+    assert state.now == {}
+    with pytest.raises(MalformedOutput, match=f"the content of activity 'a-1' {rule}"):
+        list(rendering(state).drafts(Activity("PLAN", large, "a-1")))
+
+
+def test_a_patch_that_would_make_too_much_is_not_replayed() -> None:
+    state = SharedState({"l": [0]})
+    state.replay(parts.state_delta_part([{"op": "copy", "from": "/l", "path": "/l/-"}] * 25))
+    assert state.now == {"l": [0]}

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from headrace.model import json_patch, parts
+from headrace.model import parts
 from headrace.model.events import Json
+from headrace.model.json_patch import Document, PatchFailed
 from headrace.model.parts import ACTIVITY_TYPE
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import HeldActivity, View
@@ -27,8 +28,7 @@ class Activities:
         """Emit an artifact, or the parts that a chunk appends to it."""
         held = self._held(artifact["artifactId"])
         if held is not None and append:
-            added = [{"op": "add", "path": "/parts/-", "value": p} for p in artifact["parts"]]
-            self._change(held, added)
+            self._append(held, artifact["parts"])
         elif held is not None or artifact["parts"]:
             self._show(self._id(artifact["artifactId"]), ARTIFACT, artifact)
 
@@ -51,7 +51,7 @@ class Activities:
         """Apply a part's patch to its activity and emit it.
 
         A client that cannot apply a patch loses track of the content, so a patch that does not fit
-        is not emitted.
+        is not emitted. Nor is one that would make the content larger than may be.
 
         Raises:
             ValueError: the patch does not fit, or the activity does not exist.
@@ -63,7 +63,7 @@ class Activities:
 
     def blank(self, activity: HeldActivity) -> HeldActivity:
         """Empty an activity, because AG-UI has no event that removes one."""
-        artifact = {**activity.content, "parts": []} if activity.type == ARTIFACT else {}
+        artifact = {**activity.content.value, "parts": []} if activity.type == ARTIFACT else {}
         return self._show(activity.id, activity.type, artifact)
 
     def _id(self, name: str) -> str:
@@ -82,18 +82,27 @@ class Activities:
 
     def _show(self, message: str, kind: str, content: Json) -> HeldActivity:
         shown = self._view.messages[message] = HeldActivity(
-            message, kind, content, self._output.subagent
+            message, kind, Document(content), self._output.subagent
         )
         self._output.emit(
             "ACTIVITY_SNAPSHOT", messageId=message, activityType=kind, content=content, replace=True
         )
         return shown
 
-    def _change(self, held: HeldActivity, patch: Any) -> None:  # noqa: ANN401 - checked by apply
-        content = json_patch.apply(held.content, patch)
-        if not isinstance(content, dict):
-            raise json_patch.PatchFailed("an activity's content must be an object")
+    def _append(self, held: HeldActivity, added: list[Json]) -> None:
+        # Not as a patch: an artifact has no limit, and grows only by what the log has.
+        artifact = held.content.value
+        held.content = Document({**artifact, "parts": [*artifact["parts"], *added]})
+        self._emit_change(held, [{"op": "add", "path": "/parts/-", "value": p} for p in added])
+
+    def _change(self, held: HeldActivity, patch: Any) -> None:  # noqa: ANN401 - checked by `patched`
+        content = held.content.patched(patch, self._view.activity_copies)
+        if not isinstance(content.value, dict):
+            raise PatchFailed("an activity's content must be an object")
         held.content = content
+        self._emit_change(held, patch)
+
+    def _emit_change(self, held: HeldActivity, patch: list[Json]) -> None:
         if patch:
             self._output.emit(
                 "ACTIVITY_DELTA", messageId=held.id, activityType=held.type, patch=patch

@@ -3,6 +3,7 @@
 from pydantic import ValidationError
 
 from headrace.model.events import Json
+from headrace.model.json_patch import Document
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
 from headrace_gateway.protocols.agui.call_ids import CallIds
 from headrace_gateway.protocols.agui.models import MODELS
@@ -89,7 +90,7 @@ class AgentsMessages:
 
 def _held(message: Json) -> Held:
     if message["role"] == "activity":
-        return HeldActivity(message["id"], message["activityType"], message["content"])
+        return HeldActivity(message["id"], message["activityType"], Document(message["content"]))
     return ClientMessage(message)
 
 

@@ -93,7 +93,7 @@ class ThreadHistory:
         events = compacted([frame.event for frame in frames])
         self.runs.append(PastRun(found, fold.over, events))
         self.messages.take(fold.view)
-        self.state = fold.view.state
+        self.state = fold.view.state.value
 
     def run_list(self) -> list[Json]:
         """Return the runs in the form that clients receive."""

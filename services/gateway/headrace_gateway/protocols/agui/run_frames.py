@@ -159,7 +159,7 @@ class AsOfNow:
             return []
         time = {key: last.event[key] for key in ("timestamp",) if key in last.event}
         snapshots: list[Json] = [
-            {"type": "STATE_SNAPSHOT", **time, "snapshot": fold.view.state},
+            {"type": "STATE_SNAPSHOT", **time, "snapshot": fold.view.state.value},
             {"type": "MESSAGES_SNAPSHOT", **time, **snapshot_of(self._messages(fold.view))},
         ]
         opened = [] if fold.over else self._open.openings()

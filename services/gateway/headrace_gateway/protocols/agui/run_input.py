@@ -14,6 +14,7 @@ from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.model import json_text, parts
 from headrace.model.events import AGUI, Json
+from headrace.model.json_patch import Document, LimitExceeded
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.run_ids import own_id
 from headrace.model.user_content import to_parts
@@ -157,6 +158,7 @@ class RunInput:
     def of(cls, given: Json, extras: frozenset[str] = frozenset()) -> Self:
         """Read a request's body that is parsed, as `read` does."""
         _check_depth(given)
+        _check_state(given.get("state"))
         validated = _validated(given)
         for name in ("threadId", "runId", "parentRunId"):
             if name in validated:
@@ -185,6 +187,13 @@ def _check_depth(body: Json) -> None:
     for name, value in body.items():
         if is_too_deep(value):
             raise InputInvalid(f"{escaped(cut(name, 100))}: {RULE}")
+
+
+def _check_state(state: object) -> None:
+    try:
+        Document(state).check()
+    except LimitExceeded as excess:
+        raise InputInvalid(f"state: {excess}") from None
 
 
 def _validated(body: Json) -> Json:

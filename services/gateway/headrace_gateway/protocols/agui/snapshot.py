@@ -1,7 +1,7 @@
 """Snapshots of the state that agent and client share, and of all messages."""
 
-from headrace.model import json_patch
 from headrace.model.events import Json
+from headrace.model.json_patch import Document
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.view import View
 
@@ -33,22 +33,22 @@ class StateEvents:
 
     def snapshot(self, part: Json, _message: str) -> None:
         """Emit the whole state, the content of a data part."""
-        self._view.state = part["data"]
+        self._view.state = Document(part["data"])
         self.emit()
 
     def delta(self, part: Json, _message: str) -> None:
         """Emit a change of the state.
 
         A client that cannot apply a patch loses track of the state, so a patch that does not fit is
-        not emitted.
+        not emitted. Nor is one that would make the state larger than may be.
 
         Raises:
             ValueError: the patch does not fit the state.
         """
-        self._view.state = json_patch.apply(self._view.state, part["data"])
+        self._view.state = self._view.state.patched(part["data"])
         if part["data"]:
             self._output.emit("STATE_DELTA", delta=part["data"])
 
     def emit(self) -> None:
         """Emit the current state."""
-        self._output.emit("STATE_SNAPSHOT", snapshot=self._view.state)
+        self._output.emit("STATE_SNAPSHOT", snapshot=self._view.state.value)

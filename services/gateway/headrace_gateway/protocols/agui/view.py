@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from headrace.model.events import Json
+from headrace.model.json_patch import CopyBudget, Document
 
 
 @dataclass(slots=True)
@@ -115,14 +116,14 @@ class HeldActivity:
 
     id: str
     type: str
-    content: Any
-    """A JSON object, never changed in place."""
+    content: Document
+    """A JSON object."""
     subagent: str = ""
 
     def shown(self) -> Json:
         """Return the AG-UI ActivityMessage."""
         shown = {"id": self.id, "role": "activity", "activityType": self.type}
-        return _by({**shown, "content": self.content}, self.subagent)
+        return _by({**shown, "content": self.content.value}, self.subagent)
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -150,14 +151,15 @@ def _joined(pieces: list[str]) -> list[str]:
 class View:
     """Messages and state as of the last frame."""
 
-    state: Any
-    """Any JSON value, never changed in place."""
+    state: Document
     messages: dict[str, Held] = field(default_factory=dict)
     """By id, in the client's order."""
     usage: list[Json] = field(default_factory=list)
     """AG-UI TokenUsage, one per provider and model."""
     ids: dict[str, str] = field(default_factory=dict)
     """Every message id ever used, with its use."""
+    activity_copies: CopyBudget = field(default_factory=CopyBudget)
+    """What patches may copy in all activities: each may become as large as the state."""
 
     @classmethod
     def at_start(cls, messages: list[Json], state: Any) -> Self:  # noqa: ANN401 - any JSON value
@@ -165,7 +167,7 @@ class View:
         given: dict[str, Held] = {
             message["id"]: ClientMessage(message, is_sent=True) for message in messages
         }
-        return cls(state, given, ids=dict.fromkeys(given, "given"))
+        return cls(Document(state), given, ids=dict.fromkeys(given, "given"))
 
     def find(self, use: str, wanted: str) -> str:
         """Return the message id for `wanted` in `use`: `wanted` itself, unless another use has it.

@@ -47,7 +47,7 @@ def test_it_holds_what_the_fold_states_and_complains_of_nothing() -> None:
         assert fold.view is not None
         assert client == {
             "messages": fold.view.shown(),
-            "state": fold.view.state,
+            "state": fold.view.state.value,
             "failure": None,
             "warnings": [],
         }
@@ -76,7 +76,7 @@ def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
             body = sse("log00000", received).decode()
             orders.append({"body": body, "messages": messages, "state": state})
             assert fold.view is not None
-            expected.append({"messages": fold.view.shown(), "state": fold.view.state})
+            expected.append({"messages": fold.view.shown(), "state": fold.view.state.value})
     assert len(orders) == 2 * len(logs) > 0
     held: list[Any] = javascript.run("read.mjs", orders)
     for client, wanted in zip(held, expected, strict=True):

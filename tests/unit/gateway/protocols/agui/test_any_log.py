@@ -33,7 +33,7 @@ def assert_fold_knows(log: AguiLog) -> None:
     client = client_of(folded(fold, log.parsed()))
     assert fold.view is not None
     assert fold.view.shown() == client.messages
-    assert fold.view.state == client.state
+    assert fold.view.state.value == client.state
 
 
 @unhurried

@@ -288,3 +288,16 @@ def test_the_users_message_can_be_returned_unchanged(content: object) -> None:
     run = AguiRun.of_input({"task": {**task, "metadata": run_input.metadata}}, 1)
     assert run.messages == [{**USER, "content": content}]
     assert (run.thread, run.id) == ("t-1", "r-1")
+
+
+@pytest.mark.parametrize(
+    ("state", "rule"),
+    [
+        ({"text": "x" * 1_000_000}, "takes 1000011 bytes of JSON; the limit is 1000000"),
+        ([0] * 200_000, "has 200001 values; the limit is 200000"),
+    ],
+)
+def test_a_state_that_is_too_large_is_refused_by_its_name(state: object, rule: str) -> None:
+    with pytest.raises(InputInvalid, match=f"^state: {rule}$"):
+        read(state=state)
+    assert read(state={"text": "x" * 900_000}).run == "r-1"

@@ -87,6 +87,45 @@ def test_a_patch_that_does_not_fit_is_reported_and_changes_nothing() -> None:
     assert events[1] == {"type": "STATE_DELTA", "delta": right}
 
 
+def doubling(times: int) -> list[Json]:
+    return [{"op": "copy", "from": "/l", "path": "/l/-"}] * times
+
+
+def test_a_patch_that_would_make_much_more_of_the_state_is_reported_and_changes_nothing() -> None:
+    log = AguiLog.started().say(hinted(parts.STATE_SNAPSHOT, {"l": [0]}))
+    log.say(hinted(parts.STATE_DELTA, doubling(25)))
+    right = [{"op": "test", "path": "", "value": {"l": [0]}}]
+    events = agui_events(log.say(hinted(parts.STATE_DELTA, right)))
+    assert [event["type"] for event in events] == ["STATE_SNAPSHOT", "CUSTOM", "STATE_DELTA"]
+    assert events[1]["name"] == UNREADABLE
+    assert events[1]["value"]["reason"] == "copies more than 1000000 bytes of JSON"
+
+
+def test_what_patches_copy_is_bounded_for_all_activities_of_a_run_together() -> None:
+    log = AguiLog.started()
+    for n in range(40):
+        name = {"agui_block_id": f"p-{n}", "agui_activity_type": "PLAN"}
+        log.say(hinted(parts.ACTIVITY_SNAPSHOT, {"l": [0]}, **name))
+        log.say(hinted(parts.ACTIVITY_DELTA, doubling(14), **name))
+    events = agui_events(log)
+    kinds = [event["type"] for event in events]
+    assert kinds.count("ACTIVITY_SNAPSHOT") == 40
+    assert 0 < kinds.count("ACTIVITY_DELTA") < 20
+    refused = [event for event in events if event.get("name") == UNREADABLE]
+    assert len(refused) == 40 - kinds.count("ACTIVITY_DELTA")
+    assert {event["value"]["reason"] for event in refused} == {
+        "copies more than 1000000 bytes of JSON"
+    }
+
+
+def test_an_artifact_may_grow_beyond_what_a_patched_activity_may() -> None:
+    log = AguiLog.started().show(parts.data_part({"n": 0}), artifact="d-1")
+    part = parts.data_part({"text": "x" * 300_000})
+    for _ in range(5):
+        log.show(part, artifact="d-1", append=True)
+    assert [e["type"] for e in agui_events(log)] == ["ACTIVITY_SNAPSHOT"] + ["ACTIVITY_DELTA"] * 5
+
+
 def test_steps_begin_once_and_end() -> None:
     log = AguiLog.started().say(hinted(parts.STEP_STARTED, agui_step_name="plan"))
     log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
