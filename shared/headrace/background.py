@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 _log = logging.getLogger(__name__)
 
@@ -30,3 +31,15 @@ async def until_done(run: Callable[[], Awaitable[None]], name: str, pause: float
         else:
             return
         await asyncio.sleep(pause)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel `task` and return when it has ended, whatever comes of it.
+
+    A cancellation of the caller meanwhile is raised. Suppressing `CancelledError` around an await
+    of the task would swallow it, and the caller would go on.
+    """
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()  # Retrieved, or asyncio would warn about it.

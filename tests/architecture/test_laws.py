@@ -31,6 +31,12 @@ class Law:
 
 LAWS = [
     Law(
+        "nobody swallows a cancellation, which may be the caller's own: see background.cancelled",
+        re.compile(r"\bsuppress\(.*\b(CancelledError|BaseException)\b"),
+        (),
+        "with suppress(asyncio.CancelledError): pass",
+    ),
+    Law(
         "only log/, the commands on a task and the holder of a run append to logs",
         re.compile(r"\bLogWriter\b"),
         (

@@ -8,11 +8,11 @@ are watchers.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from headrace.background import keep_running
+from headrace.background import cancelled, keep_running
 
 MOST = 200
 """Changes that a watcher reads at once: a slow client has at most their messages in memory."""
@@ -122,9 +122,7 @@ class Changes[Item]:
     async def _end(self) -> None:
         producing, self._producing = self._producing, None
         if producing is not None:
-            producing.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(asyncio.gather(producing, return_exceptions=True))
+            await cancelled(producing)
 
     def wake_on_change(self, topic: str | None, wake: Callable[[], None]) -> None:
         """Call `wake` once, at the next change of the topic."""

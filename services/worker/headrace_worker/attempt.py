@@ -18,6 +18,7 @@ from headrace.log_context import LogContext
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost, LogTooNew
+from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import HolderReply
 from headrace.model.timestamp import timestamp
@@ -160,11 +161,15 @@ class Attempt:
             failures.forget(assignment.key)
             return
         try:
-            async with asyncio.timeout(timing.cleanup):
-                await self._call_clean_up(end)
+            ended = None if self._agent.clean_up is None else await self._ended(end)
         except LogLost as loss:
             _log.info("task %s is gone: %s", task, loss)
-        except Exception as error:  # noqa: BLE001  # an agent's
+            ended = None
+        try:
+            if self._agent.clean_up is not None and ended is not None:
+                async with asyncio.timeout(timing.cleanup):
+                    await self._agent.clean_up(ended)
+        except Exception as error:  # noqa: BLE001  # the agent's: `ended` has been read
             # Not the request's deliveries, which also grow when a worker leaves or NATS elects.
             tries = failures.add(assignment.key)
             if tries <= len(timing.cleanup_pauses):
@@ -181,15 +186,35 @@ class Attempt:
         failures.forget(assignment.key)
         await assignment.ack(bus)
 
-    async def _call_clean_up(self, end: Entry) -> None:
-        if self._agent.clean_up is None:
-            return
-        key, request = self._assignment.key, self._assignment.request
-        logged, fold = await events_before(self._resources.bus, key, end.sequence), TaskFold()
+    async def _ended(self, end: Entry) -> EndedTask:
+        """Return the task that ended with `end`, as its clean-up is told.
+
+        A log that can't be read is waited for: that is no failure of the agent, and the request,
+        which the worker holds meanwhile, is not delivered once more.
+
+        Raises:
+            LogLost: The log is gone.
+            BusUnavailable: It can't be read, and the run must be left.
+        """
+        key, request, fold = self._assignment.key, self._assignment.request, TaskFold()
+        logged = await self._logged(end)
+        while logged is None:
+            await asyncio.sleep(self._resources.timing.cleanup_log)
+            logged = await self._logged(end)
         for _, event in logged:
             fold.apply(event)
-        ended = EndedTask(key, request.context, request.owner, fold.task(), logged)
-        await self._agent.clean_up(ended)
+        return EndedTask(key, request.context, request.owner, fold.task(), logged)
+
+    async def _logged(self, end: Entry) -> list[tuple[int, Json]] | None:
+        """Return the events up to `end`; None: they can't be read now."""
+        key = self._assignment.key
+        try:
+            return await events_before(self._resources.bus, key, end.sequence)
+        except (BusUnavailable, *NO_ANSWER) as error:
+            if self.interrupted is not Interrupt.NONE:
+                raise
+            _log.warning("task %s: its clean-up waits for its log: %s", key.task, error)
+            return None
 
     async def _execute(self, hold: Hold, taken: ClaimedRun) -> None:
         """Run the agent and end the run, noted in logs, metrics and the attempt's span."""

@@ -17,6 +17,8 @@ class Timing:
     """Timeout of the clean-up of a task that ended without its agent."""
     cleanup_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0)
     """Between attempts at such a clean-up."""
+    cleanup_log: float = 2.0
+    """Between attempts to read the log of such a task."""
     cleanup_deliveries: int = 32
     """Of its request, after which a clean-up is given up although few failures have been seen here:
     it may have killed the workers that tried. No duration."""

@@ -11,9 +11,9 @@ from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import ATTEMPT
+from headrace.model.events import ATTEMPT, Json
 from headrace.model.messages import DeadLetter
-from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING
+from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.sdk.agent import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.dead_letters import (
@@ -25,8 +25,9 @@ from headrace.tasks.dead_letters import (
     write_letter,
 )
 from headrace.tasks.end import fail_task
-from headrace_worker import assignment
+from headrace_worker import assignment, attempt
 from headrace_worker.assignment import read_assignment
+from headrace_worker.recovery import events_before
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import UNHURRIED, Working
 from tests.integration.worker.test_cancelling import cancel
@@ -167,6 +168,28 @@ async def test_a_clean_up_that_fails_is_tried_again_and_then_left(
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))
     assert len(tidy.told) == 3
+
+
+async def test_a_log_that_cannot_be_read_is_no_failure_of_the_clean_up(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [BusUnavailable("no leader")] * 5 + [TimeoutError()] * 5
+
+    async def read(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
+        if refusals:
+            raise refusals.pop()
+        return await events_before(bus, key, head)
+
+    tidy = Tidy()
+    timing = Timing(cleanup_pauses=(0.0,), cleanup_log=0.01, cleanup_deliveries=1)
+    async with working(tidy.agent(), timing=timing):
+        task = await asks(submitter)
+        monkeypatch.setattr(attempt, "events_before", read)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+    assert not refusals
+    assert [ended.key for ended in tidy.told] == [task.key]
+    assert await letters(task) == []
 
 
 async def test_a_request_that_was_often_delivered_has_all_its_tries(

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
+
 from headrace_gateway.changes import MOST, Batch, ChangeReader, Changes, Topic
 
 
@@ -144,3 +146,29 @@ async def test_after_its_first_read_a_watcher_pauses_before_what_concerns_all() 
         await reader.wait()
     assert read == [Batch([2, 3], missed=False, end=3)]
     assert len(requests) == 1
+
+
+async def test_the_last_watcher_that_is_cancelled_while_it_leaves_does_not_go_on() -> None:
+    may_end, went_on = asyncio.Event(), False
+
+    async def produce() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+
+    async def watch() -> None:
+        nonlocal went_on
+        async with changes.held():
+            pass
+        went_on = True
+
+    changes = Changes[int]("test", 9, produce)
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    assert not changes.is_watched
+    watching.cancel()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(watching, 60)
+    assert not went_on

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from headrace.background import keep_running
+from headrace.background import cancelled, keep_running
 
 
 async def test_a_failed_loop_begins_anew_and_is_logged(
@@ -43,3 +43,39 @@ async def test_what_is_cancelled_does_not_begin_anew() -> None:
     await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     assert begun == 1
+
+
+async def test_a_task_that_is_cancelled_has_ended_whatever_comes_of_it() -> None:
+    async def fails_at_its_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("not in order")
+
+    for work in (fails_at_its_end(), asyncio.sleep(600)):
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(cancelled(task), 60)
+        assert task.done()
+
+
+async def test_who_is_cancelled_while_a_task_ends_does_not_go_on() -> None:
+    may_end, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            ended.set()
+
+    task = asyncio.create_task(slow_to_end())
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(cancelled(task))
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(ending, 60)
+    assert not task.done()
+    may_end.set()
+    await asyncio.wait_for(ended.wait(), 60)

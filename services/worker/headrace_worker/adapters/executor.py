@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Unpack, override
 
+from headrace.background import cancelled
 from headrace.model import parts
 from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
@@ -90,9 +91,7 @@ class LogQueue(EventQueue):
         """Withdraw an open request for credentials."""
         asking, self._asking = self._asking, None
         if asking is not None:
-            asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
+            await cancelled(asking)
 
     async def _answer(self, message: Json) -> None:
         content = message.get("parts", [])

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.background import cancelled
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.task import RUN_ENDED
@@ -56,9 +57,7 @@ class CredentialRequests:
         """Withdraw the request: the outside agent continues without it."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            waiting.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError):
-                await waiting
+            await cancelled(waiting)
 
     def answer(self) -> Json | None:
         """Return the user's answer once, then None."""
@@ -89,9 +88,7 @@ class CredentialRequests:
                     yield event
         finally:
             if waiting is not None:
-                waiting.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await waiting
+                await cancelled(waiting)
 
     async def _wait(self, message: Json) -> Json:
         content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
