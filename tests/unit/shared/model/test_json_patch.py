@@ -215,3 +215,9 @@ def test_an_error_message_repeats_only_the_beginning_of_a_pointer() -> None:
 def test_a_document_that_is_not_json_is_refused() -> None:
     with pytest.raises(PatchFailed, match="not JSON"):
         Document({"a": object()}).check()
+
+
+def test_copies_keep_exact_integers_and_text_as_it_is() -> None:
+    large = {"n": 2**80, "text": "\u2028"}
+    copied = apply({"a": large}, [{"op": "copy", "from": "/a", "path": "/b"}])
+    assert copied == {"a": large, "b": large}
