@@ -9,7 +9,7 @@ A framework that needs more of a model's response than the log contains (signatu
 provider-specific fields) stores the response as `Verbatim`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -199,19 +199,27 @@ def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
 def answered(turns: Iterable[Turn]) -> list[Turn]:
     """Return the turns with every tool call answered, because models reject open calls.
 
-    A call without a result gets an error as its result. Results without a call, and answers to
+    A call without a result gets an error as its result. Results are in the order of the calls, as
+    frameworks send them, whichever tool was faster. Results without a call, and answers to
     interrupts about calls (see `without_answers`), are left out.
     """
-    kept, still_open = list[Turn](), dict[str, Turn]()
+    kept, results = list[Turn](), dict[str, Turn]()
+    asking: Turn | None = None
     for turn in without_answers(turns):
-        if turn.role == "tool":
-            if turn.result is None or still_open.pop(turn.result.id, None) is None:
-                continue
-        else:
-            kept += map(_unanswered, still_open, still_open.values())
-            still_open = {call.id: turn for call in turn.calls}
-        kept.append(turn)
-    return [*kept, *map(_unanswered, still_open, still_open.values())]
+        if turn.role != "tool":
+            kept += [*_answers(asking, results), turn]
+            asking, results = turn, {}
+        elif turn.result is not None:
+            results.setdefault(turn.result.id, turn)
+    return kept + _answers(asking, results)
+
+
+def _answers(asking: Turn | None, results: Mapping[str, Turn]) -> list[Turn]:
+    """Return the results of the calls of `asking`, one per call."""
+    if asking is None:
+        return []
+    calls = dict.fromkeys(call.id for call in asking.calls)
+    return [results.get(call) or _unanswered(call, asking) for call in calls]
 
 
 def without_answers(turns: Iterable[Turn]) -> list[Turn]:

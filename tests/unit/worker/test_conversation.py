@@ -203,6 +203,18 @@ def test_open_calls_stay_open_until_a_framework_wants_them_answered() -> None:
     assert answered([stray]) == []
 
 
+def test_results_are_in_the_order_of_their_calls_whichever_came_first() -> None:
+    log = Log()
+    log.say(ToolCall("f", {}, "c1"), ToolCall("g", {}, "c2"), ToolCall("h", {}, "c3"))
+    log.say(ToolResult("c3", "z"), ToolResult("c1", "x"))
+    results = [turn.result for turn in answered(log.turns) if turn.result is not None]
+    assert [(one.id, one.content, bool(one.error)) for one in results] == [
+        ("c1", "x", False),
+        ("c2", "", True),
+        ("c3", "z", False),
+    ]
+
+
 IMAGE = {"type": "image", "source": {"type": "data", "value": "cG5n", "mimeType": "image/png"}}
 
 

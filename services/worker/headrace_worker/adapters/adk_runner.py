@@ -362,12 +362,13 @@ def _first(answer: UserDecision, asking: str, invocation: str) -> list[Event]:
 def _past(ctx: RunContext, turns: Sequence[Turn], own: Sequence[Turn]) -> Sequence[Turn]:
     """Return the turns before the task's first."""
     mine = {turn.id for turn in own if turn.role == "user"}
-    # An AG-UI client sends the run's input without content, under its own id.
+    # An AG-UI client sends the run's input without content, under its own id. Other clients use ids
+    # again, so that those of earlier tasks tell nothing.
     mine |= {m.get("id") for m in ctx.agui.get("messages") or () if m.get("content") is None}
     first = (
         index
         for index, turn in enumerate(turns)
-        if turn.task == ctx.task or (turn.role == "user" and turn.id in mine)
+        if turn.task == ctx.task or (not turn.task and turn.role == "user" and turn.id in mine)
     )
     return turns[: next(first, len(turns))]
 

@@ -10,9 +10,8 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Usage
 from headrace_worker.adapters.active_agent import ActiveAgent
-from headrace_worker.adapters.agents_input import FORMAT, verbatim_of, words_of
+from headrace_worker.adapters.agents_input import FORMAT, logged, verbatim_of
 from headrace_worker.adapters.agents_replay import REPLAYED
-from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.call_ids import CallIds
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.span_messages import of_items, response_of_items
@@ -220,11 +219,9 @@ class AgentsEvents(RunHooks[Any]):
         if own in self._answered:
             return
         self._answered.add(own)
-        result = as_json(content)
-        if (words := words_of(result)) is None:
-            await keep_result(self._ctx, ToolResult(own, result))
-        else:
-            await keep_result(self._ctx, ToolResult(own, words), Verbatim(FORMAT, result))
+        result, beside = logged(content)
+        verbatim = None if beside is None else Verbatim(FORMAT, beside)
+        await keep_result(self._ctx, ToolResult(own, result), verbatim)
 
     def _mark(self) -> None:
         if self._kept >= self._given:

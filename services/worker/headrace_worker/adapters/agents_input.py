@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace.sdk.tools import as_text
+from headrace_worker.adapters.as_json import as_json
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.openai_content import ContentNames, content_of
 from headrace_worker.conversation import CallItem, Item, ResultItem, TextItem, Turn
@@ -17,7 +17,7 @@ with needs("openai-agents"):
 FORMAT = "openai.agents"
 """Format of what is kept verbatim. Of a response: ``items``, in the form in which the SDK sends
 them back to the model, and ``agent``, the name of the agent that gave it. Of a result: what the
-tool returned."""
+tool returned, or the model was sent (`logged`)."""
 
 _PIECES = ContentNames(
     text=lambda text: {"type": "input_text", "text": text},
@@ -94,18 +94,22 @@ def _message(text: str) -> Json:
 
 
 def returned(turn: Turn, result: ToolResultPart) -> Any:  # noqa: ANN401  # any JSON
-    """Return what a tool returned: content, error, or the original images and files."""
+    """Return what a tool returned: content, error, or what is kept beside these."""
     if turn.verbatim is not None and turn.verbatim.format == FORMAT:
         return turn.verbatim.response
     return result.error or result.content
 
 
-def words_of(value: Any) -> str | None:  # noqa: ANN401  # any JSON
-    """Return the text that the log has for a tool's images and files; None if it has none."""
-    output = _converted(value)
-    if isinstance(output, str):
-        return None
-    return "\n".join(each.get("text") or _mention(each) for each in output)
+def logged(value: Any) -> tuple[Any, Any]:  # noqa: ANN401  # what a tool may return
+    """Return a tool's value as the log has it, and what is kept verbatim beside it; None: nothing.
+
+    Images and files are text in the log. The SDK sends other values as Python's text of them, which
+    JSON does not always have.
+    """
+    result, sent = as_json(value), _converted(value)
+    if isinstance(sent, str):
+        return result, None if sent == _converted(result) else sent
+    return "\n".join(each.get("text") or _mention(each) for each in sent), result
 
 
 def _mention(piece: Any) -> str:  # noqa: ANN401  # the API's types
@@ -120,6 +124,5 @@ def _converted(value: Any) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _output(turn: Turn, result: ToolResultPart) -> Json:
-    value = returned(turn, result)
-    output = as_text(value) if words_of(value) is None else _converted(value)
+    output = _converted(returned(turn, result))
     return {"type": "function_call_output", "call_id": result.id, "output": output}

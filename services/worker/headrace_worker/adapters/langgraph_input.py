@@ -1,5 +1,6 @@
 """Conversion of a run into a graph's input."""
 
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,15 +59,25 @@ def _arguments(arguments: Any) -> Any:  # noqa: ANN401  # any JSON
     return arguments if isinstance(arguments, dict) else {"input": arguments}
 
 
+_MEDIA = frozenset({"image", "audio", "video"})
+"""Kinds of media that have a kind of block; other files are all of one kind."""
+
+
 def _block(part: Json) -> Json:
     media = part.get("mediaType") or "application/octet-stream"
     if "text" in part:
         return {"type": "text", "text": part["text"]}
     if "data" in part:
         return {"type": "text", "text": json_text.encode(part["data"]).decode()}
-    kind = "image" if media.startswith("image/") else "file"
+    kind = media.partition("/")[0]
+    if kind == "text" and "raw" in part:
+        # Clients of models take no other block for a text file.
+        return {"type": "text", "text": b64decode(part["raw"]).decode(errors="replace")}
     place = {"url": part["url"]} if "url" in part else {"base64": part["raw"]}
-    return {"type": kind, "mime_type": media, **place}
+    if kind in _MEDIA:
+        return {"type": kind, "mime_type": media, **place}
+    named = {"filename": part["filename"]} if part.get("filename") else {}
+    return {"type": "file", "mime_type": media, **place, **named}
 
 
 with needs("langgraph"):

@@ -25,7 +25,7 @@ from headrace_worker.adapters.client_tools import client_tools
 from headrace_worker.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
 from headrace_worker.adapters.extras import needs
 from headrace_worker.adapters.pydantic_events import PydanticEvents, ReplayedResponses
-from headrace_worker.adapters.pydantic_messages import FORMAT, Past, content_of
+from headrace_worker.adapters.pydantic_messages import FORMAT, Past, prompt_of
 from headrace_worker.conversation import Turn, other_parts, without_answers
 from headrace_worker.memory import Memory, conversation
 
@@ -192,7 +192,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
     if past.open and response is not None and response.task == ctx.task:
         return await _answer(ctx, past, given)
     past.close()
-    return _PydanticStart(past, content_of(message) or None)
+    return _PydanticStart(past, prompt_of(message) or None)
 
 
 def _go_on(past: Past, *, is_text: bool) -> _PydanticStart | None:
@@ -218,11 +218,11 @@ async def _answer(ctx: RunContext, past: Past, message: Sequence[Json]) -> _Pyda
             past.refuse(call)
     if not waiting:
         past.close()
-        return _PydanticStart(past, content_of(message) or None)
+        return _PydanticStart(past, prompt_of(message) or None)
     decided = decisions_of(message, interrupts)
     past.put_results()
     approvals: Any = {call.tool_call_id: _approval(decided[call.tool_call_id]) for call in waiting}
-    extra = content_of(other_parts(message))
+    extra = prompt_of(other_parts(message))
     return _PydanticStart(past, extra or None, DeferredToolResults(approvals=approvals))
 
 

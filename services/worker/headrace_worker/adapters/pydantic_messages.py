@@ -66,7 +66,7 @@ class Past:
                 self._answer(turn, turn.result)
             case "user":
                 self.close()
-                self._request([UserPromptPart(content_of(turn.parts))])
+                self._request([UserPromptPart(prompt_of(turn.parts))])
 
     def close(self) -> None:
         """Add the results after the last response, and answer its open calls."""
@@ -126,9 +126,16 @@ class Past:
         self.messages.append(ModelRequest(content))
 
 
-def content_of(message: Sequence[Json]) -> list[UserContent]:
-    """Return the user's A2A Parts as content."""
-    return [_piece(part) for part in message]
+def prompt_of(message: Sequence[Json]) -> str | list[UserContent]:
+    """Return the user's A2A Parts as a prompt: one text as a text, as pydantic-ai's users write it.
+
+    A text in a list is another request to a model server; some templates take only a text.
+    """
+    match [_piece(part) for part in message]:
+        case [str(text)]:
+            return text
+        case content:
+            return content
 
 
 def verbatim_of(response: ModelResponse, ids: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON
