@@ -39,7 +39,7 @@ for _awaited in Awaited:
         CONNECTIONS_TIMED_OUT.labels(_awaited.value)
 
 
-class Receiver(Protocol):
+class TimedConnection(Protocol):
     """The protocol of a connection."""
 
     def delays_client(self) -> bool:
@@ -56,7 +56,7 @@ class ReceiveTime:
 
     def __init__(
         self,
-        of: Receiver,
+        of: TimedConnection,
         backlog: Backlog,
         loop: asyncio.AbstractEventLoop,
         timing: GatewayTiming,

@@ -113,11 +113,15 @@ class JsonRpcBinding:
                     is_short = reads_short(choice, request, params)
                     request, method, params = adapt(request, method, params, is_short=is_short)
                 looks_like = shape_of_call(method)
-                shaped = await self._versions.rpc(looks_like)
+                shaped = await self._versions.rpc(looks_like, method, params)
                 is_stream = shaped.operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
                 if not choice.shapes:
-                    binding = shaped if version == looks_like else await self._versions.rpc(version)
+                    binding = (
+                        shaped
+                        if version == looks_like
+                        else await self._versions.rpc(version, method, params)
+                    )
                 operation = _operation(binding, method, has_cards=adapt is not None)
                 tenant = params.get("tenant")
                 if operation != GET_CARD:

@@ -155,8 +155,8 @@ class VersionBinding:
 class OldVersion:
     """The bindings of A2A 0.3."""
 
-    rpc: VersionBinding
-    """Over JSON-RPC."""
+    rpc: Callable[[str, Json], VersionBinding]
+    """Returns the binding of a JSON-RPC call from its method and unconverted parameters."""
     rest: Callable[[str, Json], VersionBinding]
     """Returns the binding of a REST request from its operation and unconverted parameters."""
     card: Callable[[Json, str], Json]
@@ -173,9 +173,11 @@ class Versions:
         """Serve 1.0, and 0.3 as `old` words it."""
         self._old = old
 
-    async def rpc(self, version: str) -> VersionBinding:
-        """Return the binding of a version over JSON-RPC."""
-        return RPC if version == PROTOCOL_VERSION_1_0 else (await self._old.ready()).rpc
+    async def rpc(self, version: str, method: str, params: Json) -> VersionBinding:
+        """Return the binding of a JSON-RPC call, by its method and unconverted parameters."""
+        if version == PROTOCOL_VERSION_1_0:
+            return RPC
+        return (await self._old.ready()).rpc(method, params)
 
     async def rest(self, version: str, operation: str, params: Json) -> VersionBinding:
         """Return the binding of a REST request, by its operation and unconverted parameters."""

@@ -1,5 +1,7 @@
 """A2A 0.3 in the JSON bindings and in agent cards."""
 
+from dataclasses import replace
+
 from a2a.compat.v0_3.conversions import to_compat_agent_card
 from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
@@ -13,7 +15,7 @@ from headrace_gateway.protocols.a2a.versions import (
     OldVersion,
     VersionBinding,
 )
-from headrace_gateway.protocols.a2a_v03 import requests, responses
+from headrace_gateway.protocols.a2a_v03 import requests, responses, unkinded
 from headrace_gateway.protocols.a2a_v03.responses import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
 
@@ -58,6 +60,20 @@ RPC_03 = VersionBinding(
 )
 """0.3 over JSON-RPC."""
 
+RPC_03_UNKINDED = replace(
+    RPC_03,
+    answer=unkinded.answer,
+    event=unkinded.event,
+    entry_renderer=ConvertingRenderer(unkinded.event, JSON_RPC),
+)
+"""0.3 over JSON-RPC, for clients that expect 1.0's shapes."""
+
+
+def rpc_binding(method: str, params: Json) -> VersionBinding:
+    """Return the binding for a JSON-RPC call with these unconverted parameters."""
+    return RPC_03_UNKINDED if unkinded.is_unkinded(method, params) else RPC_03
+
+
 _REST = {name: name for name in HTTP.operations if name != "ListTasks"}
 
 HTTP_03 = VersionBinding(
@@ -87,5 +103,5 @@ def rest_binding(operation: str, params: Json) -> VersionBinding:
     return HTTP_03_KINDED if is_kinded else HTTP_03
 
 
-VERSION = OldVersion(RPC_03, rest_binding, readable_by_old)
+VERSION = OldVersion(rpc_binding, rest_binding, readable_by_old)
 """Version 0.3."""
