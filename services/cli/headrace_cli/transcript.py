@@ -1,11 +1,12 @@
 """A readable form of a task's events: the answer's text as it arrives, and how the task ended."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model import parts
 from headrace.model.delegation import CHILD
-from headrace.model.events import RECOVERED, Json
+from headrace.model.events import ATTEMPT, INTERRUPTS, RECOVERED, Json
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
 from headrace_cli.gateway import command_line
@@ -40,6 +41,12 @@ class Transcript:
     _seen: set[str] = field(default_factory=set, init=False)
     _children: dict[str, str] = field(default_factory=dict, init=False)
     """The agent of each child task."""
+    _calls: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    """The name and the arguments, as JSON, of each call so far, by id."""
+    _pieces: dict[str, str] = field(default_factory=dict, init=False)
+    """The arguments so far of the calls that are not complete, by id."""
+    _shown_calls: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """The calls that were shown whole."""
     _mid_line: bool = field(default=False, init=False)
     _mid_thought: bool = field(default=False, init=False)
     _thought: tuple[str, str] = field(default=("", ""), init=False)
@@ -56,8 +63,14 @@ class Transcript:
 
     def show(self, event: Json) -> None:
         """Show one event, a StreamResponse."""
-        self._show_state(event)
         update = event.get("statusUpdate", {})
+        if "task" in event or ATTEMPT in update.get("metadata", {}):
+            # Either begins again with what it has of a call that is not complete.
+            self._pieces.clear()
+        for message in event.get("task", {}).get("history", ()):
+            for part in message.get("parts", ()):
+                self._note_call(part)
+        self._show_state(event)
         child, depth = _innermost(update.get("metadata", {}).get(CHILD) or {})
         self._show_work(update.get("status", {}), str(child.get("task", "")), depth)
         self._show_child(child, depth)
@@ -105,8 +118,12 @@ class Transcript:
         if not state or state == self._state:
             return
         self._state = state
-        status = (event.get("task") or event["statusUpdate"])["status"]
+        bearer = event.get("task") or event["statusUpdate"]
+        status = bearer["status"]
         self.remark(f"task {task_of(event)} {state.removeprefix('TASK_STATE_')}")
+        if state == INPUT_REQUIRED:
+            for interrupt in (bearer.get("metadata") or {}).get(INTERRUPTS) or ():
+                self._show_calls_of(interrupt)
         if state not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
             self._write_parts(status.get("message", {}).get("parts", []))
         # The stream of AUTH_REQUIRED continues, so there is no prompt for an answer.
@@ -122,13 +139,41 @@ class Transcript:
             if thought := parts.thinking_of([part]):
                 block = part.get("metadata", {}).get(parts.BLOCK_ID, "")
                 self._think(thought, (child, block), depth)
-            elif (call := parts.tool_call(part)) is not None:
-                self.end()
-                self.display.tool_call(f"{who}{call.name}", _as_json(call.arguments), depth)
+            elif (call := self._note_call(part)) is not None:
+                self._show_call(call, who, depth)
             elif (result := parts.tool_result(part)) is not None:
                 self.end()
-                shown = result.error or _as_json(result.content)
+                shown = result.error or _cut(_as_json(result.content))
                 self.display.tool_result(shown, is_error=bool(result.error), depth=depth)
+
+    def _note_call(self, part: Json) -> tuple[str, str] | None:
+        """Note a call, or a piece of one; return the name and the arguments of a complete one."""
+        if (whole := parts.tool_call(part)) is not None:
+            call = self._calls[whole.id] = whole.name, _as_json(whole.arguments)
+            return call
+        if not parts.is_partial_tool_call(part):
+            return None
+        name = parts.tool_call_id(part)
+        self._pieces[name] = f"{self._pieces.get(name, '')}{part.get('text', '')}"
+        if not parts.is_block_end(part):
+            return None
+        call = self._calls[name] = parts.tool_name(part), self._pieces.pop(name) or "{}"
+        return call
+
+    def _show_call(self, call: tuple[str, str], who: str = "", depth: int = 0) -> None:
+        name, arguments = call
+        shown = _cut(arguments)
+        if shown == arguments:
+            self._shown_calls.add(_normal(call))
+        self.end()
+        self.display.tool_call(f"{who}{name}", shown, depth)
+
+    def _show_calls_of(self, interrupt: Json) -> None:
+        """Show the calls that an interrupt is about, whole, unless they were shown so."""
+        for call in _calls_of(interrupt, self._calls):
+            if _normal(call) not in self._shown_calls:
+                self.end()
+                self.display.tool_call(*call)
 
     def _think(self, text: str, source: tuple[str, str], depth: int) -> None:
         if self._mid_line or source != self._thought:
@@ -168,8 +213,30 @@ def _innermost(child: Json) -> tuple[Json, int]:
     return child, depth
 
 
+def _calls_of(interrupt: Json, known: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the calls that an interrupt is about: by id, or as LangChain describes them."""
+    if (call := known.get(interrupt.get("toolCallId", ""))) is not None:
+        return [call]
+    match interrupt.get("metadata"):
+        case {"value": {"action_requests": [*described]}}:
+            return [(str(each["name"]), _as_json(each.get("args"))) for each in described]
+    return []
+
+
+def _normal(call: tuple[str, str]) -> tuple[str, str]:
+    """Return a call with arguments that can be compared, however a model has spaced them."""
+    name, arguments = call
+    try:
+        return name, json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+    except ValueError:
+        return call
+
+
 def _as_json(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 

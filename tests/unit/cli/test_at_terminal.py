@@ -3,6 +3,8 @@
 import json
 import threading
 
+import pytest
+
 from headrace.model.events import Json
 from tests.support.fake_gateway import ScriptedResponse, answering
 from tests.support.pseudo_terminal import at_terminal
@@ -74,6 +76,86 @@ def test_a_question_is_answered_in_place_between_cards() -> None:
     assert not any(line.startswith("answer with") for line in lines)
     [part] = (gateway.asked[1].body or {})["message"]["parts"]
     assert (part["text"], part["metadata"]["agui_interrupt_id"]) == ("3", "q")
+
+
+def piece(delta: str, *, call: str = "c9", end: bool = False) -> Json:
+    hints: Json = {"agui_event_type": "tool_call", "agui_partial": True, "agui_block_end": end}
+    return {
+        "text": delta,
+        "metadata": {**hints, "agui_tool_call_id": call, "agui_tool_name": "refund"},
+    }
+
+
+WHOLE: Json = {
+    "data": {"id": "c9", "name": "refund", "arguments": {"order": "A1"}},
+    "metadata": {"agui_event_type": "tool_call"},
+}
+ABOUT: Json = {"id": "q", "toolCallId": "c9", "message": "Sure?"}
+REVIEW: Json = {
+    "id": "q",
+    "metadata": {"value": {"action_requests": [{"name": "refund", "args": {"order": "A1"}}]}},
+}
+
+
+@pytest.mark.parametrize("interrupt", [ABOUT, REVIEW], ids=["by id", "as LangChain describes it"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        [status("WORKING", WHOLE)],
+        [
+            status("WORKING", piece('{"order": ')),
+            status("WORKING", piece('"A1"}')),
+            status("WORKING", piece("", end=True)),
+        ],
+    ],
+    ids=["whole", "streamed"],
+)
+def test_a_call_that_is_asked_about_is_shown_once(before: list[Json], interrupt: Json) -> None:
+    question = status("INPUT_REQUIRED", {"text": "Sure?"}, **{"headrace.interrupts": [interrupt]})
+    with (
+        answering(**{PATH: [stream(*before, question)]}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "Refund.") as terminal,
+    ):
+        terminal.until("Sure?\n> ")
+        terminal.type("\x04")
+        assert terminal.end() == 6
+    assert terminal.text.count("─ refund ─") == 1
+    assert '{"order": "A1"}' in terminal.text
+
+
+def test_a_call_of_an_earlier_run_is_shown_with_its_question() -> None:
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [piece('{"order": "A1"}', end=True)]}
+    task = {
+        "id": "t1",
+        "contextId": "c1",
+        "history": [said],
+        "status": {"state": "TASK_STATE_SUBMITTED"},
+    }
+    question = status("INPUT_REQUIRED", {"text": "Sure?"}, **{"headrace.interrupts": [ABOUT]})
+    with (
+        answering(**{PATH: [stream({"task": task}, question)]}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "Go.") as terminal,
+    ):
+        terminal.until("Sure?\n> ")
+        terminal.type("\x04")
+        assert terminal.end() == 6
+    assert terminal.text.count("─ refund ─") == 1
+    assert '{"order": "A1"}' in terminal.text
+
+
+def test_a_call_whose_arguments_were_cut_is_shown_whole_with_its_question() -> None:
+    order = "A" * 600
+    call = {**WHOLE, "data": {**WHOLE["data"], "arguments": {"order": order}}}
+    question = status("INPUT_REQUIRED", {"text": "Sure?"}, **{"headrace.interrupts": [ABOUT]})
+    with (
+        answering(**{PATH: [stream(status("WORKING", call), question)]}) as gateway,
+        at_terminal("send", "--agent", "shop", "--url", gateway.url, "Go.") as terminal,
+    ):
+        terminal.until("Sure?\n> ")
+        terminal.type("\x04")
+        assert terminal.end() == 6
+    assert terminal.text.count("─ refund ─") == 2
+    assert terminal.text.count("A") >= len(order) + 350
 
 
 def test_each_of_several_questions_is_answered_in_place() -> None:

@@ -550,6 +550,7 @@ class Approvals(Behaviour):
             code, shown = await asyncio.to_thread(approve, url)
         assert (code, office.done("refunded")) == (0, ["A1:5"])
         assert "So be it." in shown
+        assert "─ refund ─" in shown
 
     async def test_later_turns_get_the_result_of_an_approval(
         self, submitter: TaskSubmitter, serve: Serve
