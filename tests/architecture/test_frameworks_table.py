@@ -10,7 +10,7 @@ _REFERS = ("the same", "as above", "\N{EN DASH} ")
 
 
 def test_each_cell_names_a_test() -> None:
-    page = (ROOT / "docs/frameworks.md").read_text()
+    page = (ROOT / "docs/frameworks.md").read_text().partition("## What is tested")[2]
     rows = [line for line in page.splitlines() if line.startswith("|")][2:]
     named = {name for row in rows for name in re.findall(r"`([a-z_0-9]+)`", row)}
     folders = ("tests/integration/worker", "tests/unit/worker")

@@ -25,6 +25,7 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
 from headrace.testing import TaskResult, TestFleet
 from headrace_gateway.tasks.terms import check_parts
+from headrace_worker.conversation_of_log import turns_of_log
 from tests.integration.worker.adapters.between import EVENTS, Between, Happen
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
@@ -182,6 +183,21 @@ class Behaviour:
             "tool: sent to eve",
         ]
         assert sorted(received.answers for received in model.conversations[1][2:]) == ["c1", "c2"]
+
+    async def test_an_id_that_recurs_in_a_run_is_another_call(
+        self, submitter: TaskSubmitter, serve: Serve, office: Office
+    ) -> None:
+        script = [BOB, calls(("c1", "mail", {"to": "eve"})), replies("Done.")]
+        async with serve(script):
+            task = await submitter.start("agent", "Mail both.")
+            turns = turns_of_log(await task.ended())
+            assert state(await folded(task)) == "COMPLETED"
+        called = [(call.id, call.arguments) for turn in turns for call in turn.calls]
+        assert [arguments for _, arguments in called] == [{"to": "bob"}, {"to": "eve"}]
+        answered_ids = [turn.result.id for turn in turns if turn.result is not None]
+        assert answered_ids == [name for name, _ in called]
+        assert len(set(answered_ids)) == 2
+        assert office.done("sent") == ["bob", "eve"]
 
     @pytest.mark.parametrize(
         "error",
