@@ -1,5 +1,7 @@
 """CopilotKit's React client in a real browser, given the fleet's /copilotkit and no Node server."""
 
+import asyncio
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -53,6 +55,48 @@ async def test_a_user_chats_paints_the_page_and_comes_back_to_the_thread(
     await page.until(lambda shown: shown["assistant"] == answers, "the thread is there again")
     assert page.shown["user"] == ["hello there", "a green background"]
     assert page.shown["errors"] == []
+
+
+@in_soak(
+    shown_by="e2e/test_copilotkit.py"
+    "::test_it_finds_the_agents_runs_their_tools_and_comes_back_to_the_thread"
+)
+async def test_a_page_shows_an_agents_file_also_when_it_comes_back(
+    page: ChatPage, runtime: str
+) -> None:
+    thread = str(uuid4())
+    await page.open(runtime, "background_activity", thread)
+    await page.say("a report")
+    await page.until(lambda shown: shown["files"], "the file is there")
+    [[name, source]] = shown = page.shown["files"]
+    content = b64decode(source.removeprefix("data:text/csv;base64,"))
+    assert (name, content) == ("report.csv", b"part,ok\n1,yes\n2,yes\n3,yes\n4,yes\n")
+    await page.until(lambda it: it["assistant"] == ["The report is ready."], "the run has ended")
+    await page.open(runtime, "background_activity", thread)
+    await page.until(lambda it: it["files"] == shown, "the file is there again")
+    assert page.shown["errors"] == []
+
+
+@in_soak(shown_by="e2e/test_copilotkit.py::test_stopping_stops_the_task")
+async def test_a_run_that_breaks_is_reported_and_whole_when_the_page_comes_back(
+    page: ChatPage, fleet: Fleet, tmp_path: Path
+) -> None:
+    settings = {"HEADRACE_CORS_ORIGINS": page.origin}
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    whole = " ".join(map(str, range(1, 41)))
+    thread = str(uuid4())
+    with gateway:
+        await page.open(f"{url}/copilotkit", "counter", thread)
+        await page.say("40 10")
+        await page.until(lambda shown: shown["assistant"], "it counts")
+        await asyncio.to_thread(gateway.kill)
+        await page.until(lambda shown: shown["errors"], "onError is called")
+        assert page.shown["assistant"][0] != whole
+        assert whole.startswith(page.shown["assistant"][0])
+        assert not page.shown["running"]
+        await asyncio.to_thread(gateway.start)
+        await page.open(f"{url}/copilotkit", "counter", thread)
+        await page.until(lambda shown: shown["assistant"] == [whole], "the answer is whole")
 
 
 @in_soak(shown_by="e2e/test_copilotkit.py::test_stopping_stops_the_task")

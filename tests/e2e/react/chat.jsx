@@ -56,6 +56,7 @@ setInterval(async () => {
     sendable,
     user: shown("user-message"),
     assistant: shown("assistant-message").filter((text) => text !== ""),
+    files: [...document.querySelectorAll("a[download]")].map(({ download, href }) => [download, href]),
     background: document.body.style.background,
     errors,
   };
