@@ -47,6 +47,10 @@ DISTURBANCES = Counter(
     "headrace_nats_disturbances",
     "Reconnects to NATS and slow-consumer errors, after which logs are read again.",
 )
+MESSAGES_DROPPED = Counter(
+    "headrace_messages_dropped",
+    "Messages over core NATS that were dropped, because too many waited to be handled.",
+)
 DEAD_LETTERS = Counter(
     "headrace_dead_letters",
     "Dead letters written, by kind: run, run-request, entry, push, event, other.",

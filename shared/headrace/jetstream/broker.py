@@ -28,6 +28,7 @@ from headrace.jetstream.client import NatsClient
 from headrace.jetstream.connection import connect_options
 from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.paced_pulls import PacedJetStream
+from headrace.metrics import MESSAGES_DROPPED
 from headrace.settings import BusSettings
 from headrace.wait_for import reason
 
@@ -35,6 +36,10 @@ _log = logging.getLogger(__name__)
 
 AT_ONCE = 256
 """Maximum messages of one subscription handled at a time; the others wait."""
+
+MOST_WAITING = 64 * 1024 * 1024
+"""Bytes of one subscription's messages that wait; further ones are dropped. They would fill the
+memory for all other subscriptions."""
 
 _STOP_TIMEOUT = 1.0
 
@@ -148,22 +153,45 @@ class _ConcurrentClient(NatsClient):
 
 
 class ConcurrentHandler:
-    """Handles messages concurrently, at most `at_once`, each as soon as it arrives."""
+    """Handles messages concurrently, at most `at_once`, each as soon as it arrives.
 
-    def __init__(self, handle: Callable[[Msg], Awaitable[None]], at_once: int = AT_ONCE) -> None:
+    If more than `most_waiting` bytes of them wait, further ones are dropped and counted, as they
+    are by NATS for a subscriber that reads slowly.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[Msg], Awaitable[None]],
+        at_once: int = AT_ONCE,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
         """Call `handle`, which raises nothing, for each message."""
-        self._handle, self._at_once = handle, at_once
-        self._waiting = deque[Msg]()
+        self._handle, self._at_once, self._most_waiting = handle, at_once, most_waiting
+        self._waiting, self._size = deque[Msg](), 0
+        self._is_dropping = False
         self._working = set[asyncio.Task[None]]()
 
     def take(self, msg: Msg) -> None:
         """Handle the message now, or when a slot is free."""
+        if self._size + len(msg.data) > self._most_waiting:
+            self._drop(msg)
+            return
         self._waiting.append(msg)
+        self._size += len(msg.data)
         self._begin()
+
+    def _drop(self, msg: Msg) -> None:
+        MESSAGES_DROPPED.inc()
+        if not self._is_dropping:
+            self._is_dropping = True
+            _log.error("messages on %s are dropped: too many wait", msg.subject)
 
     def _begin(self) -> None:
         while self._waiting and len(self._working) < self._at_once:
-            work = self._work(self._waiting.popleft())
+            msg = self._waiting.popleft()
+            self._size -= len(msg.data)
+            self._is_dropping = self._is_dropping and bool(self._waiting)
+            work = self._work(msg)
             task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
             if not task.done():
                 self._working.add(task)

@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.broker import ConcurrentHandler
+from headrace.metrics import MESSAGES_DROPPED
 from tests.support.fake_bus import message
 from tests.support.waiting import eventually
 
@@ -44,3 +46,23 @@ async def test_what_there_is_no_room_for_waits_in_line() -> None:
 
     await eventually(are_begun, "what waited is handled in its order")
     handling.held["1"].set()
+
+
+async def test_what_would_fill_the_memory_is_dropped_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handling = Handling({"1"})
+    handler = ConcurrentHandler(handling.handle, at_once=1, most_waiting=10)
+    before = MESSAGES_DROPPED._value.get()
+    for subject in ("1", "2", "3", "4", "5"):
+        handler.take(message(subject, b"12345"))
+    assert MESSAGES_DROPPED._value.get() - before == 2
+    assert [one.message for one in caplog.records] == ["messages on 4 are dropped: too many wait"]
+    handling.held["1"].set()
+
+    async def are_begun() -> bool:
+        return handling.begun == ["1", "2", "3"]
+
+    await eventually(are_begun, "what waited is handled")
+    handler.take(message("6", b"12345"))
+    assert handling.begun[-1] == "6"
