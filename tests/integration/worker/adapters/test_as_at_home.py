@@ -111,8 +111,12 @@ def assert_equal(here: Requests, home: Requests, number: int) -> None:
     """Compare requests one by one: the first difference is the one to understand."""
     assert len(home) == number
     for sent_here, sent_home in zip(here, home, strict=True):
-        lines = [json.dumps(each, indent=1).splitlines() for each in (sent_home, sent_here)]
-        assert "\n".join(unified_diff(*lines, "at home", "here", lineterm="")) == ""
+        before, after = _lines(sent_home), _lines(sent_here)
+        assert "\n".join(unified_diff(before, after, "at home", "here", lineterm="")) == ""
+
+
+def _lines(request: Json) -> list[str]:
+    return json.dumps(request, indent=1).splitlines()
 
 
 async def test_the_model_of_pydantic_ai_is_sent_the_same(here: Callable[..., Any]) -> None:
