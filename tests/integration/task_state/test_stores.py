@@ -535,6 +535,8 @@ async def test_an_expired_lease_does_not_write_even_if_it_is_free(
         writer.confirm(),
         stored_range.apply(writer, batches, last),
         writer.defer(DueList.AT_WORK, "t:x", 1),
+        writer.complete("t:x", 1, None),
+        writer.settle("t:x", 1),
     ):
         with pytest.raises(LeaseLost):
             await step

@@ -1,5 +1,7 @@
 import tracemalloc
 
+import pytest
+
 from headrace.model.entry import Entry, Stamp
 from headrace.model.task import WORKING
 from headrace_gateway.feeds import FeedBlock, FeedMemory, Ring
@@ -42,6 +44,22 @@ def test_the_oldest_fall_out_at_the_bound_and_the_newest_never_does() -> None:
     newest = ring.after(19, 1000)
     assert generations(newest) == [20]
     assert generations(filled(bounded(5), 3, size=100).after(2, 1000)) == [3]
+
+
+@pytest.mark.parametrize("sizes", [(100,), (100, 100), (10, 100), (40, 40, 40), (60, 1)])
+def test_a_ring_above_its_limit_keeps_the_newest_block_and_what_it_counts(
+    sizes: tuple[int, ...],
+) -> None:
+    memory = FeedMemory(1_000_000)
+    ring = Ring(50, memory)
+    for generation, size in enumerate(sizes, 1):
+        ring.append(FeedBlock(entry(generation, size=size)))
+        kept = ring.after(generation - 1, 1000)
+        assert generations(kept) == [generation]
+    assert ring.after(len(sizes), 1000) == []
+    assert ring.memory == memory.used
+    ring.clear()
+    assert (ring.memory, memory.used) == (0, 0)
 
 
 def test_a_generation_within_a_batch_finds_its_batch() -> None:

@@ -6,9 +6,10 @@ import orjson
 import pytest
 from nats.aio.msg import Msg
 
+from headrace.log.read import TOMBSTONE
 from headrace.model import change, events
 from headrace.model.change import Change
-from headrace.model.entry import ANSWERED, Stamp
+from headrace.model.entry import ANSWERED, OWNER, Stamp
 from headrace.model.events import Json
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
@@ -18,7 +19,7 @@ from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import BODY_MOST, letter
 from headrace_task_state.projector.delta import Compaction, time_of
-from headrace_task_state.store import Progress, TaskChange
+from headrace_task_state.store import Progress, TaskChange, TaskRemoval
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key
 
@@ -78,6 +79,17 @@ def test_a_status_that_the_batch_overtakes_is_not_sent() -> None:
     assert isinstance(change, TaskChange)
     status = orjson.loads(change.fields["status"])
     assert status["state"] == COMPLETED
+
+
+def test_a_task_that_is_removed_in_the_batch_that_began_it_does_not_come_back() -> None:
+    log = begun()
+    gone = arrival(3, SUBJECTS.event(log.key), b"", {TOMBSTONE: "retention", OWNER: log.owner})
+    for before in ([], arrivals(log)[:1]):
+        batches = Batches(SUBJECTS, 5, 30)
+        batches.build(before, Progress())
+        changes = batches.build([*arrivals(log)[len(before) :], gone], Progress()).changes
+        # Its usage is counted before.
+        assert [type(one) for one in changes] == [TaskChange, TaskRemoval]
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])

@@ -140,3 +140,23 @@ def test_nesting_that_no_parser_follows_is_refused() -> None:
     with pytest.raises(Malformed, match="nested"):
         read(a2a_pb2.SendMessageRequest, sent(parts=[{"data": deep}]))
     assert read(a2a_pb2.SendMessageRequest, sent(parts=[{"data": deep[0][0]}]))
+
+
+@pytest.mark.parametrize(
+    ("sent_as", "number"),
+    [(2**31 - 1, 2**31 - 1), (-(2**31), -(2**31)), ("-1", -1), (float(-(2**31)), -(2**31))],
+)
+def test_an_integer_at_the_edge_of_its_type_is_taken(sent_as: object, number: int) -> None:
+    agrees(a2a_pb2.ListTasksRequest, {"pageSize": sent_as})
+    assert read(a2a_pb2.ListTasksRequest, {"pageSize": sent_as}) == {"pageSize": number}
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [2**31, -(2**31) - 1, float(2**31), True, False, 1.5, "2147483649", "9" * 5000],
+    ids=repr,
+)
+def test_what_is_no_integer_of_its_type_is_refused_by_its_name(beyond: object) -> None:
+    with pytest.raises(Malformed, match="32-bit integer") as refusal:
+        read(a2a_pb2.ListTasksRequest, {"pageSize": beyond})
+    assert "pageSize" in str(refusal.value.violations)

@@ -1,0 +1,79 @@
+"""What a reader of a feed gets at its end, after a loss, and when it leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from headrace.jetstream.connection import Bus
+from headrace.log import TailRule
+from headrace.model.errors import LogLost
+from headrace.model.task import COMPLETED, WORKING
+from headrace_gateway.background_work import BackgroundWork
+from headrace_gateway.feeds import Feed, FeedReader, Feeds
+from tests.support.memory_bus import memory_bus
+from tests.support.task_log import TaskLog
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[Bus]:
+    async with memory_bus() as bus:
+        yield bus
+
+
+@pytest.fixture
+async def feeds(bus: Bus) -> AsyncIterator[Feeds]:
+    rule = TailRule(bus)
+    await rule.start()
+    yield Feeds(bus, rule, 20_000, BackgroundWork())
+    await rule.stop()
+
+
+@pytest.mark.parametrize("state", [WORKING, COMPLETED])
+async def test_a_log_that_is_lost_after_its_end_is_no_loss_for_who_has_read_it(
+    bus: Bus, feeds: Feeds, state: str
+) -> None:
+    log = TaskLog(bus)
+    await log.begin()
+    await log.writer.append([log.text_event("text", state)], log.stamp(state))
+    async with feeds.using(log.key) as feed:
+        reader, behind = feed.reader(1), feed.reader(1)
+        assert len(reader.read_ring() or []) == 1
+        feed.loss = LogLost("gone")
+        assert len(behind.read_ring() or []) == 1
+        if state == COMPLETED:
+            assert reader.read_ring() == []
+            assert reader.at_end
+        else:
+            with pytest.raises(LogLost, match="gone"):
+                reader.read_ring()
+
+
+class WatchedFeed:
+    """A feed, as far as a waiting reader uses it."""
+
+    def __init__(self) -> None:
+        self.waiting: set[FeedReader] = set()
+
+    def wake_on_change(self, reader: FeedReader) -> None:
+        self.waiting.add(reader)
+
+    def no_wake(self, reader: FeedReader) -> None:
+        self.waiting.discard(reader)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_feed_forgets_a_reader_that_waits_no_more(*, is_cancelled: bool) -> None:
+    feed = WatchedFeed()
+    reader = FeedReader(cast("Feed", feed), 1)
+    waiting = asyncio.create_task(reader.wait())
+    await asyncio.sleep(0)
+    assert feed.waiting == {reader}
+    if is_cancelled:
+        waiting.cancel()
+    else:
+        reader.changed()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert feed.waiting == set()
+    assert waiting.cancelled() is is_cancelled
