@@ -19,6 +19,7 @@ from headrace import (
     Retryable,
     RunContext,
     Thinking,
+    ToolCall,
     ToolResult,
     Usage,
     agent,
@@ -80,6 +81,23 @@ async def deaf(_: RunContext) -> AsyncIterator[Emission]:
     """Never end, and listen to nobody."""
     yield "begun"
     await asyncio.Event().wait()
+
+
+@agent()
+async def numbering(_: RunContext) -> AsyncIterator[Emission]:
+    """Give each call the same id, as some models do."""
+    for number in (1, 2):
+        yield ToolCall("look", {"n": number}, id="call_1")
+        yield ToolResult("call_1", number)
+
+
+async def test_each_call_has_its_own_result_also_if_its_id_recurs() -> None:
+    async with TestFleet([numbering]) as fleet:
+        answer = await fleet.send("numbering", "go")
+    assert [(one.arguments, one.result) for one in answer.tool_calls] == [
+        ({"n": 1}, 1),
+        ({"n": 2}, 2),
+    ]
 
 
 async def test_an_answer_states_what_the_agent_did() -> None:

@@ -251,11 +251,11 @@ class Fold:
         """Return the frames of the next entry."""
         if self.over:
             return []
-        if entry.generation < self._number:
+        if self._events is None and entry.generation < self._number:
             self._before = self._before or NamedRuns()
             self._before.read(entry)
-        if entry.last_generation < self._number:
-            return []
+            if entry.last_generation < self._number:
+                return []
         self._output.at(_milliseconds(entry.time))
         for generation, event in enumerate(entry.parsed(), entry.generation):
             if generation >= self._number and not self.over:
