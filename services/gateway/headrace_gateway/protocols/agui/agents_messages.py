@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from headrace.model.events import Json
 from headrace.model.json_patch import Document
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
-from headrace_gateway.protocols.agui.call_ids import CallIds
+from headrace_gateway.protocols.agui.call_names import CallNames
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
@@ -18,7 +18,7 @@ _HELD_BY_MESSAGES = frozenset({TEXT.use, REASONING.use, KIND})
 class AgentsMessages:
     """Emits the agent's MESSAGES_SNAPSHOT and updates the view."""
 
-    def __init__(self, output: Output, view: View, calls: CallIds) -> None:
+    def __init__(self, output: Output, view: View, calls: CallNames) -> None:
         """Emit to `output`; `calls` are the ids of its calls."""
         self._output, self._view, self._calls = output, view, calls
 

@@ -14,7 +14,7 @@ from headrace.model.run_ids import run_digest
 from headrace.model.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.protocols.agui.attempts import AttemptEvents
 from headrace_gateway.protocols.agui.blocks import TEXT
-from headrace_gateway.protocols.agui.call_ids import CallIds, OpenCalls
+from headrace_gateway.protocols.agui.call_names import CallNames, OpenCalls
 from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.lifecycle import RunLifecycle
 from headrace_gateway.protocols.agui.output import OpenItem, Output
@@ -87,7 +87,7 @@ class EventFold:
         """Fold `run`, whose input has generation `number`, after `earlier` runs."""
         output.digest = run_digest(run.task, number)
         self.view = View.at_start(run.messages, run.state)
-        self._calls = CallIds(output, self.view, earlier.open_calls)
+        self._calls = CallNames(output, self.view, earlier.open_calls)
         self.lifecycle = RunLifecycle(output, self.view, self._calls, run)
         self.attempts = AttemptEvents(output, self.view, number)
         self.over = False

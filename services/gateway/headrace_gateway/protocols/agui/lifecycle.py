@@ -3,7 +3,7 @@
 from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, REJECTED
-from headrace_gateway.protocols.agui.call_ids import CallIds
+from headrace_gateway.protocols.agui.call_names import CallNames
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.protocols.agui.view import View
@@ -20,7 +20,7 @@ _REASONS = {INPUT_REQUIRED: "input_required", AUTH_REQUIRED: "auth_required"}
 class RunLifecycle:
     """Emits RUN events."""
 
-    def __init__(self, output: Output, view: View, calls: CallIds, run: AguiRun) -> None:
+    def __init__(self, output: Output, view: View, calls: CallNames, run: AguiRun) -> None:
         """Emit the events of `run`, which has made `calls`."""
         self._output, self._view, self._calls, self._run = output, view, calls, run
 

@@ -10,7 +10,7 @@ from headrace.model.usage_counts import MOST_TOKENS
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
-from headrace_gateway.protocols.agui.call_ids import CallIds
+from headrace_gateway.protocols.agui.call_names import CallNames
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 from headrace_gateway.protocols.agui.snapshot import StateEvents
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
@@ -99,7 +99,7 @@ class PartEvents:
     """Converts parts to events, independent of the log event that contains them."""
 
     def __init__(
-        self, output: Output, view: View, calls: CallIds, *, modern: bool, thinking: bool = False
+        self, output: Output, view: View, calls: CallNames, *, modern: bool, thinking: bool = False
     ) -> None:
         """Emit to `output`; `modern` means that the client supports AG-UI 1.0.
 

@@ -9,7 +9,7 @@ from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.agui.attempts import NAME as ATTEMPT_NAME
 from headrace_gateway.protocols.agui.attempts import take_back
-from headrace_gateway.protocols.agui.call_ids import CallIds, OpenCalls
+from headrace_gateway.protocols.agui.call_names import CallNames, OpenCalls
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.part_events import PartEvents, render_message
 from headrace_gateway.protocols.agui.run import AguiRun
@@ -163,7 +163,7 @@ class Subagents:
         number = before.runs + 1
         run = task if number == 1 else f"{task}.{number}"
         output = self._output.branch(run) if self._run.modern else self._output
-        calls = CallIds(output, self._view, before.open_calls)
+        calls = CallNames(output, self._view, before.open_calls)
         events = PartEvents(
             output, self._view, calls, modern=self._run.modern, thinking=self._run.thinking
         )

@@ -15,7 +15,7 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.run_ids import own_id
 from headrace.model.task import SUBMITTED
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.agui.call_ids import OpenCalls
+from headrace_gateway.protocols.agui.call_names import OpenCalls
 from headrace_gateway.protocols.agui.errors import (
     ResumeMismatch,
     RunIdReused,

@@ -15,7 +15,7 @@ from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
 from headrace.tasks.delayed_runs import waits_for_start
 from headrace_gateway.call import Call
-from headrace_gateway.protocols.agui.call_ids import OpenCalls
+from headrace_gateway.protocols.agui.call_names import OpenCalls
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.fold import NamedRuns
 from headrace_gateway.protocols.agui.run import AguiRun

@@ -1,6 +1,6 @@
 """Tool calls and their results: a call ends with its arguments, its result may come later.
 
-Open items are kept by the agent's id of a call, everything else by the client's (`CallIds`).
+Open items are kept by the agent's id of a call, everything else by the client's (`CallNames`).
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import orjson
 from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.blocks import TEXT, BlockMessages
-from headrace_gateway.protocols.agui.call_ids import CallIds, result_id
+from headrace_gateway.protocols.agui.call_names import CallNames, result_id
 from headrace_gateway.protocols.agui.output import OpenItem, Output
 from headrace_gateway.protocols.agui.view import AgentMessage, ToolCallSoFar, ToolMessage, View
 
@@ -21,7 +21,7 @@ class ToolCalls:
     """Converts tool parts to TOOL_CALL events."""
 
     def __init__(
-        self, output: Output, view: View, text: BlockMessages, ids: CallIds, *, modern: bool
+        self, output: Output, view: View, text: BlockMessages, ids: CallNames, *, modern: bool
     ) -> None:
         """Emit to `output`; `modern` clients support metadata on messages."""
         self._output, self._view, self._text = output, view, text

@@ -14,7 +14,7 @@ type OpenCalls = Mapping[str, Sequence[str]]
 """Clients' ids of calls without a result by the agent's ids, in order."""
 
 
-class CallIds:
+class CallNames:
     """Clients' ids of the calls of one agent in one run."""
 
     def __init__(self, output: Output, view: View, earlier: OpenCalls) -> None:
