@@ -13,7 +13,7 @@ from headrace_worker.conversation import Turn
 
 
 @dataclass(slots=True)
-class StreamedCall:
+class ChunkedCall:
     """A call whose pieces arrive one by one."""
 
     index: int | str | None
@@ -45,7 +45,7 @@ class GraphCalls:
         """The calls without a result: the model's id by the id in the log."""
         self._logged = list[str]()
         """Ids in the log of calls without a result whose models' ids are not known."""
-        self._streamed = dict[str, list[StreamedCall]]()
+        self._streamed = dict[str, list[ChunkedCall]]()
         self._seen = set[tuple[str, str]]()
         for turn in before:
             self._logged += [call.id for call in turn.calls]
@@ -76,7 +76,7 @@ class GraphCalls:
         calls = self._streamed.setdefault(message, [])
         call = next((each for each in calls if each.is_continued_by(piece)), None)
         if call is None:
-            call = StreamedCall(piece.get("index"))
+            call = ChunkedCall(piece.get("index"))
             calls.append(call)
         call.theirs, call.name = (
             call.theirs or piece.get("id") or "",
@@ -87,14 +87,14 @@ class GraphCalls:
             return None
         return self._emitted(message, call)
 
-    def _emitted(self, message: str, call: StreamedCall) -> ToolArguments:
+    def _emitted(self, message: str, call: ChunkedCall) -> ToolArguments:
         if not call.own:
             self._seen.add((message, call.theirs))
             call.own = self.begin(call.theirs)
         arguments, call.arguments = call.arguments, ""
         return ToolArguments(call.own, arguments, call.name)
 
-    def end(self, message: str) -> Sequence[StreamedCall]:
+    def end(self, message: str) -> Sequence[ChunkedCall]:
         """Return the calls of a message that has ended; those without an `own` have no id."""
         return [call for call in self._streamed.pop(message, ()) if call.name]
 
