@@ -17,7 +17,7 @@ from headrace.client.errors import ConnectionLost, ErrorResponse, RequestRefused
 from headrace.client.gateways import Gateways, Request, Token
 from headrace.client.list_stream import ListStream
 from headrace.client.outgoing_message import Attachment, OutgoingMessage
-from headrace.client.pages import Pages
+from headrace.client.paged_list import PagedList
 from headrace.client.paths import agent_path, run_path, task_path
 from headrace.client.retries import RetryPolicy
 from headrace.client.run_stream import RunStream
@@ -163,7 +163,7 @@ class Client:
         context: str | None = None,
         state: str | None = None,
         page_size: int = 50,
-    ) -> Pages[ClientTask]:
+    ) -> PagedList[ClientTask]:
         """Yield the caller's tasks, the latest first; pages are requested as they are needed.
 
         Args:
@@ -177,7 +177,7 @@ class Client:
         query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
         names = ("tasks", "nextPageToken", "pageToken")
         path = f"{agent_path(agent)}/tasks"
-        return Pages(self._gateways, path, query, names, partial(self._result, agent))
+        return PagedList(self._gateways, path, query, names, partial(self._result, agent))
 
     def watch(
         self, agent: str, *, context: str | None = None, state: str | None = None

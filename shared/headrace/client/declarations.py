@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from headrace.client.gateways import Gateways, Request
-from headrace.client.pages import Pages
+from headrace.client.paged_list import PagedList
 from headrace.model.events import Json
 
 
@@ -29,7 +29,7 @@ class ClientDeclarations:
         """Return a declaration, with what its last firings have done."""
         return await self._ask("GET", name, owner=owner)
 
-    def list(self, owner: str | None = None) -> Pages[Json]:
+    def list(self, owner: str | None = None) -> PagedList[Json]:
         """Yield the caller's declarations; pages are requested as they are needed.
 
         Args:
@@ -49,7 +49,7 @@ class ClientDeclarations:
         """Let a paused declaration begin tasks again. Return it."""
         return await self._ask("POST", name, ":resume", owner=owner)
 
-    def dead_letters(self, name: str) -> Pages[Json]:
+    def dead_letters(self, name: str) -> PagedList[Json]:
         """Yield the dead letters of the caller's declaration, oldest first, without their events.
 
         They are events or firings of which no task could be made.
@@ -78,8 +78,8 @@ class ClientDeclarations:
         query = {} if owner is None else {"owner": owner}
         return await self._gateways.json(Request(method, path, body, headers or {}, query=query))
 
-    def _pages(self, path: str, query: dict[str, str], items: str) -> Pages[Json]:
-        return Pages(self._gateways, path, query, (items, "next", "after"), lambda one: one)
+    def _pages(self, path: str, query: dict[str, str], items: str) -> PagedList[Json]:
+        return PagedList(self._gateways, path, query, (items, "next", "after"), lambda one: one)
 
     def _path_of(self, name: str, command: str) -> str:
         return f"{self._path}/{quote(name, safe='')}{command}"

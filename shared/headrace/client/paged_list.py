@@ -10,7 +10,7 @@ from headrace.model.events import Json
 type Query = Mapping[str, str | int]
 
 
-class Pages[Item]:
+class PagedList[Item]:
     """Yields the items of a list; pages are requested as they are needed.
 
     A read that is cancelled, or that fails, requests its page again at the next one.
