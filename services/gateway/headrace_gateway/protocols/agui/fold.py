@@ -1,6 +1,5 @@
 """The fold of one run's log into AG-UI events; deterministic for a given log."""
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -181,10 +180,13 @@ def _blocks(name: str, chunk: list[Json]) -> list[str]:
     return list(dict.fromkeys([name, *(parts.block_id(part) or name for part in chunk)]))
 
 
-_NAMING = re.compile(
-    f"{parts.TOOL_CALL}|{parts.MESSAGES_SNAPSHOT}|{CHILD}|{DISCARDED_AFTER}".encode()
-)
-"""What is in the JSON of each event that decides about ids; most events are pieces of text."""
+_CALLS, _MESSAGES = parts.TOOL_CALL.encode(), parts.MESSAGES_SNAPSHOT.encode()
+_CHILD, _DISCARDS = CHILD.encode(), DISCARDED_AFTER.encode()
+
+
+def _decides_about_ids(line: bytes) -> bool:
+    """Return whether the event may name a call or subagent; most are pieces of text."""
+    return _CALLS in line or _CHILD in line or _DISCARDS in line or _MESSAGES in line
 
 
 class NamedRuns:
@@ -205,7 +207,7 @@ class NamedRuns:
         if self._events is None or number != self._number:
             return
         for generation, line in enumerate(entry.lines, entry.generation):
-            if generation != number and _NAMING.search(line):
+            if generation != number and _decides_about_ids(line):
                 self._events.read(json_text.decode(line), generation)
         if entry.stamp.checkpoint is not None:
             self._events.attempts.save(entry.last_generation)
