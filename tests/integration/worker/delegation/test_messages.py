@@ -144,7 +144,6 @@ NO_MESSAGES: dict[str, Any] = {
     "a text that is none": {"parts": [{"text": 7}]},
     "bytes": {"parts": [{"raw": b"x"}]},
     "raw must be base64": {"parts": [{"raw": "?" * 200_000}]},
-    "half a character": {"parts": [{"text": "\ud800"}]},
     "an object": {"parts": [{"data": object()}]},
     "metadata that is none": {"parts": [{"text": "x"}], "metadata": 7},
     "references that are none": {"parts": [{"text": "x"}], "referenceTaskIds": 7},
