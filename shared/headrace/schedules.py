@@ -10,7 +10,7 @@ service begins a task from it.
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from headrace import clock
@@ -24,14 +24,19 @@ from headrace.jetstream.api import (
 )
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import DUE, MESSAGE_ID, ROLLUP
+from headrace.jetstream.headers import BY_CLOCK, DUE, MESSAGE_ID, ROLLUP
 from headrace.jetstream.message_schedules import (
     DefinitionSubjects,
     FiringRule,
     ScheduleChanged,
     store_definition,
 )
-from headrace.jetstream.next_firing import firings_of_cron, next_of_cron, next_of_every
+from headrace.jetstream.next_firing import (
+    firings_of_cron,
+    last_of_cron,
+    next_of_cron,
+    next_of_every,
+)
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.messages import BusMessage
@@ -51,6 +56,9 @@ MOST_PER_OWNER = 500
 """Maximum number of schedules per owner."""
 
 _ATTEMPTS = 10
+
+_LATEST = timedelta(seconds=1)
+"""JetStream fires late by less than this."""
 
 
 class ScheduleUnknown(HeadraceError):
@@ -124,10 +132,29 @@ class Schedules:
                     return await self._add(key, after)
                 if after is before:
                     return found
-                return await self._store(key, after, found.sequence)
+                stored = await self._store(key, after, found.sequence)
             except ScheduleChanged:
                 continue
+            await self._fire_late(found, stored)
+            return stored
         raise _busy(key)
+
+    async def _fire_late(self, before: StoredSchedule, changed: StoredSchedule) -> None:
+        """Fire for a time of cron that was due right before a change.
+
+        JetStream fires up to 0.3 s late, and does not fire what is replaced meanwhile. If it has
+        fired, this is the same firing.
+        """
+        one, found = before.schedule, await self.get(before.key)
+        is_last = found is not None and found.sequence == changed.sequence
+        if found is None or not is_last or not one.is_active or one.cron is None:
+            return
+        due = last_of_cron(one.expression, one.time_zone, found.stored)
+        if due is None or due <= max(before.stored, found.stored - _LATEST):
+            return
+        subject = self._bus.subjects.firing(*before.key.tokens)
+        headers = {DUE: timestamp(due, "seconds"), BY_CLOCK: "1"}
+        await store_with_retries(self._bus, subject, one.encode(), headers)
 
     async def _add(self, key: ScheduleKey, schedule: Schedule) -> StoredSchedule:
         """Store a schedule that does not exist."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import (
+    BY_CLOCK,
     DUE,
     MESSAGE_ID,
     SCHEDULE,
@@ -147,7 +148,7 @@ FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
 DEFINITION: Json = {"type": "object", "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT}}
 FIRING: Json = {
     "type": "object",
-    "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT, DUE: _TEXT},
+    "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT, DUE: _TEXT, BY_CLOCK: _TEXT},
 }
 RUN_HEADERS: Json = {
     **MESSAGE_HEADERS,

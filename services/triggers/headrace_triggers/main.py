@@ -74,7 +74,9 @@ class TriggersReplica:
         broker = FleetBroker(self._settings, "triggers events", observers, self._bus.note_closed)
         firings = Firings(self._bus, self._directory, RunLimits(admission, quotas))
         deliveries = Deliveries(self._bus, firings)
-        ScheduledTasks(self._bus, firings, deliveries).subscribe(broker)
+        server_clock = ServerClock(self._bus)
+        await server_clock.compare()
+        ScheduledTasks(self._bus, firings, deliveries, now=server_clock.now).subscribe(broker)
         DueRuns(self._bus).subscribe(broker)
         recorder = FiringRecorder(FiringHistory(self._bus))
         # After the last event and before the bus is closed.
@@ -91,7 +93,7 @@ class TriggersReplica:
         events = EventTriggers(self._bus, broker, deliveries, recorder, chains)
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
-        self._stack.callback(keep_running(ServerClock(self._bus).run, "clocks").cancel)
+        self._stack.callback(keep_running(server_clock.run, "clocks").cancel)
         await ProcessAnswers(self._bus, "triggers", self._name).start()
         self._is_started = True
         _log.info("replica %s is ready", self._name)

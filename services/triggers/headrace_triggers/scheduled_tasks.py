@@ -6,17 +6,18 @@ finds its own record, and the task has the same id, so nothing happens twice.
 """
 
 import logging
+import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 from faststream.nats import NatsBroker, NatsMessage
 
-from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
-from headrace.jetstream.headers import DUE, SCHEDULE_NEXT, SCHEDULER
+from headrace.jetstream.headers import BY_CLOCK, DUE, SCHEDULE_NEXT, SCHEDULER
 from headrace.jetstream.next_firing import due_of_cron
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
@@ -86,7 +87,8 @@ class Tick:
         if SCHEDULER in headers:
             due, cause = _due(schedule, following, at), FiringCause.CLOCK
         elif (filled := read_time(headers.get(DUE))) is not None:
-            due, cause = filled, FiringCause.BACK_FILL
+            is_late = BY_CLOCK in headers
+            due, cause = filled, FiringCause.CLOCK if is_late else FiringCause.BACK_FILL
         else:
             due, cause = at, FiringCause.OWNER
         name = name_of(schedule, due)
@@ -146,11 +148,13 @@ class Tick:
             return 0.0
         return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
 
-    @property
-    def look_again(self) -> float:
-        """Seconds until it looks again whether the task before has ended."""
-        waited = (clock.now() - self.at).total_seconds()
-        return min(max(waited / _LOOK_SHARE, _LOOK_SOONEST), _LOOK_LATEST)
+    def waited(self, now: float) -> float:
+        """Return the seconds since JetStream stored it, at `now` by the server's clock."""
+        return now - self.at.timestamp()
+
+    def look_again(self, now: float) -> float:
+        """Return the seconds until it looks again whether the task before has ended."""
+        return min(max(self.waited(now) / _LOOK_SHARE, _LOOK_SOONEST), _LOOK_LATEST)
 
     def recorded(self, outcome: str, reason: str | None = None) -> ScheduleFiring:
         """Return its record; with a task unless there is a `reason` why it has none."""
@@ -170,9 +174,18 @@ class ScheduledTasks:
     """Takes firings from the stream and begins their tasks; any number of replicas may."""
 
     def __init__(
-        self, bus: Bus, firings: Firings, deliveries: Deliveries, ack_wait: float = FIRING_ACK_WAIT
+        self,
+        bus: Bus,
+        firings: Firings,
+        deliveries: Deliveries,
+        ack_wait: float = FIRING_ACK_WAIT,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """Begin tasks through `firings`; settle what was delivered with `deliveries`."""
+        """Begin tasks through `firings`; settle what was delivered with `deliveries`.
+
+        `now` returns NATS' time, seconds since 1970: it has stamped the firings.
+        """
+        self._now = now
         self._bus, self._firings, self._deliveries = bus, firings, deliveries
         self._schedules, self._ack_wait = Schedules(bus), ack_wait
 
@@ -188,14 +201,15 @@ class ScheduledTasks:
             _log.error("dropped a message that is not a firing: %s", error)
             await message.reject()
             return
-        delay = tick.jitter - (clock.now() - tick.at).total_seconds()
-        if delay > 0:
-            await message.nack(delay=delay)
+        delay = tick.jitter - tick.waited(self._now())
+        if min(delay, tick.jitter) > 0:
+            # A clock that is behind puts off nothing further.
+            await message.nack(delay=min(delay, tick.jitter))
             return
         try:
             await self._deliveries.settle(message, tick.source, partial(self.fire, tick))
         except TaskBeforeOpen:
-            await message.nack(delay=tick.look_again)
+            await message.nack(delay=tick.look_again(self._now()))
 
     async def fire(self, tick: Tick) -> None:
         """Begin the task of `tick`, unless a rule of its schedule forbids it.

@@ -50,7 +50,9 @@ BATCH_COMMIT = "Nats-Batch-Commit"
 """Of the last one of a batch: ``1``."""
 
 DUE = "Headrace-Due"
-"""Of a firing that is back-filled: the time that it is for, RFC 3339."""
+"""Of a firing that JetStream has not fired: the time that it is for, RFC 3339."""
+BY_CLOCK = "Headrace-By-Clock"
+"""Of the same: it is not back-filled, but was due when its schedule was changed."""
 
 STATUS = "Status"
 DESCRIPTION = "Description"

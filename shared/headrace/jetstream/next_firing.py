@@ -63,6 +63,15 @@ def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> dat
     return None if cron is None else cron.next(after)
 
 
+def last_of_cron(expression: str, time_zone: str | None, before: datetime) -> datetime | None:
+    """Return when a cron expression was due last before a time, in UTC. None: unknown.
+
+    Expression and zone as of `next_of_cron`.
+    """
+    cron = _cron(expression, time_zone)
+    return None if cron is None else cron.previous(before)
+
+
 def due_of_cron(
     expression: str, time_zone: str | None, following: datetime, stored: datetime
 ) -> datetime:

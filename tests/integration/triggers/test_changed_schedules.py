@@ -1,5 +1,6 @@
 """Schedules that are stored again, changed, moved, paused or deleted around their firings."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
@@ -105,6 +106,33 @@ async def test_no_time_is_lost_when_cron_changes_to_fire_more_often(schedules: S
     found = await eventually(look, "it fires twice after the change")
     assert due in found
     assert len(found) == len(set(found))
+    await schedules.delete(KEY)
+
+
+@pytest.mark.usefixtures("taking")
+async def test_a_time_that_was_due_right_before_a_change_begins_one_task(
+    schedules: Schedules,
+) -> None:
+    stored = await schedules.put(KEY, schedule(cron="*/2 * * * * *"))
+    changes = 0
+    while not 0 < stored.stored.microsecond < 150_000 or stored.stored.second % 2:
+        to_wait = 2.02 - datetime.now(UTC).timestamp() % 2
+        await asyncio.sleep(to_wait)
+        changes += 1
+        changed = schedule(f"change {changes}", cron="*/2 * * * * *")
+        await schedules.put(KEY, changed)
+        again = await schedules.get(KEY)
+        assert again is not None
+        stored = again
+    due = stored.stored.replace(microsecond=0)
+
+    async def look() -> list[datetime]:
+        last = (await schedules.firings(KEY)).last
+        found = [datetime.fromisoformat(one.at) for one in last if one.outcome == "began"]
+        return found if found and max(found) > due else []
+
+    found = await eventually(look, "it fires after the change")
+    assert found.count(due) == 1
     await schedules.delete(KEY)
 
 

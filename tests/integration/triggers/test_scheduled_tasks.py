@@ -1,12 +1,15 @@
 """What firings of schedules begin, by the rules of their schedule."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from headrace.directory import Directory
+from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.model.answers import TaskAnswers
@@ -23,8 +26,11 @@ from headrace.model.task import CANCELED, COMPLETED, TaskKey
 from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
 from headrace.webhooks import ANSWERS, Webhooks
+from headrace_triggers.delivery import Deliveries
 from headrace_triggers.firing import Unfit
 from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
+from headrace_triggers.settings import TriggersSettings
+from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
 KEY = ScheduleKey("default", "ann", "report")
@@ -206,7 +212,8 @@ async def test_a_time_that_the_clock_has_fired_for_is_not_back_filled(
 @pytest.mark.parametrize(("waited", "pause"), [(0, 1), (400, 20), (86400, 60)])
 def test_a_firing_that_has_waited_long_looks_less_often(waited: float, pause: float) -> None:
     long_ago = replace(tick(schedule()), at=datetime.now(UTC) - timedelta(seconds=waited))
-    assert long_ago.look_again == pytest.approx(pause, rel=0.1)
+    now = datetime.now(UTC).timestamp()
+    assert long_ago.look_again(now) == pytest.approx(pause, rel=0.1)
 
 
 @pytest.mark.usefixtures("taking")
@@ -272,6 +279,18 @@ async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
     jitter = Tick(KEY, DueFiring(one.key, stored, at, FiringCause.CLOCK), at).jitter
     assert jitter > 0
     assert (datetime.now(UTC) - at).total_seconds() >= jitter
+
+
+async def test_a_clock_that_is_behind_puts_off_no_firing(
+    schedules: Schedules, bus: Bus, directory: Directory, settings: TriggersSettings
+) -> None:
+    begins, broker = firings(bus, directory), FleetBroker(settings, "test")
+    deliveries = Deliveries(bus, begins)
+    ScheduledTasks(bus, begins, deliveries, now=lambda: time.time() - 3600).subscribe(broker)
+    await broker.start()
+    await schedules.put(KEY, schedule(every=None, at=later(0)))
+    await fired(schedules, "began")
+    await broker.stop()
 
 
 async def test_a_firing_that_is_delivered_to_two_replicas_begins_one_task(
