@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,7 @@ from tests.chaos.answers import (
     stored_answers,
 )
 from tests.chaos.record import Log
+from tests.chaos.schedule_owner import ScheduleOwner
 from tests.support.waiting import eventually
 
 AGENT = "plain"
@@ -53,6 +54,10 @@ _LONG = 9
 following answers depend on how far these got."""
 _QUEUED = 100
 """Bound on a schedule's waiting firings: more than occur while no worker is up."""
+_ZONES = ("Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")
+_JITTER = 3.0
+_MOVED = 2
+"""Number of schedules for one time, which are moved whenever they have fired."""
 _TIMEOUT = 5.0
 _AGAIN = 0.3
 _SETTLES = 240.0
@@ -74,7 +79,10 @@ class Sources:
         self.published = 0
         self._bus, self._events, self._is_basic = bus, events, is_basic
         self._schedules = Schedules(bus)
-        self._keys = [ScheduleKey(TENANT, OWNER, f"s{number}") for number in range(schedules)]
+        keys = [ScheduleKey(TENANT, OWNER, f"s{number}") for number in range(schedules)]
+        moved = 0 if is_basic else min(_MOVED, schedules // 4)
+        self._keys, self._moved = keys[: schedules - moved], keys[schedules - moved :]
+        self.owner: ScheduleOwner | None = None
         self.away = list[tuple[datetime, datetime]]()
         """Times when the schedules' stream did not answer."""
 
@@ -86,7 +94,7 @@ class Sources:
     @property
     def schedules(self) -> list[str]:
         """The schedules' names."""
-        return [key.name for key in self._keys]
+        return [key.name for key in [*self._keys, *self._moved]]
 
     def trigger(self, name: str) -> Json:
         """Return the specification of the trigger `name`."""
@@ -94,7 +102,7 @@ class Sources:
         rule = {} if self._is_basic else rule_of(name)
         return spec | {"subject": f"{SUBJECT}.{name}"} | rule
 
-    async def declare(self, http: httpx.AsyncClient, gateway: str, nodes: int) -> None:
+    async def declare(self, http: httpx.AsyncClient, gateways: Sequence[str], nodes: int) -> None:
         """Create them through a gateway, which may be of another release than this code.
 
         The event stream has a copy on each of `nodes` NATS nodes.
@@ -106,11 +114,15 @@ class Sources:
         declared = {f"triggers/{name}": self.trigger(name) for name in self.triggers}
         # Basic schedules have no bound: none may fire too often while workers are replaced.
         for number, key in enumerate(self._keys, _EACH_SECOND if self._is_basic else 0):
-            rule = {} if self._is_basic else {"maxQueued": _QUEUED}
+            rule = {} if self._is_basic else varied(number)
             declared[f"schedules/{key.name}"] = schedule_of(number) | rule
         for path, content in declared.items():
-            answer = await http.put(f"{gateway}/v1/{path}", json=content)
+            answer = await http.put(f"{gateways[0]}/v1/{path}", json=content)
             assert answer.is_success, f"{path}: {answer.text}"
+        if not self._is_basic:
+            stored = {key.name: declared[f"schedules/{key.name}"] for key in self._keys}
+            once = {key.name: moved_schedule(key.name) for key in self._moved}
+            self.owner = ScheduleOwner(http, gateways, stored | once)
 
     @asynccontextmanager
     async def firing(self, share: Callable[[], float]) -> AsyncIterator[None]:
@@ -120,13 +132,17 @@ class Sources:
         """
         looking = asyncio.create_task(self._watch_nats())
         publishing = asyncio.create_task(self._publish_all(share))
+        owning = asyncio.create_task(self.owner.run() if self.owner else asyncio.sleep(0))
         try:
             yield
             await publishing
         finally:
-            for each in (looking, publishing):
+            for each in (looking, publishing, owning):
                 each.cancel()
-            await asyncio.gather(looking, publishing, return_exceptions=True)
+            ended = await asyncio.gather(looking, publishing, owning, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, Exception):
+                raise failure
 
     async def _publish_all(self, share: Callable[[], float]) -> None:
         """Publish all events, in step with `share`."""
@@ -168,6 +184,8 @@ class Sources:
             for key in self._keys:
                 await eventually(partial(self._fires, key), f"{key.name} fires", _SETTLES)
                 await self._schedules.pause(key)
+            for key in self._moved:
+                await eventually(partial(self._has_ended, key), f"{key.name} has ended", _SETTLES)
             for key in self._keys:
                 what = f"every firing of {key.name} has begun its task"
                 await eventually(partial(self._is_settled, key), what, _SETTLES)
@@ -180,7 +198,23 @@ class Sources:
 
     async def firings(self) -> dict[str, ScheduleFirings]:
         """Return each schedule's firings, by the source of its tasks."""
-        return {source_of(key): await self._schedules.firings(key) for key in self._keys}
+        keys = [*self._keys, *self._moved]
+        return {source_of(key): await self._schedules.firings(key) for key in keys}
+
+    @property
+    def times(self) -> dict[str, list[datetime]]:
+        """The times of each schedule for one time, by the source of its tasks."""
+        times = self.owner.times if self.owner else {}
+        return {source_of(key): times.get(key.name, []) for key in self._moved}
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether each schedule for one time was stored with its last time."""
+        return self.owner is None or self.owner.is_certain
+
+    async def _has_ended(self, key: ScheduleKey) -> bool:
+        found = await self._schedules.get(key)
+        return found is None or bool(found.schedule.ended)
 
     async def _fires(self, key: ScheduleKey) -> bool:
         """Return whether the schedule has a next time in the future."""
@@ -224,6 +258,20 @@ def schedule_of(number: int) -> Json:
     else:
         when = {"cron": "* * * * * *"} if number % 2 else {"every": "1s"}
     return rule | when
+
+
+def varied(number: int) -> Json:
+    """Return what the schedule `number` has beyond what every release knows."""
+    rule: Json = {"maxQueued": _QUEUED}
+    if number % 2:
+        rule["timeZone"] = _ZONES[number // 2 % len(_ZONES)]
+    # The others fire before the one before has begun, if it is late by as much.
+    return rule | ({"jitter": _JITTER} if number >= _EACH_SECOND and number % 3 == 0 else {})
+
+
+def moved_schedule(name: str) -> Json:
+    """Return the specification of a schedule for one time, whose time its owner states later."""
+    return {"agent": AGENT, "message": f"1 0 {name}", "overlap": "queue", "at": None, "jitter": 2.0}
 
 
 def source_of(key: ScheduleKey) -> str:
@@ -325,11 +373,17 @@ class FiringJudge:
         yield from AnswerJudge(answers).check_all(answering, self._unrecorded)
 
     def check_schedules(
-        self, recorded: dict[str, ScheduleFirings], away: list[tuple[datetime, datetime]]
+        self,
+        recorded: dict[str, ScheduleFirings],
+        away: list[tuple[datetime, datetime]],
+        times: Mapping[str, list[datetime]] | None = None,
+        *,
+        is_certain: bool = True,
     ) -> Iterator[str]:
         """Yield schedules whose record differs from their tasks, or that missed a tick.
 
-        No tick is due while NATS is `away`.
+        No tick is due while NATS is `away`. Those for one time are due at `times`, of which the
+        last ones may not be stored unless that `is_certain`.
         """
         of_source = defaultdict[str, list[FiredTask]](list)
         for one in self.tasks:
@@ -338,6 +392,14 @@ class FiringJudge:
             begun = of_source[source]
             if not len(begun) <= firings.began <= len(begun) + self._unrecorded:
                 yield f"{source} says that it has begun {firings.began} tasks, not {len(begun)}"
+            dues = Counter(one.due for one in begun)
+            yield from (f"{source}: {due} twice" for due, number in dues.items() if number > 1)
+            if times is not None and source in times:
+                lost = set(times[source]) - set(dues)
+                lost -= set() if is_certain else {times[source][-1]}
+                if len(lost) > self._unrecorded:
+                    yield f"{source} has not fired: {sorted(lost)[:5]}"
+                continue
             missed = list(_missed(sorted(one.due for one in begun), away))
             if len(missed) > self._unrecorded + firings.skipped:
                 yield f"{source} has not fired: {missed[:5]}"

@@ -126,7 +126,7 @@ async def run(
         is_endless = faults is None and size.faults is None
         possible = plan(size.seed, size.nodes, size.long, has_triggers=size.has_triggers)
         planned = itertools.islice(possible, size.faults)
-        await sources.declare(http, fleet.gateways[0], size.nodes)
+        await sources.declare(http, fleet.gateways, size.nodes)
         # Releases before may not survive them.
         hostile = HostileEvents(bus, 0 if size.is_upgrade else size.events // SHARE)
         await hostile.declare(size.nodes)
@@ -171,7 +171,7 @@ async def run(
         *judge.check_tasks(),
         *judge.check_events(sources.published),
         *(judge.check_answers(answers) if sources.has_answers else ()),
-        *judge.check_schedules(fired, sources.away),
+        *judge.check_schedules(fired, sources.away, sources.times, is_certain=sources.is_certain),
         *hostile.problems(judge.of_others, outcome.unrecorded),
     ]
     return outcome

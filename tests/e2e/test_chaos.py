@@ -354,5 +354,12 @@ def test_ticks_that_did_not_begin_one_task_are_reported() -> None:
     assert "has not fired" in next(gap.check_schedules(recorded, []))
     away = [(NOON + timedelta(seconds=4), NOON + timedelta(seconds=5))]
     assert list(gap.check_schedules(recorded, away)) == []
+    [twice] = FiringJudge(ticks(1, 2, 3, 3), 0).check_schedules(recorded, [])
+    assert twice.endswith("twice")
+    moved = {SCHEDULE: [NOON + timedelta(seconds=one) for one in (1, 2, 3, 4, 9)]}
+    [lost] = FiringJudge(ticks(1, 2, 3, 4), 0).check_schedules(recorded, [], moved)
+    assert "has not fired" in lost
+    unsure = FiringJudge(ticks(1, 2, 3, 4), 0)
+    assert list(unsure.check_schedules(recorded, [], moved, is_certain=False)) == []
     [more] = FiringJudge(ticks(1, 2, 3, 4, 5), 0).check_schedules(recorded, [])
     assert "says that it has begun 4 tasks, not 5" in more
