@@ -4,7 +4,8 @@ import re
 from datetime import timedelta
 
 _UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|ns)")
+# Each digit is looked at once: a client's schedule may have many of them.
+_PART = re.compile(r"(?<!\d)(\d++\.?\d*+|\.\d++)(h|ms|m|s|us|µs|ns)")
 
 
 def interval(every: str) -> timedelta:
