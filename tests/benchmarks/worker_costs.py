@@ -30,10 +30,10 @@ from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
-from headrace_worker.authorship import Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
+from headrace_worker.stamp_base import StampBase
 from headrace_worker.usage import UsageMeter, UsageTotals
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess
@@ -69,7 +69,7 @@ async def talker(_: RunContext) -> AsyncIterator[Emission]:
 async def per_token() -> float:
     """Return microseconds of processor time per token, from the agent's yield to the payload."""
     ids, task = RunIds("0-" + "0" * 32, 1), "0-" + "0" * 32
-    authorship = Authorship("abcdefgh", "writer", 1, 1)
+    authorship = StampBase("abcdefgh", "writer", 1, 1)
     writer = cast("LogWriter", _Nowhere())
     losses: list[Exception] = []
     outbox = Appender(

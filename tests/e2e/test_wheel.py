@@ -34,7 +34,7 @@ _INSTALLING = 400
 pytestmark = pytest.mark.timeout(1000)
 
 README = ROOT / "README.md"
-[(STREAM, SHOWN)] = examples(README, "sh")
+[(STREAM, TASK_ALREADY_SENT)] = examples(README, "sh")
 _HOST = "http://127.0.0.1:8080"
 _IDS = {
     "o1mn8ibj": "[0-9a-z]+",
@@ -263,7 +263,7 @@ def test_readmes_stream_is_as_shown_and_goes_on_after_a_cursor(reader: Reader) -
     """`make run` is a `headrace dev` in a folder without agents."""
     stack = reader.serve("headrace dev")
     lines = curl(STREAM, reader, stack)
-    shown = [line for line in SHOWN.splitlines() if line]
+    shown = [line for line in TASK_ALREADY_SENT.splitlines() if line]
     assert len(shown) == 6
     differing = [
         (line, expected)

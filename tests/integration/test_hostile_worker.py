@@ -36,7 +36,7 @@ from tests.support.waiting import eventually
 GROUPS = [WorkerGroup("children", ("echo",)), WorkerGroup("parents", ("parent",))]
 ROLES = ("gateway", "task-state", "triggers", "operator", "children")
 COLUMNS = ("gateway", "task state", "triggers", "operator", "a worker of `echo`")
-OWN, OTHERS = "echo", "parent"
+RESERVED_PREFIX, OTHERS = "echo", "parent"
 _PULL_OTHERS = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OTHERS}"
 
 _READS = ("STREAM.MSG.GET", "DIRECT.GET", "STREAM.INFO")
@@ -159,7 +159,7 @@ async def world(server: NatsOfRoles, role: str) -> AsyncIterator[World]:
     bus = Bus(GatewaySettings(nats_url=server.url_of("gateway")))
     await bus.connect("gateway")
     admin, user = await _user(server, "operator"), await _user(server, role)
-    keys = [TaskKey("default", agent, mint_task_id(3)) for agent in (OWN, OTHERS)]
+    keys = [TaskKey("default", agent, mint_task_id(3)) for agent in (RESERVED_PREFIX, OTHERS)]
     for key in keys:
         await make_queue(bus, RunQueue(key.agent))
         stamp = Stamp("abcdefgh", 1, "test", SUBMITTED, 1, owner="ann")
@@ -295,7 +295,7 @@ async def drops_dead_letters(w: World) -> bool:
 @attempt("keep other agents' dead letters out, by their message ids")
 async def suppresses_dead_letters(w: World) -> bool:
     named = {"Nats-Msg-Id": f"{w.others.task}.1"}
-    await w.user.ask(w.bus.subjects.dead("default", OWN), b"{}", named)
+    await w.user.ask(w.bus.subjects.dead("default", RESERVED_PREFIX), b"{}", named)
     others = w.bus.subjects.dead("default", OTHERS)
     return not await w.changes("DEAD", others, w.admin.ask(others, b"{}", named))
 
@@ -327,12 +327,12 @@ async def writes_files(w: World) -> bool:
 @attempt("drop all keys or files by a roll-up")
 async def rolls_up(w: World) -> bool:
     rolled = {"Nats-Rollup": "all"}
-    keys = "KV_AGENTS", f"$KV.AGENTS.live.{OWN}.kept"
-    files = "OBJ_FILES", f"$O.FILES.C.default.{OWN}.{w.own.task}.kept"
+    keys = "KV_AGENTS", f"$KV.AGENTS.live.{RESERVED_PREFIX}.kept"
+    files = "OBJ_FILES", f"$O.FILES.C.default.{RESERVED_PREFIX}.{w.own.task}.kept"
     for _, subject in (keys, files):
         await w.admin.ask(subject, b"{}")
-    await w.user.ask(f"$KV.AGENTS.card.{OWN}", b"{}", rolled)
-    await w.user.ask(f"$O.FILES.M.default.{OWN}.{w.own.task}.0", b"{}", rolled)
+    await w.user.ask(f"$KV.AGENTS.card.{RESERVED_PREFIX}", b"{}", rolled)
+    await w.user.ask(f"$O.FILES.M.default.{RESERVED_PREFIX}.{w.own.task}.0", b"{}", rolled)
     return not await w.last(*keys) or not await w.last(*files)
 
 
@@ -475,7 +475,7 @@ async def redirects_answers(w: World) -> bool:
     live, event = w.bus.subjects.live(w.others), w.bus.subjects.event(w.others)
     query = json.dumps({"last_by_subj": w.bus.subjects.event(w.own)}).encode()
     before = await w.last("EVENTS", event), await w.last("KV_KEYS", "$KV.KEYS.signing")
-    pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{OWN}"
+    pull = f"$JS.API.CONSUMER.MSG.NEXT.RUNS.{RESERVED_PREFIX}"
     async with w.admin.listening(live) as received:
         for subject in (live, event, "$KV.KEYS.signing"):
             await w.user.send("$JS.API.DIRECT.GET.EVENTS", query, subject)
@@ -665,8 +665,8 @@ async def test_where_any_tenant_may_be_served_the_servers_configuration_allows_i
     folder = tmp_path_factory.mktemp("any-tenant")
     with NatsOfRoles(folder, GROUPS, ["*"]) as server:
         async with world(server, "children") as w:
-            await make_queue(w.bus, RunQueue(OWN, "acme"))
-            assert await w.answers(f"CONSUMER.INFO.RUNS.{OWN}@acme")
+            await make_queue(w.bus, RunQueue(RESERVED_PREFIX, "acme"))
+            assert await w.answers(f"CONSUMER.INFO.RUNS.{RESERVED_PREFIX}@acme")
             assert await pulls_others_runs(w)
 
 
@@ -676,7 +676,7 @@ async def test_a_worker_logs_a_queue_that_it_has_no_right_to(server: NatsOfRoles
         await bus.dial("worker")
         try:
             with pytest.raises(BusUnavailable, match="headrace nats-permissions"):
-                await ensure_queue(bus, RunQueue(OWN, "acme"))
-            await ensure_queue(bus, RunQueue(OWN))
+                await ensure_queue(bus, RunQueue(RESERVED_PREFIX, "acme"))
+            await ensure_queue(bus, RunQueue(RESERVED_PREFIX))
         finally:
             await bus.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from headrace.model import events
-from headrace.model.entry import ANSWERED, Entry, Stamp, parse_entry
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp, parse_entry
 from headrace.model.events import Draft, Json
 from headrace.model.task import (
     CANCELED,
@@ -73,7 +73,7 @@ class LegalLog:
 
     @property
     def _is_end(self) -> bool:
-        return self.state in RUN_ENDED or self.state == ANSWERED
+        return self.state in RUN_ENDED or self.state == BARE_MESSAGE
 
     @property
     def entries(self) -> list[tuple[Stamp, bytes]]:
@@ -152,10 +152,12 @@ def _draw_run(draw: st.DrawFn, log: LegalLog) -> None:
 
 
 def _draw_next_run(draw: st.DrawFn, log: LegalLog) -> bool:
-    end = draw(st.sampled_from([None, INPUT_REQUIRED, INPUT_REQUIRED, COMPLETED, FAILED, ANSWERED]))
-    if end == ANSWERED:
+    end = draw(
+        st.sampled_from([None, INPUT_REQUIRED, INPUT_REQUIRED, COMPLETED, FAILED, BARE_MESSAGE])
+    )
+    if end == BARE_MESSAGE:
         answer = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": draw(TEXTS)}]}
-        log.append([events.bare_message(log.context, answer)], state=ANSWERED)
+        log.append([events.bare_message(log.context, answer)], state=BARE_MESSAGE)
     elif end is not None:
         message = _said("end", draw(TEXTS), {}) if draw(st.booleans()) else None
         log.append([log.status(end, message)], state=end)

@@ -23,7 +23,7 @@ from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
-from headrace.model.entry import ANSWERED, OWNER, Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, OWNER, Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
 from headrace.model.events import Draft, Json
 from headrace.model.fold import TaskFold
@@ -86,7 +86,7 @@ class Run:
 
     async def answer(self, text: str) -> None:
         """End the log with a bare Message."""
-        await self.append([events.bare_message(self.context, agent_message(text))], ANSWERED)
+        await self.append([events.bare_message(self.context, agent_message(text))], BARE_MESSAGE)
 
 
 type Script = Callable[[Run], Coroutine[Any, Any, None]]

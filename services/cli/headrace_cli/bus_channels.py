@@ -102,7 +102,7 @@ ENTRY_HEADERS: Json = {
         entry.LOG: {"type": "string", "pattern": "^[0-9a-z]{4,16}$"},
         entry.GENERATION: _NUMBER,
         entry.WRITER: _TEXT,
-        entry.STATE: {"enum": sorted(STATES | {entry.ANSWERED})},
+        entry.STATE: {"enum": sorted(STATES | {entry.BARE_MESSAGE})},
         entry.RUN: _NUMBER,
         entry.ATTEMPT: _NUMBER,
         entry.OWNER: _TEXT,

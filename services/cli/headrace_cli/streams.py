@@ -7,7 +7,7 @@ import click
 
 from headrace.jetstream.api import until_answered
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.durables import contract_differences, mend
+from headrace.jetstream.durables import contract_differences, repair
 from headrace.jetstream.errors import translated
 from headrace.jetstream.mirrors import Mirror, answering_origins, create_mirrors
 from headrace.jetstream.streams import Difference, allowed_changes, apply
@@ -71,7 +71,7 @@ def apply_(
         async def change() -> None:
             with translated():
                 await apply(bus.js, bus.settings, shrink=shrink, promote=promote)
-            await mend(bus)
+            await repair(bus)
 
         planned = await contract_differences(bus)
         if promote:

@@ -128,7 +128,7 @@ class Changes[Item]:
         """Call `wake` once, at the next change of the topic."""
         self._watch(topic).waiting.add(wake)
 
-    def no_wake(self, topic: str | None, wake: Callable[[], None]) -> None:
+    def remove_waiter(self, topic: str | None, wake: Callable[[], None]) -> None:
         """Cancel a `wake_on_change`."""
         if (watch := self._watches.get(topic)) is not None:
             watch.waiting.discard(wake)
@@ -208,7 +208,7 @@ class ChangeReader[Item]:
         return False
 
     @property
-    def rests(self) -> bool:
+    def run_ended(self) -> bool:
         """False: changes have no runs."""
         return False
 
@@ -224,7 +224,7 @@ class ChangeReader[Item]:
         finally:
             if timer is not None:
                 timer.cancel()
-            watched.changes.no_wake(watched.topic, self.wake)
+            watched.changes.remove_waiter(watched.topic, self.wake)
             self._wakened = None
 
     def wake(self) -> None:

@@ -299,9 +299,9 @@ class FeedReader:
         return self._has_read_end or (self._feed.ended and self.after >= self._feed.head)
 
     @property
-    def rests(self) -> bool:
+    def run_ended(self) -> bool:
         """Whether everything was read, and the newest event ended a run."""
-        return self._has_read_end or (self._feed.rests and self.after >= self._feed.head)
+        return self._has_read_end or (self._feed.run_ended and self.after >= self._feed.head)
 
     async def wait(self, serve: Serve | None = None) -> None:
         """Return at the feed's next change, or after `wake` is called.
@@ -314,7 +314,7 @@ class FeedReader:
         try:
             await self._wakened
         finally:
-            self._feed.no_wake(self)
+            self._feed.remove_waiter(self)
             # No attribute may refer to the subscription: a cycle would delay freeing both.
             self._wakened = self._serve = None
 
@@ -419,7 +419,7 @@ class Feed:
         return self.last.stamp.run if self.last else 0
 
     @property
-    def rests(self) -> bool:
+    def run_ended(self) -> bool:
         """Whether the run of the newest event is over."""
         return self.last is not None and self.last.ends_run
 
@@ -477,7 +477,7 @@ class Feed:
         """Call the reader's `changed` at each change from now on."""
         self._waiting.add(reader)
 
-    def no_wake(self, reader: FeedReader) -> None:
+    def remove_waiter(self, reader: FeedReader) -> None:
         """Cancel a `wake_on_change`."""
         self._waiting.discard(reader)
 

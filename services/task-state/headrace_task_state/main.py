@@ -21,7 +21,7 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.processes import ProcessAnswers
 from headrace.signing import SigningKeys
 from headrace.wait_for import wait_for
-from headrace_task_state.commands.for_workers import ForWorkers
+from headrace_task_state.commands.for_workers import WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
@@ -219,7 +219,7 @@ class TaskState:
             Lists(self._bus, reader, frontier),
             UsageReports(reader, frontier),
             OpenTasks(reader, frontier),
-            ForWorkers(self._bus, starter, self._timing.cancel),
+            WorkerCommands(self._bus, starter, self._timing.cancel),
             reader=reader,
             ranges=self._ranges,
             refusal=lambda: self._health.refusal,

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from headrace.model import json_text
 from headrace.model.change import Item
-from headrace.model.entry import ANSWERED, OVER
+from headrace.model.entry import BARE_MESSAGE, FINISHED
 from headrace.model.messages import ListTasks
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace_task_state.store import (
@@ -201,7 +201,7 @@ class _MemoryWriter:
             self._forget(TaskKey(tenant, kept.fields["agent"], task_id))
         else:
             self._change(task)
-            if task.state in OVER and int(task.fields["sequence"]) < sequence:
+            if task.state in FINISHED and int(task.fields["sequence"]) < sequence:
                 # The summary was of an entry behind the end.
                 names = self._due(DueList.CONTINUED)
                 names[name] = max(sequence, names.get(name, 0))
@@ -271,7 +271,7 @@ class _MemoryWriter:
         if change.urgency is not None:
             self._due(DueList.SUMMARIES)[_name(key)] = change.urgency
         if change.state:
-            kept.time = None if change.state == ANSWERED else change.time
+            kept.time = None if change.state == BARE_MESSAGE else change.time
             self._fall_due(change)
             self._note_children(change, kept)
 
@@ -412,7 +412,7 @@ def _behind_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> int
     if kept is None or isinstance(change, TaskRemoval) or change.key.agent != kept.fields["agent"]:
         return None
     sequence = int(change.fields["sequence"])
-    follows = kept.fields.get("state") in OVER and sequence > int(kept.fields["sequence"])
+    follows = kept.fields.get("state") in FINISHED and sequence > int(kept.fields["sequence"])
     return sequence if follows else None
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from headrace.model import parts
 from headrace.model.change import DROP, OUT, Change
 from headrace.model.delegation import Lineage
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.fork import ForkOf
 from headrace.model.task import RUN_ENDED, WORKING, TaskKey
 
@@ -92,12 +92,14 @@ def copied_up_to(change: Change) -> int:
 
 def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRecord]:
     """Return the usage in an event stored at `stored` (ns); `is_working`: its run has started."""
-    state = ANSWERED if change.answer is not None else (change.status or {}).get("state", "")
+    state = BARE_MESSAGE if change.answer is not None else (change.status or {}).get("state", "")
     reports = [found for _, tag, value in change.history if tag == OUT for found in _reports(value)]
     # A fork of a running task begins with a later attempt: the first one is its source's.
     is_later = DROP in [tag for _, tag, *_ in change.history]
     starts = state == WORKING and (is_later or not is_working)
-    ends = state in RUN_ENDED or state == ANSWERED or (change.is_input and change.generation > 1)
+    ends = (
+        state in RUN_ENDED or state == BARE_MESSAGE or (change.is_input and change.generation > 1)
+    )
     if not (reports or starts or ends):
         return []
     ms = stored // 1_000_000

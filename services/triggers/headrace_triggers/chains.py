@@ -17,7 +17,7 @@ from headrace.metrics import CHAIN_LIMITS
 from headrace.model.answers import CHAIN, DEPTH
 from headrace.model.errors import HeadraceError
 from headrace.model.messages import BusMessage
-from headrace_triggers.firing import Unfit
+from headrace_triggers.firing import UndeliverableFiring
 
 _DIGITS = 4
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -122,13 +122,13 @@ class Chains:
         """
         if link.depth >= self.depth:
             CHAIN_LIMITS.labels("depth").inc()
-            raise Unfit(
+            raise UndeliverableFiring(
                 f"{source}: more than {self.depth} tasks have begun one another through their"
                 " answers"
             )
         if not await self._take_one((tenant, owner, link.chain)):
             CHAIN_LIMITS.labels("tasks").inc()
-            raise Unfit(
+            raise UndeliverableFiring(
                 f"{source}: answers have begun {self._tasks} tasks of this owner in the chain"
                 f" {link.chain}, as many as one event may"
             )

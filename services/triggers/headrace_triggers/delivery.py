@@ -24,7 +24,7 @@ from headrace.model import events
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.messages import DeadLetter
 from headrace.tasks.dead_letters import write_letter
-from headrace_triggers.firing import Fired, Firing, Firings, Unfit
+from headrace_triggers.firing import Fired, Firing, Firings, UndeliverableFiring
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Deliveries:
         try:
             try:
                 fired = await self._fired(firing_of)
-            except Unfit as unfit:
+            except UndeliverableFiring as unfit:
                 await self._give_up(message.raw_message, source, unfit)
         except HeadraceError as error:
             await self._again(message, source, error)

@@ -29,7 +29,7 @@ from headrace.triggers import Trigger, TriggerStore
 from headrace_triggers.chains import Chains, Link
 from headrace_triggers.delivery import Deliveries, FiringSource
 from headrace_triggers.event_consumers import EventConsumers
-from headrace_triggers.firing import Fired, Firing, Unfit
+from headrace_triggers.firing import Fired, Firing, UndeliverableFiring
 from headrace_triggers.firing_recorder import FiringRecorder
 from headrace_triggers.pulled import pulled, shared
 
@@ -280,7 +280,7 @@ def firing(
         parts, context = trigger.parts(event), trigger.context_of(event)
         answers = _answers(trigger, link, reply)
     except (PathMissing, ReplyRefused) as missing:
-        raise Unfit(f"{trigger.source}: {missing}") from missing
+        raise UndeliverableFiring(f"{trigger.source}: {missing}") from missing
     own = headers.get(MESSAGE_ID)
     return Firing(
         source=trigger.source,

@@ -14,7 +14,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.answers import TaskAnswers
 from headrace.model.delegation import why_no_message
 from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
-from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
+from headrace.model.events import PRIORITY, TASK_ALREADY_SENT, TRACEPARENT, VERSION, Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
@@ -30,7 +30,7 @@ TRIGGER = "headrace.trigger"
 _APPEND_TIMEOUT = 3.0
 
 
-class Unfit(HeadraceError):
+class UndeliverableFiring(HeadraceError):
     """No task can be made of the event or tick, however often it is delivered."""
 
     code = "unfit"
@@ -123,7 +123,7 @@ class Firings:
         except (Fenced, TaskForgotten):
             return Fired(key, is_new=False)
         except EventTooLarge as error:
-            raise Unfit(f"{firing.source}: {error}") from error
+            raise UndeliverableFiring(f"{firing.source}: {error}") from error
         request = first.run_request(appended)
         self._runs.publish_soon(key, 1, request, first.priority, admitted.settle)
         return Fired(key, is_new=True)
@@ -149,7 +149,7 @@ class Firings:
             **firing.metadata,
             TRIGGER: {"source": firing.source, "key": firing.key} | at,
             # No client waits for a bare Message.
-            SHOWN: True,
+            TASK_ALREADY_SENT: True,
         }
         if firing.priority != NORMAL:
             metadata[PRIORITY] = firing.priority
@@ -169,6 +169,6 @@ def _check_parts(firing: Firing) -> None:
         Unfit: they do not.
     """
     if (why := why_no_message({"parts": firing.parts})) is not None:
-        raise Unfit(f"{firing.source}: {why}")
+        raise UndeliverableFiring(f"{firing.source}: {why}")
     if any(is_too_deep(part.get("data")) for part in firing.parts):
-        raise Unfit(f"{firing.source}: data {RULE}")
+        raise UndeliverableFiring(f"{firing.source}: data {RULE}")

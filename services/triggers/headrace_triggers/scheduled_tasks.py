@@ -38,7 +38,7 @@ from headrace.schedules import Schedules
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
 from headrace_triggers.delivery import Deliveries, FiringSource, FiringWaits
-from headrace_triggers.firing import Firing, Firings, Unfit
+from headrace_triggers.firing import Firing, Firings, UndeliverableFiring
 from headrace_triggers.pulled import pulled
 
 _log = logging.getLogger(__name__)
@@ -311,7 +311,7 @@ class ScheduledTasks:
     async def _begin(self, tick: Tick) -> None:
         try:
             await self._firings.begin(tick.firing)
-        except Unfit as unfit:
+        except UndeliverableFiring as unfit:
             await self._settled(tick, "refused", str(unfit))
             raise
         await self._settled(tick, "began")

@@ -24,9 +24,9 @@ from headrace.model.events import Draft
 from headrace.model.task import SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.authorship import Authorship
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
 from headrace_worker.queued_message import QueuedMessage
+from headrace_worker.stamp_base import StampBase
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Appender:
     def __init__(  # noqa: PLR0913  # two of them are limits
         self,
         writer: LogWriter,
-        authorship: Authorship,
+        authorship: StampBase,
         lost: Callable[[Exception], None],
         overtaken: Callable[[list[QueuedMessage], list[QueuedMessage]], None],
         *,

@@ -27,14 +27,13 @@ from headrace.sdk.drive import drive
 from headrace.sdk.errors import Retryable
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.assignment import Assignment
-from headrace_worker.authorship import Authorship
 from headrace_worker.claim import (
-    Asleep,
-    Behind,
+    Blocked,
     ClaimedRun,
     CleanUpDue,
-    Held,
-    Void,
+    HeldElsewhere,
+    Obsolete,
+    Sleeping,
     claim,
     pause_before,
 )
@@ -45,6 +44,7 @@ from headrace_worker.heartbeats import Hold, HolderAnswers
 from headrace_worker.recovery import events_before
 from headrace_worker.run_limits import why_overdue
 from headrace_worker.run_metrics import AgentSeries, series_of
+from headrace_worker.stamp_base import StampBase
 
 _log = logging.getLogger(__name__)
 
@@ -109,21 +109,23 @@ class Attempt:
         if is_first and execution is not None and execution.agent_task is not None:
             self._stop(execution.agent_task)
 
-    async def _leave(self, unclaimed: Held | Void | Behind | Asleep | CleanUpDue) -> None:
+    async def _leave(
+        self, unclaimed: HeldElsewhere | Obsolete | Blocked | Sleeping | CleanUpDue
+    ) -> None:
         """Do what is to be done about a run that is not this attempt's."""
         match unclaimed:
-            case Held():
+            case HeldElsewhere():
                 _log.debug("task %s is held by %s", self._assignment.key.task, unclaimed.by)
-            case Behind():
+            case Blocked():
                 await self._wait_behind(unclaimed)
-            case Asleep():
+            case Sleeping():
                 await self._give_back_until(unclaimed.until)
             case CleanUpDue():
                 await self._clean_up(unclaimed.end)
-            case Void():
+            case Obsolete():
                 await self._drop(unclaimed)
 
-    async def _wait_behind(self, behind: Behind) -> None:
+    async def _wait_behind(self, behind: Blocked) -> None:
         run = self._assignment
         _log.debug("task %s waits for task %s to end", run.key.task, behind.task)
         pause = pause_before(run.message.metadata.timestamp, self._resources.timing.turn_pauses)
@@ -133,7 +135,7 @@ class Attempt:
         pause = max((time - clock.now()).total_seconds(), 0.0)
         await self._assignment.give_back(self._resources.bus, pause)
 
-    async def _drop(self, void: Void) -> None:
+    async def _drop(self, void: Obsolete) -> None:
         task, bus = self._assignment.key.task, self._resources.bus
         if void.lost:
             _log.warning("storing a run of task %s as a dead letter: %s", task, void.reason)
@@ -267,7 +269,7 @@ class Attempt:
         left = (deadline - clock.now()).total_seconds()
         return clock.task_clock().call_later(left, self.interrupt, Interrupt.OVERDUE)
 
-    def _holder_reply(self, by: Authorship) -> HolderReply:
+    def _holder_reply(self, by: StampBase) -> HolderReply:
         return HolderReply(
             writer=by.writer,
             worker=self._resources.worker,

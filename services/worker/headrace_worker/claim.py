@@ -21,7 +21,7 @@ from headrace.model import events, json_text, parts
 from headrace.model.delegation import earliest
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, TaskForgotten
-from headrace.model.events import BEHIND, Draft, Json
+from headrace.model.events import WAIT_FOR, Draft, Json
 from headrace.model.messages import Control, HolderReply
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.sdk.agent import Agent
@@ -30,7 +30,6 @@ from headrace.tasks.end import TOO_LATE, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
 from headrace_worker.assignment import Assignment
-from headrace_worker.authorship import Authorship
 from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import RecoveredRun, recover
 from headrace_worker.run_limits import (
@@ -43,6 +42,7 @@ from headrace_worker.run_limits import (
 )
 from headrace_worker.run_metrics import series_of
 from headrace_worker.spans import AttemptSpan
+from headrace_worker.stamp_base import StampBase
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ async def whose_turn_it_is(bus: Bus, key: TaskKey, recovered: RecoveredRun) -> s
     Raises:
         BusUnavailable: a log's leader does not answer.
     """
-    named = recovered.metadata.get(BEHIND)
+    named = recovered.metadata.get(WAIT_FOR)
     for task in named if isinstance(named, list) else ():
         if _is_id(task) and await _is_at_work(bus, TaskKey(key.tenant, key.agent, task)):
             return str(task)
@@ -99,7 +99,7 @@ async def _is_at_work(bus: Bus, key: TaskKey) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class Claimable:
     """No worker holds the run: start `attempt` after `last`."""
 
     last: Entry
@@ -107,7 +107,7 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldElsewhere:
     """Another worker holds the run and renews its lease: leave it alone.
 
     Or that worker's attempt was the last one allowed, and it may come back; otherwise the run is
@@ -118,7 +118,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Void:
+class Obsolete:
     """There is nothing to do: remove the run from the queue."""
 
     reason: str
@@ -127,7 +127,7 @@ class Void:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class Blocked:
     """The run must wait for another task: check again later."""
 
     task: str
@@ -141,13 +141,13 @@ class CleanUpDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Asleep:
+class Sleeping:
     """The run sleeps: begin its next attempt later."""
 
     until: datetime
 
 
-type Decision = Free | Held | Void | CleanUpDue
+type Decision = Claimable | HeldElsewhere | Obsolete | CleanUpDue
 
 
 async def decide(bus: Bus, assignment: Assignment) -> Decision:
@@ -158,37 +158,37 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
     """
     last = await last_entry(bus, assignment.key)
     if last is None:
-        return Void("its log is gone", lost=not await is_forgotten(bus, assignment.key))
+        return Obsolete("its log is gone", lost=not await is_forgotten(bus, assignment.key))
     if over := _over(assignment, last) or await _unfinished(bus, assignment.key, last):
         return over
     if last.stamp.attempt == 0:
-        return Free(last, 1)
+        return Claimable(last, 1)
     if events.why_handed_back(json_text.decode(last.lines[-1])) is not None:
-        return Free(last, last.stamp.attempt + 1)
+        return Claimable(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
     if holder is not None and holder.run == assignment.run:
-        return Held(holder.worker)
-    return Free(last, last.stamp.attempt + 1)
+        return HeldElsewhere(holder.worker)
+    return Claimable(last, last.stamp.attempt + 1)
 
 
-async def _unfinished(bus: Bus, key: TaskKey, last: Entry) -> Void | None:
+async def _unfinished(bus: Bus, key: TaskKey, last: Entry) -> Obsolete | None:
     if await unfinished_fork(bus, key, last) is None:
         return None
     await end_unfinished(bus, key, last)
-    return Void("the copy of its past is unfinished")
+    return Obsolete("the copy of its past is unfinished")
 
 
-def _over(assignment: Assignment, last: Entry) -> Void | CleanUpDue | None:
+def _over(assignment: Assignment, last: Entry) -> Obsolete | CleanUpDue | None:
     if last.stamp.log != assignment.request.log:
-        return Void(f"its log {assignment.request.log} is gone", lost=True)
+        return Obsolete(f"its log {assignment.request.log} is gone", lost=True)
     if last.stamp.run > assignment.run:
-        return Void(f"run {last.stamp.run} has superseded it")
+        return Obsolete(f"run {last.stamp.run} has superseded it")
     if last.ends_task and last.last_generation == assignment.run:
         return CleanUpDue(last)
     if last.ends_run:
-        return Void("the run has ended")
+        return Obsolete("the run has ended")
     if last.stamp.run < assignment.run:
-        return Void(f"the log has no input {assignment.run}", lost=True)
+        return Obsolete(f"the log has no input {assignment.run}", lost=True)
     return None
 
 
@@ -206,7 +206,7 @@ class ClaimedRun:
     """A run that this worker holds."""
 
     recovered: RecoveredRun
-    authorship: Authorship
+    authorship: StampBase
     writer: LogWriter
     span: AttemptSpan
     deadline: datetime | None = None
@@ -215,7 +215,7 @@ class ClaimedRun:
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, agent: Agent
-) -> ClaimedRun | Held | Void | Behind | Asleep | CleanUpDue:
+) -> ClaimedRun | HeldElsewhere | Obsolete | Blocked | Sleeping | CleanUpDue:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:
@@ -224,8 +224,8 @@ async def claim(
     for _ in range(_ROUNDS):
         # If the log has changed since, the append is refused.
         carried = assignment.take_input()
-        decision = Free(carried, 1) if carried else await decide(bus, assignment)
-        if not isinstance(decision, Free):
+        decision = Claimable(carried, 1) if carried else await decide(bus, assignment)
+        if not isinstance(decision, Claimable):
             return decision
         try:
             return await _begin(bus, worker, assignment, agent, decision)
@@ -233,13 +233,13 @@ async def claim(
             # Another writer was faster: decide again from its entry.
             continue
         except LogLost as loss:
-            return Void(str(loss), lost=not isinstance(loss, TaskForgotten))
+            return Obsolete(str(loss), lost=not isinstance(loss, TaskForgotten))
     raise BusUnavailable(f"other writers keep appending to {assignment.key.task}")
 
 
 async def _begin(
-    bus: Bus, worker: str, assignment: Assignment, agent: Agent, free: Free
-) -> ClaimedRun | Held | Void | Behind | Asleep:
+    bus: Bus, worker: str, assignment: Assignment, agent: Agent, free: Claimable
+) -> ClaimedRun | HeldElsewhere | Obsolete | Blocked | Sleeping:
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
@@ -248,21 +248,21 @@ async def _begin(
     if recovered.asleep_until is not None:
         wakes = earliest(recovered.asleep_until, deadline)
         if wakes is not None and wakes > clock.now():
-            return Asleep(wakes)
+            return Sleeping(wakes)
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
     request = assignment.request
-    authorship = Authorship(
+    authorship = StampBase(
         request.log, writer_id, assignment.run, free.attempt, request.owner or None
     )
     if (reason := why_given_up(policy, recovered, free.attempt, deadline)) is not None:
         if has_failed(policy, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
         ):
-            return Held(recovered.holder)
+            return HeldElsewhere(recovered.holder)
         await _give_up(bus, agent, assignment, authorship, free.last, reason=reason)
-        return Void(reason)
+        return Obsolete(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
     span = AttemptSpan.start(assignment.key, request, assignment.run, free.attempt, recovered)
@@ -274,7 +274,7 @@ async def _begin(
 
 
 async def _give_up(
-    bus: Bus, agent: Agent, assignment: Assignment, by: Authorship, last: Entry, *, reason: str
+    bus: Bus, agent: Agent, assignment: Assignment, by: StampBase, last: Entry, *, reason: str
 ) -> None:
     """Store the run as a dead letter, append FAILED after `last`, and request the clean-up.
 
@@ -299,7 +299,7 @@ async def _give_up(
 
 async def _left_unstarted(
     bus: Bus, assignment: Assignment, recovered: RecoveredRun
-) -> Void | Behind | None:
+) -> Obsolete | Blocked | None:
     """Return why a run that has had no attempt does not begin now; None: it begins.
 
     Raises:
@@ -310,15 +310,15 @@ async def _left_unstarted(
         if not await reject_unstarted(bus, key, assignment.run, TOO_LATE):
             raise Fenced(f"task {key.task} has been started")
         _log.warning("task %s is rejected: no worker started the task in time", key.task)
-        return Void(TOO_LATE)
-    if BEHIND not in recovered.metadata:
+        return Obsolete(TOO_LATE)
+    if WAIT_FOR not in recovered.metadata:
         return None
     task = await whose_turn_it_is(bus, key, recovered)
-    return Behind(task) if task else None
+    return Blocked(task) if task else None
 
 
 def _working(
-    worker: str, assignment: Assignment, free: Free, recovered: RecoveredRun, span: AttemptSpan
+    worker: str, assignment: Assignment, free: Claimable, recovered: RecoveredRun, span: AttemptSpan
 ) -> Draft:
     metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
     if span.own_traceparent is not None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from headrace import clock
 from headrace.log_lines import UNLIMITED
 from headrace.model import events
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
@@ -109,7 +109,7 @@ async def _end_children(execution: Execution, children: Children, state: str) ->
 
 def _with_usage(execution: Execution, end: End) -> End:
     usage, ctx = execution.emitter.usage_totals.metadata(), execution.context
-    if end.state == ANSWERED:
+    if end.state == BARE_MESSAGE:
         return end
     # Usage in the agent's own metadata (a remote agent's) takes precedence.
     metadata = {**usage, **end.metadata}
@@ -173,7 +173,7 @@ def _emitted_end(execution: Execution) -> End:
 def _is_task_shown(execution: Execution) -> bool:
     """Return whether the client has been sent the Task, so that the run must end as a task."""
     recovered, ctx = execution.recovered, execution.context
-    if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.SHOWN) is True:
+    if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > execution.timing.bare_message

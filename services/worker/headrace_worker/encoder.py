@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import (
     INTERRUPTS,
     PENDING_TOOL_CALLS,
@@ -518,7 +518,7 @@ class Endings:
 
     def _answer(self, output: Message) -> End:
         message = self._message(_content(output))
-        return End(events.bare_message(self._context, message), ANSWERED, message)
+        return End(events.bare_message(self._context, message), BARE_MESSAGE, message)
 
     def _message(self, content: list[Json]) -> Json:
         return {"messageId": self._ids.mint("message"), "role": "ROLE_AGENT", "parts": content}

@@ -13,7 +13,7 @@ from prometheus_client import Counter
 
 from headrace import clock, metrics
 from headrace.loop_metrics import LoopCount, LoopTimes
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.agent import Agent
 from headrace_worker.appender import Appender
@@ -49,7 +49,7 @@ class AgentSeries:
             metrics.QUEUE_WAIT_SECONDS.labels(*agent),
             metrics.FIRST_EVENT_SECONDS.labels(*agent),
             metrics.RUN_SECONDS.labels(*agent),
-            {one: metrics.RUNS_ENDED.labels(*agent, one) for one in (*RUN_ENDED, ANSWERED)},
+            {one: metrics.RUNS_ENDED.labels(*agent, one) for one in (*RUN_ENDED, BARE_MESSAGE)},
             {kind: metrics.TOKENS.labels(*agent, kind) for kind in _TOKEN_KINDS},
             metrics.COST.labels(*agent),
         )

@@ -104,11 +104,11 @@ def _of_creds(text: str, place: str) -> "tuple[str, KeyPair]":
 
 def _pair(seed: str, place: str) -> "KeyPair":
     # Here, because few connections have a key, and its library is large.
-    from headrace.jetstream.nkeys import KeyPair, NotASeed  # noqa: PLC0415 - see above
+    from headrace.jetstream.nkeys import InvalidSeed, KeyPair  # noqa: PLC0415 - see above
 
     try:
         return KeyPair.of_user(seed)
-    except NotASeed as error:
+    except InvalidSeed as error:
         raise SecretUnreadable(f"{place}: {error}") from None
 
 

@@ -43,7 +43,7 @@ async def direct_get[Read](
     Raises:
         BusUnavailable: The connection is down.
     """
-    train = _Train(read)
+    train = _ReplyBatch(read)
     request = orjson.dumps(query)
     end = await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.take)
     try:
@@ -53,7 +53,7 @@ async def direct_get[Read](
     return train.answer
 
 
-class _Train[Read]:
+class _ReplyBatch[Read]:
     def __init__(self, read: Callable[[Msg], Read]) -> None:
         self.answer = DirectAnswer[Read]()
         self._read = read

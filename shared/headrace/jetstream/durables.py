@@ -1,7 +1,7 @@
 """The durable consumers of the bus contract: of queues of runs, webhooks and firings.
 
 A consumer is created when it is needed; existing ones stay as their operator configured them.
-Services refuse a consumer that violates the contract, and an operator repairs it with `mend`.
+Services refuse a consumer that violates the contract, and an operator repairs it with `repair`.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ async def consumer_differences(bus: Bus) -> list[Difference]:
     ]
 
 
-async def mend(bus: Bus) -> list[Difference]:
+async def repair(bus: Bus) -> list[Difference]:
     """Change consumers that violate the contract, and return the changes; deliveries continue.
 
     Raises:

@@ -12,7 +12,7 @@ USER = 20 << 3
 _SEED_BYTES = 2 + 32 + 2
 
 
-class NotASeed(ValueError):
+class InvalidSeed(ValueError):
     """The text is not a seed of the required kind. The message does not contain it."""
 
 
@@ -29,16 +29,16 @@ class KeyPair:
         """Return the pair of a user's `seed`.
 
         Raises:
-            NotASeed: it is none, or one of something else.
+            InvalidSeed: it is none, or one of something else.
         """
         try:
             raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
         except (binascii.Error, ValueError):
             raw = b""
         if len(raw) != _SEED_BYTES or _checksum(raw[:-2]) != raw[-2:]:
-            raise NotASeed("it is not an NKey seed")
+            raise InvalidSeed("it is not an NKey seed")
         if raw[0] & 0xF8 != _SEED or _kind(raw) != USER:
-            raise NotASeed("it is not the NKey seed of a user (SU…)")
+            raise InvalidSeed("it is not the NKey seed of a user (SU…)")
         return cls(raw[2:-2])
 
     def sign(self, data: bytes) -> bytes:

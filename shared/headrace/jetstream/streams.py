@@ -25,7 +25,7 @@ __all__ = [
     "DEAD_MAX_AGE",
     "Difference",
     "Effect",
-    "KeptFor",
+    "RetentionSetting",
     "Streams",
     "allowed_changes",
     "apply",
@@ -589,7 +589,7 @@ def _seconds(stated: Mapping[str, str], name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFor:
+class RetentionSetting:
     """For how many seconds a fleet keeps tasks."""
 
     ended: float
@@ -598,7 +598,7 @@ class KeptFor:
     """A task that waits for its user, until it is canceled."""
 
 
-async def kept_for(js: JetStreamContext, settings: BusSettings) -> KeptFor:
+async def kept_for(js: JetStreamContext, settings: BusSettings) -> RetentionSetting:
     """Return what the first event stream states; what it does not is that of `settings`.
 
     Raises:
@@ -607,7 +607,7 @@ async def kept_for(js: JetStreamContext, settings: BusSettings) -> KeptFor:
     config = await find(js, Streams(settings.stream_prefix).events(0)) or {}
     stated = config.get("metadata") or {}
     ended, waiting = (_seconds(stated, name) or _kept(settings, name) for name in _KEPT)
-    return KeptFor(ended, waiting)
+    return RetentionSetting(ended, waiting)
 
 
 def _other_prefix(

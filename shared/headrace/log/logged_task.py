@@ -12,7 +12,7 @@ from headrace.log.read import (
     short_log,
     tombstone_of,
 )
-from headrace.model.entry import OVER, Entry
+from headrace.model.entry import FINISHED, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, VERSION
 from headrace.model.fold import TaskFold
@@ -63,7 +63,7 @@ class LoggedTask:
     @property
     def is_over(self) -> bool:
         """Whether the log has ended: what stands behind that changes nothing."""
-        return self.fold.state in OVER
+        return self.fold.state in FINISHED
 
     def is_for(self, query: GetTask) -> bool:
         """Return whether the task matches `query` and belongs to the caller.

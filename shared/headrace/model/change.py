@@ -38,7 +38,7 @@ IN, OUT, OF_CHILD, META, DROP = "in", "out", "child", "meta", "drop"
 
 TEXTS, NEW, ADD = "t", "new", "add"
 
-OWN = "headrace."
+RESERVED_PREFIX = "headrace."
 """Metadata keys with this prefix describe one event, not the task."""
 
 
@@ -154,7 +154,9 @@ def _status_update(update: Json, generation: int) -> Change:
     elif message is not None:
         change.history.append([generation, OF_CHILD if CHILD in metadata else OUT, message])
     # As `without_own`, without a call for each event.
-    if lasting := {key: value for key, value in metadata.items() if not key.startswith(OWN)}:
+    if lasting := {
+        key: value for key, value in metadata.items() if not key.startswith(RESERVED_PREFIX)
+    }:
         change.history.append([generation, META, lasting])
     return change
 
@@ -195,11 +197,11 @@ def _answer(message: Json, generation: int) -> Change:
 
 def without_own(metadata: Json) -> Json:
     """Return the metadata without keys that are reserved for the fleet."""
-    return {key: value for key, value in metadata.items() if not key.startswith(OWN)}
+    return {key: value for key, value in metadata.items() if not key.startswith(RESERVED_PREFIX)}
 
 
 def _own(metadata: Json) -> Json:
-    return {key: value for key, value in metadata.items() if key.startswith(OWN)}
+    return {key: value for key, value in metadata.items() if key.startswith(RESERVED_PREFIX)}
 
 
 def _without_generation(body: Json) -> Json:

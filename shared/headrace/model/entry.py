@@ -37,18 +37,18 @@ ATTEMPT = "Headrace-Attempt"
 OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
 
-ANSWERED = "HEADRACE_ANSWERED"
+BARE_MESSAGE = "HEADRACE_ANSWERED"
 """Instead of a task state: the log ended with a bare Message, and there is no task to list."""
 
 DEEPEST = 200
 """Maximum nesting depth of an event's objects and arrays."""
 
-OVER = TERMINAL | {ANSWERED}
+FINISHED = TERMINAL | {BARE_MESSAGE}
 """States after which nothing follows in a log."""
 
-_RUN_ENDED = RUN_ENDED | {ANSWERED}
+_RUN_ENDED = RUN_ENDED | {BARE_MESSAGE}
 
-_STATED = {state.encode(): state for state in (*STATES, ANSWERED)}
+_STATED = {state.encode(): state for state in (*STATES, BARE_MESSAGE)}
 
 _WRITABLE = 254
 _DIGITS = 15
@@ -160,7 +160,7 @@ class Entry:
     @property
     def ends_task(self) -> bool:
         """Whether nothing can follow this entry."""
-        return self.stamp.state in OVER
+        return self.stamp.state in FINISHED
 
 
 def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
@@ -269,7 +269,7 @@ def _number(text: str, *, least: int) -> int:
 
 
 def _state(text: str) -> str:
-    if text not in STATES and text != ANSWERED:
+    if text not in STATES and text != BARE_MESSAGE:
         raise ValueError(f"{text!r} is not a state")
     return text
 
@@ -375,7 +375,7 @@ def _check_state(subject: str, stamp: Stamp, last: int, others: Sequence[tuple[i
                 break
     # Without a status the task stays as it was, which is not known here; but no run ends silently.
     agrees = stated == stamp.state if stated else stamp.state not in _RUN_ENDED
-    if not agrees or (stated in OVER and at != last):
+    if not agrees or (stated in FINISHED and at != last):
         found = f"event {at} of those up to {last} states {stated}" if stated else "no event does"
         raise UndecodableMessage(subject, f"{STATE} states {stamp.state}, but {found}")
 
@@ -389,7 +389,7 @@ def _begins_as(stamp: Stamp, event: Json) -> bool:
 
 _ILL_FORMED = "an ill-formed end"
 
-_STOPS = OVER | {_ILL_FORMED}
+_STOPS = FINISHED | {_ILL_FORMED}
 
 _UNSTATED = ("", WORKING)
 
@@ -402,14 +402,14 @@ def _state_in(event: Json, generation: int, before: str) -> str:
         if shown == WORKING and before in _UNSTATED:
             return WORKING
     except (KeyError, TypeError):
-        shown = ANSWERED if "message" in event else ""
+        shown = BARE_MESSAGE if "message" in event else ""
     try:
         change = read_change(event, generation)
     except IllFormedEvent:
         # Folds skip it, but streams show it to clients, which would believe it.
         return _ILL_FORMED if type(shown) is str and shown in _RUN_ENDED else ""
     if change.answer is not None:
-        return ANSWERED
+        return BARE_MESSAGE
     return "" if change.status is None else str(change.status["state"])
 
 

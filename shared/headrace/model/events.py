@@ -52,7 +52,7 @@ RETRACTED = "headrace.retracted"
 produced, for clients that show it. Folds ignore the event: they have dropped the artifact."""
 INPUT_SCHEMA = "headrace.inputSchema"
 """Metadata key of an INPUT_REQUIRED status's message: JSON Schema of the answer."""
-SHOWN = "headrace.shown"
+TASK_ALREADY_SENT = "headrace.shown"
 """Metadata key of generation 1, true: the client has already received the Task, so a bare Message
 becomes the message of a COMPLETED status."""
 RETRY_OF = "headrace.retryOf"
@@ -84,7 +84,7 @@ START_AT = "headrace.startAt"
 ENDING = "headrace.ending"
 """Metadata key of a status: the state in which the holder will end the run, recorded before it
 cancels the run's child tasks. A worker that takes over a run to be CANCELED cancels it."""
-BEHIND = "headrace.behind"
+WAIT_FOR = "headrace.behind"
 """Metadata key of generation 1: ids of tasks of the same agent. No worker begins this task while
 any of them is SUBMITTED or WORKING."""
 RECOVERED = "headrace.recovered"

@@ -21,7 +21,7 @@ from headrace.model.change import (
     generation_of,
     read_change,
 )
-from headrace.model.entry import ANSWERED, Entry
+from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.events import GENERATION, Json
 from headrace.model.pieces import Pieces
 from headrace.model.task import COMPLETED
@@ -228,7 +228,7 @@ class TaskFields:
     @property
     def state(self) -> str:
         """The task's state, or ANSWERED; empty before the first status."""
-        return ANSWERED if self.answered else self.status.get("state", "")
+        return BARE_MESSAGE if self.answered else self.status.get("state", "")
 
     def take(self, change: Change) -> None:
         """Overwrite the fields that `change` sets."""

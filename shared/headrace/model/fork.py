@@ -102,7 +102,7 @@ class ForkPoint:
     """When it was stored, RFC 3339."""
     state: str
     """The task's state after it."""
-    rests: bool
+    run_ended: bool
     """Whether the run is over, so that the fork waits for its user."""
     waiting: tuple[int, ...] = ()
     """Generations of the messages that are queued for the run."""
@@ -110,7 +110,7 @@ class ForkPoint:
     @property
     def is_input(self) -> bool:
         """Whether no attempt at the run has done anything that the fork keeps."""
-        return not self.rests and self.generation == self.run
+        return not self.run_ended and self.generation == self.run
 
 
 class ForkPoints:
@@ -137,7 +137,7 @@ class ForkPoints:
             self._take(event, generation, entry)
         if entry.ends_run:
             if not self._child_asks:
-                self.point = self._point(entry, entry.last_generation, rests=True)
+                self.point = self._point(entry, entry.last_generation, run_ended=True)
         elif entry.stamp.checkpoint is not None and entry.stamp.attempt and not self._is_entangled:
             self.point = self._point(entry, entry.last_generation)
 
@@ -159,12 +159,12 @@ class ForkPoints:
                 self.point = self._point(entry, generation)
         self._child_asks = ASKS_FOR in metadata
 
-    def _point(self, entry: Entry, generation: int, *, rests: bool = False) -> ForkPoint:
+    def _point(self, entry: Entry, generation: int, *, run_ended: bool = False) -> ForkPoint:
         attempt = 0 if generation == self._run else entry.stamp.attempt
-        waiting = () if rests else tuple(self._queued)
+        waiting = () if run_ended else tuple(self._queued)
         is_last = generation == entry.last_generation
         state = entry.stamp.state if is_last else SUBMITTED
-        return ForkPoint(generation, self._run, attempt, entry.time, state, rests, waiting)
+        return ForkPoint(generation, self._run, attempt, entry.time, state, run_ended, waiting)
 
 
 def _is_input(event: Json, generation: int) -> bool:

@@ -23,7 +23,7 @@ from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.settings import RunLimitSettings
-from headrace.tasks.quotas import SOFT, LimitWarnings, Quotas, QuotaWarning, Use
+from headrace.tasks.quotas import SOFT, LimitWarnings, Quotas, QuotaSubject, QuotaWarning
 
 
 class TooManyWaiting(HeadraceError):
@@ -51,8 +51,8 @@ class Scope(NamedTuple):
 
 
 @dataclass(slots=True)
-class Figures:
-    """Figures from one read of the queue."""
+class QueueCounts:
+    """The counts of one read of the queue."""
 
     waiting: Counter[Scope] = field(default_factory=Counter)
     """Runs that no worker has received."""
@@ -61,20 +61,20 @@ class Figures:
     queues: int = 0
 
 
-async def read_figures(bus: Bus, timeout: float) -> Figures:
+async def read_figures(bus: Bus, timeout: float) -> QueueCounts:
     """Read the queue's figures, within `timeout` seconds.
 
     Raises:
         BusUnavailable: JetStream does not answer.
     """
-    figures, start = Figures(), f"{bus.subjects.prefix}.run."
+    figures, start = QueueCounts(), f"{bus.subjects.prefix}.run."
     for consumer in await consumers(bus, bus.streams.runs, timeout):
         _count(figures, consumer, start)
         figures.queues += 1
     return figures
 
 
-def _count(figures: Figures, consumer: Json, start: str) -> None:
+def _count(figures: QueueCounts, consumer: Json, start: str) -> None:
     tokens = consumer["config"].get("filter_subject", "").removeprefix(start).split(".")
     tenant, agent = (*tokens, "", "")[:2]
     for scope in (Scope(agent), Scope(agent, tenant)):
@@ -140,7 +140,7 @@ class _QueueLook:
     """One read of the queue, and the runs that this process has queued since it began."""
 
     at: float = -math.inf
-    figures: Figures = field(default_factory=Figures)
+    figures: QueueCounts = field(default_factory=QueueCounts)
     since: Counter[Scope] = field(default_factory=Counter)
 
 
@@ -338,7 +338,7 @@ class RunLimits:
             QuotaExceeded: a quota is used up.
         """
         if self._quotas is not None:
-            await self._quotas.check(Use(key.tenant, owner, key.agent), opens=False)
+            await self._quotas.check(QuotaSubject(key.tenant, owner, key.agent), opens=False)
 
     async def admit(self, key: TaskKey, owner: str) -> AdmittedRun:
         """Count one more run of `key`'s tenant and agent as waiting.
@@ -349,7 +349,7 @@ class RunLimits:
         """
         if self._quotas is None:  # One call less for each run of a fleet without quotas.
             return await self._admission.admit(key)
-        use = Use(key.tenant, owner, key.agent)
+        use = QuotaSubject(key.tenant, owner, key.agent)
         await self._quotas.check(use)
         admitted = await self._admission.admit(key)
         self._quotas.began(use)

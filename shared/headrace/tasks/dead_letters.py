@@ -450,7 +450,7 @@ def _kind(letter: DeadLetter, prefix: str) -> Kind:
 _PASSING = (
     events.GENERATION,
     events.WAITING,
-    events.SHOWN,
+    events.TASK_ALREADY_SENT,
     events.START_AT,
     events.START_BY,
     DELEGATION,
@@ -586,7 +586,7 @@ async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> RetryResult:
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
     metadata = failed.metadata | {
         # No client waits for a bare Message from it.
-        events.SHOWN: True,
+        events.TASK_ALREADY_SENT: True,
         events.RETRY_OF: {"task": old.task, "generation": failed.run},
     }
     writer = f"retry-{secrets.token_hex(6)}"

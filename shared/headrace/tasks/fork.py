@@ -22,7 +22,7 @@ from headrace.jetstream.objects import LINK, SCHEME, FileOwner, FileStore
 from headrace.log import LogWriter, first_entry, last_entry, replay
 from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
-from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.errors import Fenced, FileUnknown, LogLost
 from headrace.model.events import Draft, Json
 from headrace.model.fork import FORK_OF, FORK_WRITER, ForkOf, ForkPoint, ForkPoints
@@ -58,7 +58,7 @@ _NOT_KEPT = frozenset(
         events.RETRY_OF,
         events.START_AT,
         events.START_BY,
-        events.BEHIND,
+        events.WAIT_FOR,
         events.TRACEPARENT,
         DELEGATION,
         FORK_OF,
@@ -277,7 +277,7 @@ class _Copy:
             for generation, line in enumerate(entry.lines, entry.generation):
                 drafts.append(self._draft(await self._with_files(line), generation))
         first, last = group[0].stamp, group[-1].stamp
-        state = INPUT_REQUIRED if last.state in TERMINAL | {ANSWERED} else last.state
+        state = INPUT_REQUIRED if last.state in TERMINAL | {BARE_MESSAGE} else last.state
         checkpoint = last.checkpoint
         if checkpoint is not None:
             checkpoint = await self._checkpoint(checkpoint)
@@ -309,7 +309,7 @@ class _Copy:
                 self._own(message)
             of = self.fork.of.to_json()
             # The client gets the task, so its agent's answer can't be a bare Message.
-            metadata = {**_kept(metadata), events.SHOWN: True, FORK_OF: of}
+            metadata = {**_kept(metadata), events.TASK_ALREADY_SENT: True, FORK_OF: of}
         else:
             self._own(body)
         status = body.get("status")

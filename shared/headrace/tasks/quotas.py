@@ -157,13 +157,13 @@ class Quota(BaseModel):
         stated = {"tokens": self.tokens, "cost": self.cost, "runs": self.runs}
         return {what: limit for what, limit in stated.items() if limit is not None}
 
-    def concerns(self, use: "Use") -> bool:
+    def concerns(self, use: "QuotaSubject") -> bool:
         """Return whether it limits this use."""
         pairs = ((self.tenant, use.tenant), (self.owner, use.owner))
         names = all(one in (None, _EACH) or encode_token(one) == token for one, token in pairs)
         return names and self.agent in (None, _EACH, use.agent)
 
-    def scope(self, use: "Use") -> OpenScope:
+    def scope(self, use: "QuotaSubject") -> OpenScope:
         """Return whose open tasks count for this use."""
         return OpenScope(
             use.tenant, use.owner if self.owner else None, use.agent if self.agent else None
@@ -171,7 +171,7 @@ class Quota(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class QuotaSubject:
     """The caller and the agent of a run; tenant and owner as subject tokens."""
 
     tenant: str
@@ -244,7 +244,7 @@ class Quotas:
         for quota in quotas:
             QUOTA_WARNINGS.labels(quota.name)
 
-    async def check(self, use: Use, *, opens: bool = True) -> None:
+    async def check(self, use: QuotaSubject, *, opens: bool = True) -> None:
         """Return if another run may begin, or if not `opens`, if an open task may continue.
 
         Raises:
@@ -264,13 +264,13 @@ class Quotas:
         if asking is not None:
             raise asking
 
-    def began(self, use: Use) -> None:
+    def began(self, use: QuotaSubject) -> None:
         """Count a run that begins as an open task, until task state does."""
         for quota in self._quotas:
             if quota.open is not None and quota.concerns(use):
                 self._open.begun(quota.scope(use))
 
-    async def _check(self, quota: Quota, use: Use, *, opens: bool) -> None:
+    async def _check(self, quota: Quota, use: QuotaSubject, *, opens: bool) -> None:
         now = self._now().astimezone(UTC)
         if now.date() != self._today:
             self._today = now.date()
@@ -281,7 +281,7 @@ class Quotas:
         if opens and quota.open is not None:
             await self._check_open(quota, use, quota.open)
 
-    async def _check_period(self, quota: Quota, use: Use, now: datetime) -> None:
+    async def _check_period(self, quota: Quota, use: QuotaSubject, now: datetime) -> None:
         used = await self._used(quota, use, now)
         for what, limit in quota.limits.items():
             if used[what] >= limit and quota.enforce:
@@ -296,7 +296,7 @@ class Quotas:
                 warning = QuotaWarning(quota.name, what, used[what], limit, quota.period)
                 self._warn(quota, use, warning)
 
-    async def _check_open(self, quota: Quota, use: Use, limit: int) -> None:
+    async def _check_open(self, quota: Quota, use: QuotaSubject, limit: int) -> None:
         found = await self._open.number(quota.scope(use), limit)
         if found >= limit and quota.enforce:
             raise QuotaExceeded(
@@ -307,7 +307,7 @@ class Quotas:
         if found >= limit * quota.warn_at:
             self._warn(quota, use, QuotaWarning(quota.name, "open", found, limit, "now"))
 
-    def _warn(self, quota: Quota, use: Use, warning: QuotaWarning) -> None:
+    def _warn(self, quota: Quota, use: QuotaSubject, warning: QuotaWarning) -> None:
         QUOTA_WARNINGS.labels(quota.name).inc()
         self._on_warning(warning)
         named = (
@@ -322,7 +322,7 @@ class Quotas:
             "quota %s: %s used by tenant=%s owner=%s agent=%s", *(quota.name, warning, *named)
         )
 
-    async def _used(self, quota: Quota, use: Use, now: datetime) -> Counter[str]:
+    async def _used(self, quota: Quota, use: QuotaSubject, now: datetime) -> Counter[str]:
         used = Counter[str]()
         for first, last, fresh in self._days(quota, now):
             counts = await self._read(use.tenant, first, last, fresh)

@@ -12,7 +12,7 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.model.messages import BusMessage, CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.task import TaskKey
-from headrace_task_state.commands.for_workers import QUESTIONS, ForWorkers
+from headrace_task_state.commands.for_workers import QUESTIONS, WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
@@ -47,7 +47,7 @@ class MemoryTaskState:
             Lists(bus, reader, frontier),
             UsageReports(reader, frontier),
             OpenTasks(reader, frontier),
-            ForWorkers(bus, ChildStarter(bus, directory, settings)),
+            WorkerCommands(bus, ChildStarter(bus, directory, settings)),
             reader=reader,
             ranges=ranges,
         )

@@ -151,7 +151,7 @@ class FleetTask:
                         blocks = await reader.read()
                     for block in blocks:
                         yield block.entry
-                    over = not blocks or (feed.rests and reader.after >= feed.head)
+                    over = not blocks or (feed.run_ended and reader.after >= feed.head)
                     if over and feed.head >= self._after:
                         return
 

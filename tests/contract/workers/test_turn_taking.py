@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.model.events import BEHIND
+from headrace.model.events import WAIT_FOR
 from headrace.model.task import CANCELED, COMPLETED, WORKING
 from tests.contract.workers.conftest import Spawn
 from tests.contract.workers.scripts import script, texts
@@ -28,7 +28,7 @@ async def given_back(task: Task) -> bool:
 async def started_behind(submitter: TaskSubmitter, named: object, text: str = "at last") -> Task:
     """Begin a task that is to wait for those `named`."""
     message = script({"text": text})
-    return await submitter.start("repeater", message=message, metadata={BEHIND: named})
+    return await submitter.start("repeater", message=message, metadata={WAIT_FOR: named})
 
 
 @pytest.mark.usefixtures("repeater")

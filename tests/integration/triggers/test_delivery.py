@@ -14,7 +14,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.tasks.dead_letters import LetterFilter, Letters
 from headrace_triggers.delivery import Deliveries, FiringSource
-from headrace_triggers.firing import Firing, Unfit
+from headrace_triggers.firing import Firing, UndeliverableFiring
 from headrace_triggers.settings import TriggersSettings
 from tests.support.triggers import firings
 from tests.support.waiting import eventually
@@ -72,7 +72,7 @@ async def is_settled(bus: Bus, settings: TriggersSettings) -> bool:
 async def test_an_event_that_makes_no_task_is_a_dead_letter_whole(
     settings: TriggersSettings, bus: Bus, directory: Directory
 ) -> None:
-    async with delivering(settings, bus, directory, [Unfit("not JSON")]) as seen:
+    async with delivering(settings, bus, directory, [UndeliverableFiring("not JSON")]) as seen:
         assert await seen.get() == 1
         await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
     wanted = LetterFilter(tenant="default", agent="shop")

@@ -15,7 +15,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
-from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, Unfit
+from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, UndeliverableFiring
 from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.triggers import firings
 from tests.support.waiting import eventually
@@ -89,10 +89,10 @@ def test_other_events_triggers_and_tenants_begin_other_tasks(other: dict[str, st
 
 
 async def test_a_firing_that_is_no_message_is_unfit(bus: Bus, directory: Directory) -> None:
-    with pytest.raises(Unfit, match="a message must be text or have parts"):
+    with pytest.raises(UndeliverableFiring, match="a message must be text or have parts"):
         await firings(bus, directory).begin(replace(FIRING, parts=[]))
     large = replace(FIRING, parts=[{"text": "x" * bus.max_payload}])
-    with pytest.raises(Unfit, match="exceeds the limit"):
+    with pytest.raises(UndeliverableFiring, match="exceeds the limit"):
         await firings(bus, directory).begin(large)
     assert await entries(bus, FIRING.task_key) == []
 

@@ -27,7 +27,7 @@ from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
 from headrace.webhooks import ANSWERS, Webhooks
 from headrace_triggers.delivery import Deliveries
-from headrace_triggers.firing import Unfit
+from headrace_triggers.firing import UndeliverableFiring
 from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
 from headrace_triggers.settings import TriggersSettings
 from tests.support.triggers import firings
@@ -440,7 +440,7 @@ async def test_a_message_of_which_no_task_can_be_made_is_refused(
     schedules: Schedules, replicas: list[ScheduledTasks]
 ) -> None:
     stored = (await schedules.put(KEY, schedule(parts=[]))).schedule
-    with pytest.raises(Unfit):
+    with pytest.raises(UndeliverableFiring):
         await replicas[0].fire(tick(stored))
     [refused] = await fired(schedules, "refused")
     assert refused.task is None

@@ -26,7 +26,7 @@ from headrace import (
     ToolCall,
     agent,
 )
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
@@ -316,7 +316,7 @@ async def test_a_bare_message_ends_the_log(submitter: TaskSubmitter, working: Wo
     async with working(terse, timing=Timing(bare_message=60.0)):
         task = await submitter.start("terse", "0")
         *_, last = await task.ended()
-    assert last.stamp.state == ANSWERED
+    assert last.stamp.state == BARE_MESSAGE
     assert last.events[-1]["message"]["parts"] == [{"text": "hi"}]
     assert last.events[-1]["message"]["metadata"] == {"headrace.generation": 3}
 

@@ -22,7 +22,7 @@ from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker.assignment import Assignment, RunTerms
-from headrace_worker.claim import Held, Void, claim
+from headrace_worker.claim import HeldElsewhere, Obsolete, claim
 from headrace_worker.run_limits import MOST_SURVIVED
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -399,13 +399,13 @@ async def test_the_last_attempt_has_not_failed_while_its_worker_may_be_frozen(
 
     async def is_left_alone() -> bool:
         silent = await silent_for(submitter.bus, "once", "frozen-1") or 0.0
-        return silent > 3 and await claimed_again(task) == Held("frozen-1")
+        return silent > 3 and await claimed_again(task) == HeldElsewhere("frozen-1")
 
     assert await eventually(is_left_alone)
     assert not (await task.last()).ends_run
     await bucket.delete("live.once.frozen-1")
     assert failed() == before
-    assert isinstance(await claimed_again(task), Void)
+    assert isinstance(await claimed_again(task), Obsolete)
     assert failed() == before + 1
     assert end_of(await task.ended()) == (FAILED, "Given up after 1 attempts")
 
@@ -417,7 +417,7 @@ async def test_the_last_attempt_has_failed_if_its_worker_lives_and_is_not_at_wor
 
     async def is_given_up() -> bool:
         await announcer.renew("once")
-        return isinstance(await claimed_again(task), Void)
+        return isinstance(await claimed_again(task), Obsolete)
 
     assert await eventually(is_given_up)
     assert end_of(await task.ended()) == (FAILED, "Given up after 1 attempts")

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import Emission, RunContext, agent
 from headrace.jetstream.connection import Bus
-from headrace.model.events import BEHIND
+from headrace.model.events import WAIT_FOR
 from headrace.model.task import COMPLETED, TaskKey
 from headrace_worker import claim, run_limits
 from headrace_worker.claim import whose_turn_it_is
@@ -41,7 +41,7 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
     async with working(clerk, timing=Timing(turn_pauses=(0.01, 0.01))):
         first = await submitter.start("clerk", "first")
         await first.held()
-        second = await submitter.start("clerk", "second", metadata={BEHIND: [first.key.task]})
+        second = await submitter.start("clerk", "second", metadata={WAIT_FOR: [first.key.task]})
 
         async def looked_often() -> bool:
             return looks > 10

@@ -59,7 +59,7 @@ class WatchedFeed:
     def wake_on_change(self, reader: FeedReader) -> None:
         self.waiting.add(reader)
 
-    def no_wake(self, reader: FeedReader) -> None:
+    def remove_waiter(self, reader: FeedReader) -> None:
         self.waiting.discard(reader)
 
 

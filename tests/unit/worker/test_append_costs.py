@@ -18,7 +18,7 @@ from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
-from headrace_worker.authorship import Authorship
+from headrace_worker.stamp_base import StampBase
 from tests.support.call_counter import CallCounter
 from tests.support.memory_bus import memory_bus
 
@@ -49,7 +49,7 @@ class Run:
         key = TaskKey("default", "agent", mint_task_id(3))
         self.writer = LogWriter(bus, key)
         self.text = TextChunks(key.task, "context", "text-1", {})
-        authorship = Authorship(mint_log_id(), "writer", 1, 1)
+        authorship = StampBase(mint_log_id(), "writer", 1, 1)
         self.appender = Appender(
             self.writer,
             authorship,

@@ -14,8 +14,8 @@ from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker.append_ticks import AppendTicks, Start
 from headrace_worker.appender import PRESSING, Appender
-from headrace_worker.authorship import Authorship
 from headrace_worker.pending_messages import BATCH
+from headrace_worker.stamp_base import StampBase
 from tests.support.fake_log_writer import FakeLogWriter
 
 
@@ -84,7 +84,7 @@ def make(
 ) -> Appender:
     return Appender(
         cast("LogWriter", writer),
-        Authorship("log", "writer", 1, 1),
+        StampBase("log", "writer", 1, 1),
         (lost if lost is not None else []).append,
         lambda *_: None,
         ticks=ticks or AppendTicks(0.0, asyncio.get_running_loop()),

@@ -18,11 +18,11 @@ from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, GivesWay
-from headrace_worker.authorship import Authorship
 from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
+from headrace_worker.stamp_base import StampBase
 from tests.support.fake_log_writer import FakeLogWriter
 
-HOLDER = Authorship("logid", "holder", 1, 1)
+HOLDER = StampBase("logid", "holder", 1, 1)
 
 
 class FakeLog(FakeLogWriter):

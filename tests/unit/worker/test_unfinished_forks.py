@@ -21,7 +21,7 @@ from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
 from headrace_gateway.refusals import TaskBusy, TaskEnded
 from headrace_worker.assignment import Assignment, RunTerms
-from headrace_worker.claim import Void, decide
+from headrace_worker.claim import Obsolete, decide
 
 
 class Later(TaskClock):
@@ -83,13 +83,13 @@ async def decided(fleet: TestFleet, fork: Fork) -> tuple[Any, Entry]:
 
 async def test_no_worker_begins_a_run_of_it(fleet: TestFleet, unfinished: Fork) -> None:
     decision, last = await decided(fleet, unfinished)
-    assert (type(decision), last.ends_task) == (Void, False)
+    assert (type(decision), last.ends_task) == (Obsolete, False)
 
 
 async def test_it_ends_once_its_copy_is_given_up(fleet: TestFleet, unfinished: Fork) -> None:
     with use_task_clock(Later()):
         decision, last = await decided(fleet, unfinished)
-    assert (type(decision), last.stamp.state) == (Void, REJECTED)
+    assert (type(decision), last.stamp.state) == (Obsolete, REJECTED)
     assert forking.UNFINISHED in str(last.events)
 
 

@@ -27,7 +27,7 @@ _NOT_OPENED = "the WebSocket was not opened within the time limit; try again"
 _TOO_MANY_FRAMES = f"the message has more than {MOST_FRAMES} frames"
 
 
-class _Frames(ServerProtocol):
+class _ServerFraming(ServerProtocol):
     """A WebSocket whose handshake has been parsed: what arrives are frames."""
 
     @override
@@ -45,7 +45,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's, passed on
         """Pass the arguments to uvicorn."""
         super().__init__(*arguments, **named)
-        self.conn = _Frames(
+        self.conn = _ServerFraming(
             max_size=self.config.ws_max_size, logger=logging.getLogger("uvicorn.error")
         )
         self._time: ReceiveTime

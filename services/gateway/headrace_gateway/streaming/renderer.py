@@ -71,12 +71,12 @@ class Renderer(Protocol):
         The blocks of a feed are `FeedBlock`, and `after` is a generation.
         """
 
-    def is_over(self, *, rests: bool) -> bool:
+    def is_over(self, *, run_ended: bool) -> bool:
         """Return whether the stream is over after the rendered events.
 
-        `rests`: the log's newest event has been rendered, and it ended a run.
+        `run_ended`: the log's newest event has been rendered, and it ended a run.
         """
-        return rests
+        return run_ended
 
     def ending(self) -> Messages:
         """Return the messages at the regular end of the stream."""

@@ -66,7 +66,7 @@ class SourceReader(Protocol):
         """Whether everything was read and nothing can follow."""
 
     @property
-    def rests(self) -> bool:
+    def run_ended(self) -> bool:
         """Whether everything was read, and the newest event ended a run."""
 
     async def wait(self) -> None:
@@ -242,7 +242,7 @@ class Subscription:
             messages = renderer.render(blocks, after) if blocks else await self._wait()
             if messages is None:
                 continue
-            if renderer.is_over(rests=reader.rests):
+            if renderer.is_over(run_ended=reader.run_ended):
                 # Together with the end, which saves one write and one wake-up of the client.
                 await self._end([*messages, *renderer.ending()])
                 return
@@ -364,7 +364,7 @@ class DirectSubscription(Subscription):
             if not blocks:
                 return blocks is not None and not reader.at_end
             messages = renderer.render(blocks, after)
-            is_over = renderer.is_over(rests=reader.rests)
+            is_over = renderer.is_over(run_ended=reader.run_ended)
         except Exception as error:  # noqa: BLE001 - every error is sent to the client
             self._why = Interruption.by(error)
             return False

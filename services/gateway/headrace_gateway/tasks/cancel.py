@@ -71,7 +71,7 @@ class WatchedFeed:
         """See `CanceledLog.run_ends`."""
         feed, reader, run = self._feed, self._feed.reader(self._feed.head), self._feed.run
         while not feed.ended and feed.run == run:
-            if feed.rests:
+            if feed.run_ended:
                 return False
             await reader.wait()
         return True

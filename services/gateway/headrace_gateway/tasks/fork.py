@@ -163,7 +163,7 @@ class TaskForker:
             point.at,
             most,
             point.state,
-            goes_on=fork_request.message is not None or not (point.rests or point.is_input),
+            goes_on=fork_request.message is not None or not (point.run_ended or point.is_input),
             before=ForkOf.of(metadata),
         )
         return of, point
@@ -184,8 +184,8 @@ def _checked_generation(requested: int | None, last: int) -> int:
 
 def _is_beginning(fork: ForkOf, last: Entry) -> bool:
     """Return whether something may be left to do for a fork whose log ends with `last`."""
-    rests = last.stamp.state == INPUT_REQUIRED
-    is_closed = (fork.goes_on or rests) and last.last_generation >= fork.complete
+    run_ended = last.stamp.state == INPUT_REQUIRED
+    is_closed = (fork.goes_on or run_ended) and last.last_generation >= fork.complete
     return is_copy(last) and not is_closed
 
 
@@ -205,7 +205,7 @@ class _Beginning:
         fork = self.fork
         if fork_request.message is not None:
             await self._with_message(fork_request, fork_request.message)
-        elif fork.point.rests:
+        elif fork.point.run_ended:
             await self._copied()
         else:
             await self.inputs.continue_run(

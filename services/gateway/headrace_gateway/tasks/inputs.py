@@ -61,7 +61,7 @@ class AcceptedInput:
     """The same, to be continued by later entries, if it was read from its log."""
     again: bool = False
     """Whether the input had been accepted before, under the same Idempotency-Key."""
-    at_once: bool = False
+    return_immediately: bool = False
     """Whether its sender gets the Task as it is, without waiting for the run."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
 from headrace.model.cursor import Cursor
-from headrace.model.entry import ANSWERED, Entry
+from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import RECOVERED, START, Json
 from headrace.model.messages import GetTask, TaskFound
@@ -107,7 +107,7 @@ class TaskStreams:
 
     async def _from_now(self, view: "_VisibleTask") -> OpenedStream:
         found = await view.find()
-        if found.state in TERMINAL or found.state == ANSWERED:
+        if found.state in TERMINAL or found.state == BARE_MESSAGE:
             raise TaskEnded(f"task {view.key.task} is over")
         return await self._snapshot(view.key, found)
 

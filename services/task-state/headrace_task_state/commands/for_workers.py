@@ -45,7 +45,7 @@ QUESTIONS: dict[str, type[Question]] = {
 """Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
 
 
-class ForWorkers:
+class WorkerCommands:
     """Carries out requests of workers."""
 
     def __init__(self, bus: Bus, starter: ChildStarter, timing: CancelTiming = TIMING) -> None:

@@ -16,7 +16,7 @@ from headrace.model.agent_route import UNPINNED
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id, why_no_message
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
-from headrace.model.events import PRIORITY, SHOWN, TRACEPARENT, VERSION, Json
+from headrace.model.events import PRIORITY, TASK_ALREADY_SENT, TRACEPARENT, VERSION, Json
 from headrace.model.messages import RunRequest, StartTask, TaskStarted
 from headrace.model.queues import PRIORITIES
 from headrace.model.subjects import NORMAL, is_token
@@ -109,7 +109,12 @@ class ChildStarter:
     ) -> TaskStarted:
         task = child_task_id(query.parent, query.run, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
-        metadata = {DELEGATION: lineage.to_json(), SHOWN: True, **_terms_of(query), **version}
+        metadata = {
+            DELEGATION: lineage.to_json(),
+            TASK_ALREADY_SENT: True,
+            **_terms_of(query),
+            **version,
+        }
         first = first_input(
             self._bus,
             key,

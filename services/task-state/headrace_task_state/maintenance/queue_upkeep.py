@@ -24,7 +24,7 @@ class QueueUpkeep:
     def __init__(self, bus: Bus, timing: MaintenanceTiming) -> None:
         """Check the queues on `bus`."""
         self._bus, self._stream, self._timing = bus, bus.streams.runs, timing
-        self._disuse = Disuse()
+        self._disuse = QueueIdleTracker()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -86,7 +86,7 @@ def _is_kept(consumer: Json) -> bool:
     return queue.is_first and (not queue.version or bool(consumer.get("num_waiting")))
 
 
-class Disuse:
+class QueueIdleTracker:
     """The state of each queue when it was last seen in use, and when that was."""
 
     def __init__(self) -> None:

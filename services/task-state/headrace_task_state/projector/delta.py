@@ -15,7 +15,7 @@ import orjson
 
 from headrace.model import json_text
 from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
-from headrace.model.entry import ANSWERED, OVER, Stamp
+from headrace.model.entry import BARE_MESSAGE, FINISHED, Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
@@ -285,10 +285,10 @@ class Delta:
             self._is_working = self._change.state in _AT_WORK
             fields["status_generation"] = str(change.generation)
         if change.answer is not None:
-            self._change.state = ANSWERED
+            self._change.state = BARE_MESSAGE
             fields["answer"] = json_text.encode(change.answer).decode()
             fields["answer_generation"] = str(change.generation)
-        self.is_over = self._change.state in OVER
+        self.is_over = self._change.state in FINISHED
         if change.is_input:
             self._take_input(change, fields)
 
@@ -322,7 +322,7 @@ class Delta:
         if state := change.state:
             change.fields["state"] = state
             # An answer has no time of its own, and that of a status is known only to its batch.
-            status = self._status if state != ANSWERED else None
+            status = self._status if state != BARE_MESSAGE else None
             change.time = time_of(status or {}, self._stored)
             stored = self._stored // 1_000_000
             fall_due(change, stored, timeout, silence, self._start_by)
@@ -341,7 +341,7 @@ def fall_due(
     because nothing is done about it before.
     """
     state = change.state
-    if state in OVER:
+    if state in FINISHED:
         change.ended = stored
     elif state == SUBMITTED:
         due = stored + timeout

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import batched
 
 from headrace.jetstream.connection import Bus
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import TaskKey
@@ -107,7 +107,7 @@ class ListChangePublisher:
             task=key.task,
             owner=known.owner,
             context=known.context,
-            state=None if change.state == ANSWERED else change.state,
+            state=None if change.state == BARE_MESSAGE else change.state,
             before=known.state,
             time=change.time,
         )

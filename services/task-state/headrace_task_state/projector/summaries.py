@@ -16,7 +16,7 @@ from itertools import batched
 from headrace.jetstream.connection import Bus
 from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_change
-from headrace.model.entry import ANSWERED, Stamp, parse_lines
+from headrace.model.entry import BARE_MESSAGE, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
@@ -27,7 +27,7 @@ from headrace_task_state.projector.delta import fall_due, time_of
 from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
 from headrace_task_state.store import SUMMARY, Progress, TaskChange, TaskRemoval
 
-_STILL = RUN_ENDED | {ANSWERED}
+_STILL = RUN_ENDED | {BARE_MESSAGE}
 """States in which a task is idle until its user acts."""
 
 _PLAIN_END = re.compile(

@@ -23,7 +23,7 @@ from headrace.model.errors import (
 from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks, Refusal
 from headrace.state_client import MORE
-from headrace_task_state.commands.for_workers import ForWorkers, Question
+from headrace_task_state.commands.for_workers import Question, WorkerCommands
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
@@ -46,7 +46,7 @@ class Answers:
         lists: Lists,
         usage: UsageReports,
         open_tasks: OpenTasks,
-        for_workers: ForWorkers,
+        for_workers: WorkerCommands,
         *,
         reader: Reader,
         ranges: Iterable[Range],

@@ -40,7 +40,7 @@ from headrace_task_state.store_redis.connection import (
 )
 from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.together import TasksTogether
+from headrace_task_state.store_redis.together import NewTaskBatch
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
@@ -364,10 +364,10 @@ class RedisWriter:
             len(fields),
             *fields,
         ]
-        together = TasksTogether.of(changes, self._view, place.name)
+        together = NewTaskBatch.of(changes, self._view, place.name)
         answer, others = await self._apply(head, together, changes)
         if answer == b"occupied":
-            none = TasksTogether(self._view, place.name, together.texts)
+            none = NewTaskBatch(self._view, place.name, together.texts)
             answer, others = await self._apply(head, none, changes)
         self._check(answer)
         foreign, behind = answer
@@ -376,7 +376,7 @@ class RedisWriter:
     async def _apply(
         self,
         head: Sequence[Argument],
-        together: TasksTogether,
+        together: NewTaskBatch,
         changes: Sequence[TaskChange | TaskRemoval],
     ) -> tuple[Any, list[int]]:
         """Send a batch.
@@ -387,7 +387,7 @@ class RedisWriter:
         keys = [self._keys.lease(self.lease.range), self._keys.progress(self.lease.range)]
         others = [at for at in range(len(changes)) if at not in together.places]
         words = [word for at in others for word in encoded(changes[at], together.texts.get(at))]
-        arguments = [self.lease.token, LIFE_MS, *head, *together.words(), *words]
+        arguments = [self.lease.token, LIFE_MS, *head, *together.script_args(), *words]
         return await self._redis.run("apply", keys, arguments), others
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:

@@ -35,7 +35,7 @@ class _Group:
         """Members by context."""
 
 
-class TasksTogether:
+class NewTaskBatch:
     """The new tasks of one batch."""
 
     def __init__(
@@ -85,7 +85,7 @@ class TasksTogether:
             self._usage += (tenant, task, change.owner, agent, change.log)
             self._usage.append(json_text.encode(list(map(list, change.usage))))
 
-    def words(self) -> list[Word]:
+    def script_args(self) -> list[Word]:
         """Return the arguments for the script."""
         words: list[Word] = [len(self._texts) // 2, *self._texts]
         sets = self._sets()

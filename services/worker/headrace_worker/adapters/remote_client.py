@@ -172,7 +172,9 @@ class Remote:
             polling=not self._card.capabilities.streaming,
         )
         card = _within(place, self._card)
-        lets_in = [_LetIn(place, place.credentials, link)] if place.credentials else []
+        lets_in = (
+            [CredentialInterceptor(place, place.credentials, link)] if place.credentials else []
+        )
         return ClientFactory(config).create(card, list(lets_in))
 
     def _channel(self, url: str) -> grpc.aio.Channel:
@@ -288,10 +290,11 @@ class _LoopClient:
         await self.http.aclose()
 
 
-class _LetIn(ClientCallInterceptor):
+class CredentialInterceptor(ClientCallInterceptor):
     """Adds credentials to each call, with any binding."""
 
     def __init__(self, place: Place, credentials: Credentials, link: _LoopClient) -> None:
+        """Add `credentials` to calls of the agent at `place`."""
         self._place, self._credentials, self._link = place, credentials, link
 
     @override

@@ -83,9 +83,9 @@ class RemoteEvents:
         self.is_over = False
         self.joined = False
         """Whether a stream was reopened without a cursor. Events may then repeat what its first
-        snapshot contained; `mend` corrects that from the complete task."""
+        snapshot contained; `repair` corrects that from the complete task."""
 
-    async def mend(self, task: Json) -> None:
+    async def repair(self, task: Json) -> None:
         """Emit the artifacts of the finished outside task that differ from this task's."""
         _check_links({"task": task})
         for artifact in task.get("artifacts", []):

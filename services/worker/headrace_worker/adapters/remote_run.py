@@ -305,7 +305,7 @@ class RemoteRun:
             and event_json.get("statusUpdate", {}).get("status", {}).get("state") in RUN_ENDED
         ):
             with suppress(A2AError, httpx.HTTPError):
-                await relay.mend(json_of(await self._remote.get(relay.task)))
+                await relay.repair(json_of(await self._remote.get(relay.task)))
         await relay.take(event_json)
         self._cursor.emitted()
         if relay.task and not self._known and not relay.is_over:

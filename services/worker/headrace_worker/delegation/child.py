@@ -5,7 +5,7 @@ import logging
 from contextlib import suppress
 
 from headrace.log import Follower, last_entry
-from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.errors import LogLost, LogTooNew
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
@@ -76,10 +76,10 @@ class Child:
     @property
     def has_ended(self) -> bool:
         """Whether its task has ended, so that it need not be canceled."""
-        return self._fold.state in TERMINAL or self._fold.state == ANSWERED
+        return self._fold.state in TERMINAL or self._fold.state == BARE_MESSAGE
 
     @property
-    def rests(self) -> bool:
+    def run_ended(self) -> bool:
         """Whether it waits for input."""
         return self._fold.state == INPUT_REQUIRED and self.over.done()
 
@@ -194,7 +194,7 @@ class Child:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
         self._parent.usage_totals.add_tokens(result.tokens)
-        if state in _SUCCESSFUL or state == ANSWERED:
+        if state in _SUCCESSFUL or state == BARE_MESSAGE:
             return result
         ended = _ENDS.get(state, f"the task ended as {state}")
         text = _text_of(result.message or {})[:_LONGEST_REASON]

@@ -199,7 +199,7 @@ class Children:
         If the run ends with a question to the user, children that also wait for input are kept.
         """
         asks = state == INPUT_REQUIRED
-        live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.rests)]
+        live = [c for c in self._claimed.values() if not c.has_ended and not (asks and c.run_ended)]
         unclaimed = self._unclaimed(asks=asks)
         work = [*(self._end(child) for child in live), *(self._cancel(key) for key in unclaimed)]
         if work or self._canceling:

@@ -15,7 +15,7 @@ from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks import admission
-from headrace.tasks.admission import Figures, TooManyWaiting, read_figures
+from headrace.tasks.admission import QueueCounts, TooManyWaiting, read_figures
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import GatewayTiming
@@ -221,7 +221,7 @@ async def test_two_gateways_together_keep_to_the_bound(settings: GatewaySettings
 async def test_what_waits_already_counts_when_a_gateway_starts(
     settings: GatewaySettings, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slowly(bus: Bus, timeout: float) -> Figures:
+    async def slowly(bus: Bus, timeout: float) -> QueueCounts:
         await asyncio.sleep(2)
         return await read_figures(bus, timeout)
 
@@ -256,7 +256,7 @@ async def test_a_request_costs_no_look_at_the_queue(
     assert fleet.working
     looks = 0
 
-    async def counting(bus: Bus, timeout: float) -> Figures:
+    async def counting(bus: Bus, timeout: float) -> QueueCounts:
         nonlocal looks
         looks += 1
         return await read_figures(bus, timeout)

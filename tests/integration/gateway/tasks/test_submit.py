@@ -9,7 +9,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
-from headrace.model.events import SHOWN, TRACEPARENT
+from headrace.model.events import TASK_ALREADY_SENT, TRACEPARENT
 from headrace.model.messages import RunRequest
 from headrace.model.task import TaskKey
 from tests.support.clients.bindings import Json, Talk, message
@@ -196,7 +196,7 @@ async def test_a_bare_answer_is_a_task_to_who_would_not_wait(
     shown = (await agent.call("SendMessage", immediately(message("late"))))["task"]
     assert shown["status"]["state"] == "TASK_STATE_SUBMITTED"
     await eventually(has_runs(fleet), "the agent works")
-    assert fleet.runs[-1].metadata[SHOWN] is True, "the worker is told"
+    assert fleet.runs[-1].metadata[TASK_ALREADY_SENT] is True, "the worker is told"
     fleet.runs[-1].go_on.set()
 
     async def completed() -> bool:

@@ -9,7 +9,7 @@ from nats.js import api
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.streams import (
     Effect,
-    KeptFor,
+    RetentionSetting,
     apply,
     declarations,
     differences,
@@ -217,7 +217,7 @@ WEEK, MONTH = 7 * 24 * 3600.0, 30 * 24 * 3600.0
 
 async def test_a_service_that_would_keep_tasks_for_another_time_is_refused(own: Bus) -> None:
     await ensure_streams(own.js, own.settings)
-    assert await kept_for(own.js, own.settings) == KeptFor(WEEK, MONTH)
+    assert await kept_for(own.js, own.settings) == RetentionSetting(WEEK, MONTH)
     shorter = settings(own, retention=60.0, waiting_retention=2 * MONTH)
     events = own.streams.events(0)
     refusal = (
@@ -233,7 +233,7 @@ async def test_a_service_that_would_keep_tasks_for_another_time_is_refused(own: 
     await apply(own.js, shorter, shrink=True)
     # A service without these settings keeps tasks as the fleet does.
     await ensure_streams(own.js, own.settings)
-    assert await kept_for(own.js, own.settings) == KeptFor(60.0, 2 * MONTH)
+    assert await kept_for(own.js, own.settings) == RetentionSetting(60.0, 2 * MONTH)
 
 
 async def test_a_fleet_that_states_no_retention_starts_once_it_is_recorded(own: Bus) -> None:
@@ -246,7 +246,7 @@ async def test_a_fleet_that_states_no_retention_starts_once_it_is_recorded(own: 
     await apply(own.js, mine, shrink=False)
     assert ((await config(own, events)).metadata or {})["theirs"] == "stays"
     assert await differences(own.js, mine) == []
-    assert await kept_for(own.js, own.settings) == KeptFor(60.0, MONTH)
+    assert await kept_for(own.js, own.settings) == RetentionSetting(60.0, MONTH)
 
 
 async def test_apply_makes_what_is_missing(own: Bus) -> None:

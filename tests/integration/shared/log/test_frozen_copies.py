@@ -51,14 +51,14 @@ async def test_a_frozen_follower_holds_up_neither_appends_nor_readers(
 def silences(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Grows by one for each direct get that nobody answered."""
     found: list[bool] = []
-    arrival = direct_get._Train.arrival
+    arrival = direct_get._ReplyBatch.arrival
 
-    async def counted[T](train: direct_get._Train[T], silence: float) -> None:
+    async def counted[T](train: direct_get._ReplyBatch[T], silence: float) -> None:
         await arrival(train, silence)
         if not train.answer.complete:
             found.append(True)
 
-    monkeypatch.setattr(direct_get._Train, "arrival", counted)
+    monkeypatch.setattr(direct_get._ReplyBatch, "arrival", counted)
     return found
 
 

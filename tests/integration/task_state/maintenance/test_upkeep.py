@@ -21,7 +21,7 @@ from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.agent_route import AgentRoute
 from headrace.model.delegation import DELEGATION
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import RunQueue
@@ -336,7 +336,7 @@ async def test_one_stream_without_a_view_keeps_no_files_of_deleted_tasks(hasty: 
 async def test_a_bare_message_goes_as_well(hasty: TaskStates) -> None:
     log = submitted()
     message = {"messageId": "x", "role": "ROLE_AGENT", "parts": []}
-    log.append([events.bare_message(log.context, message)], state=ANSWERED)
+    log.append([events.bare_message(log.context, message)], state=BARE_MESSAGE)
     await hasty.start()
     await hasty.store(log)
     await until_gone(hasty, log)

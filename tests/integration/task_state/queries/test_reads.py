@@ -12,7 +12,7 @@ import pytest
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.streams import ensure_streams
 from headrace.model import events
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
@@ -422,12 +422,12 @@ async def test_a_bare_message_is_no_task_to_list(fleet: TaskStates) -> None:
     await fleet.store(log)
     assert set(await fleet.listed()) == {log.key.task}
     message = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "42"}]}
-    log.append([events.bare_message(log.context, message)], state=ANSWERED)
+    log.append([events.bare_message(log.context, message)], state=BARE_MESSAGE)
     await fleet.store(log, 1)
     assert await fleet.listed() == {}
     assert await fleet.listed(states=[SUBMITTED]) == {}
     found = await fleet.get(log.key)
-    assert found.state == ANSWERED
+    assert found.state == BARE_MESSAGE
     assert found.task["status"]["message"]["parts"] == [{"text": "42"}]
 
 

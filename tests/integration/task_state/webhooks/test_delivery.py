@@ -17,7 +17,7 @@ from starlette.routing import Route
 from headrace.log import last_entry
 from headrace.log.logged_task import task_in_log
 from headrace.model import events
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask
@@ -408,7 +408,7 @@ async def test_nothing_that_stands_behind_the_end_is_delivered(
     [
         (COMPLETED, WORKING),
         (WORKING, COMPLETED),
-        (ANSWERED, FAILED),
+        (BARE_MESSAGE, FAILED),
         (INPUT_REQUIRED, WORKING),
         (WORKING, INPUT_REQUIRED),
     ],

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream.direct_get import DirectAnswer, _Train, direct_get
+from headrace.jetstream.direct_get import DirectAnswer, _ReplyBatch, direct_get
 from headrace.model.errors import BusUnavailable
 from tests.support.fake_bus import message
 from tests.support.memory_bus import memory_bus
@@ -25,7 +25,7 @@ def end(status: str = "204", last: int = 0, pending: int = 0, up_to: int = 0) ->
 
 
 async def arrived(*train: Msg) -> DirectAnswer[int]:
-    received = _Train(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
+    received = _ReplyBatch(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
     for msg in train:
         received.take(msg)
     await asyncio.wait_for(received.arrival(silence=0.02), 60)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.jetstream.nkeys import KeyPair, NotASeed
+from headrace.jetstream.nkeys import InvalidSeed, KeyPair
 from tests.support.nats_seeds import seed_of
 
 
@@ -28,6 +28,6 @@ def test_a_seed_is_the_text_of_its_key() -> None:
     ],
 )
 def test_what_is_no_users_seed_is_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(NotASeed) as refused:
+    with pytest.raises(InvalidSeed) as refused:
         KeyPair.of_user(text)
     assert not text or text not in str(refused.value)

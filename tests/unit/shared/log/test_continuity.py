@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.log.read import Continuity, LogMessage
-from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.errors import LogLost, LogTooNew
 from headrace.model.task import (
     AUTH_REQUIRED,
@@ -64,7 +64,7 @@ def test_a_hole_behind_the_first_is_a_loss_wherever_one_begins() -> None:
         check([entry(17, 3), entry(22)], after=99)
 
 
-@pytest.mark.parametrize("state", sorted(TERMINAL | {ANSWERED}))
+@pytest.mark.parametrize("state", sorted(TERMINAL | {BARE_MESSAGE}))
 @pytest.mark.parametrize("after", [0, 99])
 def test_nothing_behind_an_end_belongs_to_the_log(state: str, after: int) -> None:
     continuity = Continuity(KEY, after)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.jetstream.client import header_lines
 from headrace.model.entry import (
-    ANSWERED,
     ATTEMPT,
+    BARE_MESSAGE,
     GENERATION,
     LOG,
     OWNER,
@@ -42,7 +42,7 @@ STAMPS = st.builds(
     log=st.from_regex(r"[0-9a-z]{4,16}", fullmatch=True),
     generation=NUMBERS,
     writer=TOKENS,
-    state=st.sampled_from([*sorted(STATES), ANSWERED]),
+    state=st.sampled_from([*sorted(STATES), BARE_MESSAGE]),
     run=NUMBERS,
     attempt=st.integers(0, 100),
     owner=st.none() | TOKENS,
@@ -257,8 +257,8 @@ def _body(*events: str) -> bytes:
         (WORKING, ['{"message":{"messageId":7}}']),
         # It does not put the task back to work.
         (WORKING, [_status(INPUT_REQUIRED), _status(WORKING, message=7)]),
-        (ANSWERED, [_status(COMPLETED)]),
-        (ANSWERED, ['{"message":{"messageId":7}}']),
+        (BARE_MESSAGE, [_status(COMPLETED)]),
+        (BARE_MESSAGE, ['{"message":{"messageId":7}}']),
     ],
 )
 def test_headers_and_events_that_contradict_each_other_make_no_entry(
@@ -276,7 +276,7 @@ def test_headers_and_events_that_contradict_each_other_make_no_entry(
     [
         (COMPLETED, [_ARTIFACT, _status(COMPLETED)]),
         (FAILED, [_status(WORKING), _status(FAILED)]),
-        (ANSWERED, [_MESSAGE]),
+        (BARE_MESSAGE, [_MESSAGE]),
         (WORKING, [_status(WORKING), _ARTIFACT, '{"other":{}}', '{"statusUpdate":[]}']),
         (WORKING, ['{"statusUpdate":{"status":{"state":[]}}}', _status(WORKING, message=7)]),
         (WORKING, [_status(INPUT_REQUIRED), _status(WORKING)]),
@@ -310,11 +310,11 @@ def test_any_bytes_are_an_entry_or_undecodable(body: bytes) -> None:
         (AUTH_REQUIRED, False, False),
         (INPUT_REQUIRED, True, False),
         (COMPLETED, True, True),
-        (ANSWERED, True, True),
+        (BARE_MESSAGE, True, True),
     ],
 )
 def test_the_state_shows_what_an_entry_ends(state: str, *, ends_run: bool, ends_task: bool) -> None:
-    event = _MESSAGE if state == ANSWERED else _status(state)
+    event = _MESSAGE if state == BARE_MESSAGE else _status(state)
     last = entry(Stamp("abcd", 1, "w", state, 1), event.encode())
     assert (last.ends_run, last.ends_task) == (ends_run, ends_task)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.model import events
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import GENERATION, RETRACTED, Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
@@ -201,9 +201,9 @@ def test_artifacts_can_be_left_out() -> None:
 
 def test_a_bare_message_is_distinguished_from_a_task() -> None:
     log = begun()
-    log.append([events.bare_message("c", thought("x", "42"))], state=ANSWERED)
+    log.append([events.bare_message("c", thought("x", "42"))], state=BARE_MESSAGE)
     fold = folded(log)
-    assert fold.state == ANSWERED
+    assert fold.state == BARE_MESSAGE
     assert texts([fold.task()["status"]["message"]]) == ["42"]
 
 

@@ -10,7 +10,7 @@ from headrace.metrics import QUOTA_WARNINGS
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.settings import RunLimitSettings
 from headrace.tasks import admission
-from headrace.tasks.admission import Admission, Figures, Scope, TooManyWaiting
+from headrace.tasks.admission import Admission, QueueCounts, Scope, TooManyWaiting
 from headrace.tasks.quotas import QuotaWarning
 from tests.support.fake_bus import FakeBus
 
@@ -24,9 +24,9 @@ class Waiting:
         self.runs = Counter[Scope]()
         monkeypatch.setattr(admission, "read_figures", self._read)
 
-    async def _read(self, bus: Bus, timeout: float) -> Figures:
+    async def _read(self, bus: Bus, timeout: float) -> QueueCounts:
         del bus, timeout
-        return Figures(waiting=self.runs.copy())
+        return QueueCounts(waiting=self.runs.copy())
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def folded(log: list[Entry], generation: int) -> TaskFold:
 def without_ids(task: Json) -> Json:
     """Return the task without what a fork has of its own, and without the times of statuses."""
     kept = {k: v for k, v in task.items() if k not in {"id", "contextId"}}
-    own = {FORK_OF, events.SHOWN}
+    own = {FORK_OF, events.TASK_ALREADY_SENT}
     kept["metadata"] = {k: v for k, v in task["metadata"].items() if k not in own}
     status = {k: v for k, v in task["status"].items() if k != "timestamp"}
     kept["status"] = status | ({"state": "at rest"} if status["state"] in RUN_ENDED else {})
@@ -185,7 +185,7 @@ def test_a_fork_in_the_middle_of_a_run_begins_at_its_last_checkpoint_or_input() 
     log.submit()
     run_with(log, "text", "checkpoint", "text", INPUT_REQUIRED)
     assert [point_of(log, at).generation for at in range(1, 7)] == [1, 1, 1, 4, 4, 6]
-    assert [point_of(log, at).rests for at in (1, 4, 6)] == [False, False, True]
+    assert [point_of(log, at).run_ended for at in (1, 4, 6)] == [False, False, True]
 
 
 def test_a_run_that_has_delegated_continues_from_before_that() -> None:
@@ -278,7 +278,7 @@ async def test_an_attempt_of_the_source_is_handed_over_and_not_counted_as_failed
 
 async def test_terms_of_the_past_are_not_those_of_the_fork() -> None:
     log = LegalLog(SOURCE)
-    stale = {events.START_BY: "2020-01-01T00:00:00Z", events.BEHIND: ["0-" + "2" * 32]}
+    stale = {events.START_BY: "2020-01-01T00:00:00Z", events.WAIT_FOR: ["0-" + "2" * 32]}
     log.submit(metadata={**stale, events.PRIORITY: "low", "mine": 1})
     async with memory_bus() as bus:
         head = await stored(bus, log)

@@ -15,9 +15,9 @@ from headrace.tasks.quotas import (
     Quota,
     QuotaExceeded,
     Quotas,
+    QuotaSubject,
     QuotasUnreadable,
     QuotaWarning,
-    Use,
     read_quotas,
 )
 
@@ -79,22 +79,24 @@ def opened(usage: Usage, *quotas: Quota, now: datetime = NOW) -> Quotas:
     return Quotas([*quotas], usage, lambda: now, fresh=0.0)
 
 
-def use(owner: str = "ann", tenant: str = "acme", agent: str = "shop") -> Use:
-    return Use(tenant, owner, agent)
+def use(owner: str = "ann", tenant: str = "acme", agent: str = "shop") -> QuotaSubject:
+    return QuotaSubject(tenant, owner, agent)
 
 
 def quota(**fields: object) -> Quota:
     return Quota.model_validate({"name": "q", **fields})
 
 
-async def refused(usage: Usage, quota: Quota, *uses: Use, now: datetime = NOW) -> list[bool]:
+async def refused(
+    usage: Usage, quota: Quota, *uses: QuotaSubject, now: datetime = NOW
+) -> list[bool]:
     """Return for each use whether both of two gateways refuse it."""
     gateways = [opened(usage, quota, now=now) for _ in range(2)]
     answers = [{await is_refused(gateway, one) for gateway in gateways} for one in uses]
     return [answer for [answer] in answers]
 
 
-async def is_refused(gateway: Quotas, use: Use) -> bool:
+async def is_refused(gateway: Quotas, use: QuotaSubject) -> bool:
     try:
         await gateway.check(use)
     except QuotaExceeded:

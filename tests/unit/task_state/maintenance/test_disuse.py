@@ -1,7 +1,7 @@
 """Queues that are used no more."""
 
 from headrace.model.events import Json
-from headrace_task_state.maintenance.queue_upkeep import Disuse
+from headrace_task_state.maintenance.queue_upkeep import QueueIdleTracker
 
 
 def consumer(delivered: int, *, created: str = "1", **waiting: object) -> Json:
@@ -10,7 +10,7 @@ def consumer(delivered: int, *, created: str = "1", **waiting: object) -> Json:
 
 
 def test_a_queue_is_unused_since_it_last_handed_something_out() -> None:
-    disuse = Disuse()
+    disuse = QueueIdleTracker()
     assert disuse.seconds("a", consumer(1), 100.0) == 0
     assert disuse.seconds("a", consumer(1), 160.0) == 60
     assert disuse.seconds("a", consumer(2), 200.0) == 0
@@ -19,20 +19,20 @@ def test_a_queue_is_unused_since_it_last_handed_something_out() -> None:
 
 def test_a_queue_with_runs_that_wait_or_are_at_work_is_used() -> None:
     for used in (consumer(1, num_pending=1), consumer(1, num_ack_pending=1)):
-        disuse = Disuse()
+        disuse = QueueIdleTracker()
         disuse.seconds("a", consumer(1), 0.0)
         assert disuse.seconds("a", used, 700.0) == 0
         assert disuse.seconds("a", consumer(1), 710.0) == 10
 
 
 def test_a_queue_that_was_made_again_begins_anew_though_it_has_handed_out_as_much() -> None:
-    disuse = Disuse()
+    disuse = QueueIdleTracker()
     disuse.seconds("a", consumer(1, created="1"), 0.0)
     assert disuse.seconds("a", consumer(1, created="2"), 5000.0) == 0
 
 
 def test_a_queue_that_is_gone_is_forgotten() -> None:
-    disuse = Disuse()
+    disuse = QueueIdleTracker()
     disuse.seconds("a", consumer(1), 0.0)
     disuse.keep({"b"})
     assert disuse.seconds("a", consumer(1), 5000.0) == 0

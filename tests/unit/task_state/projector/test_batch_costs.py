@@ -22,7 +22,7 @@ from headrace_task_state.store import Lease, Progress, Range, TaskChange, TaskRe
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.encoding import MOST_BYTES, encoded
 from headrace_task_state.store_redis.store import Keys, RedisWriter
-from headrace_task_state.store_redis.together import TasksTogether
+from headrace_task_state.store_redis.together import NewTaskBatch
 from tests.support.call_counter import CallCounter
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key
@@ -66,8 +66,8 @@ def test_a_short_run_takes_few_calls() -> None:
     with CallCounter((headrace, headrace_task_state)) as counter:
         arrivals = [read_arrival(message) for message in messages]
         changes = Batches(Subjects(), 5, 30).build(arrivals, Progress()).changes
-        together = TasksTogether.of(changes, "view:", "0")
-        words = together.words()
+        together = NewTaskBatch.of(changes, "view:", "0")
+        words = together.script_args()
     assert len(together.places) == RUNS
     assert len(words) > RUNS
     assert counter.calls / RUNS <= CALLS

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from headrace.log.read import TOMBSTONE
 from headrace.model import change, events
 from headrace.model.change import Change
-from headrace.model.entry import ANSWERED, OWNER, Stamp
+from headrace.model.entry import BARE_MESSAGE, OWNER, Stamp
 from headrace.model.events import Json
 from headrace.model.subjects import Subjects
 from headrace.model.task import COMPLETED, WORKING
@@ -98,12 +98,12 @@ def test_an_answer_counts_from_when_it_was_stored_whatever_its_batch_holds(
 ) -> None:
     log = begun()
     answer: Json = {"messageId": "x", "role": "ROLE_AGENT", "parts": [{"text": "yes"}]}
-    log.append([events.bare_message(log.context, answer)], state=ANSWERED)
+    log.append([events.bare_message(log.context, answer)], state=BARE_MESSAGE)
     stored, batches = arrivals(log), Batches(SUBJECTS, 5, 30)
     parts = [stored] if is_one_batch else [stored[:-1], stored[-1:]]
     *_, change = [change for part in parts for change in batches.build(part, Progress()).changes]
     assert isinstance(change, TaskChange)
-    assert (change.state, change.time) == (ANSWERED, stored[-1].time // 1000)
+    assert (change.state, change.time) == (BARE_MESSAGE, stored[-1].time // 1000)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey
@@ -121,7 +121,9 @@ async def test_a_task_that_the_view_does_not_have_is_not_published(
 async def test_tasks_that_are_gone_or_answered_leave_lists(
     bus: RecordingBus, publisher: ListChangePublisher
 ) -> None:
-    await publisher.publish(5, [begins(), becomes(ANSWERED, ended=9), TaskRemoval(KEY, 1, "ann")])
+    await publisher.publish(
+        5, [begins(), becomes(BARE_MESSAGE, ended=9), TaskRemoval(KEY, 1, "ann")]
+    )
     assert states(bus) == [("", SUBMITTED), (SUBMITTED, None), (None, None)]
     assert bus.published[0].tasks[-1].owner == "ann"
 

@@ -63,7 +63,7 @@ async def test_events_after_a_streams_own_snapshot_are_corrected_at_the_end() ->
     status = {"state": "TASK_STATE_WORKING", "message": message("hm")}
     await relay.take({"statusUpdate": {"taskId": "t", "status": status}})
     await relay.take(chunk("two "))
-    await relay.mend(task("one two "))
+    await relay.repair(task("one two "))
     assert listener.text == "one two "
     assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from headrace.model import json_text
-from headrace.model.entry import ANSWERED, Entry
+from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
 from headrace.model.task import COMPLETED
 from headrace_gateway.feeds import EntryRenderer, Feed
@@ -30,7 +30,7 @@ async def bare_answer(feed: Feed) -> int | None:
         async with asyncio.timeout(SHOWN_AFTER):
             while blocks := await reader.read():
                 for block in blocks:
-                    if block.entry.stamp.state == ANSWERED:
+                    if block.entry.stamp.state == BARE_MESSAGE:
                         return block.entry.last_generation
                     if any(map(_is_output, block.entry.events)):
                         return None
@@ -52,7 +52,7 @@ class AfterTask:
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Render the entry with `inner`, a bare Message as the equivalent status update."""
-        if entry.stamp.state == ANSWERED:
+        if entry.stamp.state == BARE_MESSAGE:
             lines = [
                 json_text.encode(completion(self.task, entry, event))
                 if "message" in event

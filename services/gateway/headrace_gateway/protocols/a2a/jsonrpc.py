@@ -18,7 +18,7 @@ from headrace_gateway.protocols.a2a.errors import rpc_body
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import (
-    Manner,
+    StreamOptions,
     as_event,
     empty_stream,
     rpc_stream,
@@ -165,7 +165,7 @@ class JsonRpcBinding:
         services, call, ending = self._services, rpc_call.call, rpc_call.choice.ending
         try:
             if rpc_call.choice.events:
-                manner, variant = Manner(ending), self._variant
+                manner, variant = StreamOptions(ending), self._variant
                 return await folded_stream(services, variant, call, operation, params, manner)
             streaming = await STREAMING[operation](services, call, params)
         except NothingFollows:

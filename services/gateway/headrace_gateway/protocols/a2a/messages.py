@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from headrace.model.change import OWN
-from headrace.model.entry import ANSWERED, Entry
+from headrace.model.change import RESERVED_PREFIX
+from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
-from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, SHOWN, START_AT, Json
+from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
@@ -71,7 +71,7 @@ async def accept(services: Services, call: Call, parameters: SendMessageParams) 
         accepted = await _start(services, call, submission)
     else:
         accepted = await _follow_up(services, call, submission, parameters.task)
-    accepted.at_once = _returns_at_once(parameters, metadata)
+    accepted.return_immediately = _returns_at_once(parameters, metadata)
     return accepted
 
 
@@ -162,8 +162,8 @@ def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
     """
     metadata, requested = dict[str, object](), dict[str, object]()
     for key, value in (parameters.metadata or {}).items():
-        if key.startswith(OWN):
-            requested[key.removeprefix(OWN)] = value
+        if key.startswith(RESERVED_PREFIX):
+            requested[key.removeprefix(RESERVED_PREFIX)] = value
         else:
             metadata[key] = value
     if call.extensions and (extensions := own(call.card) & set(call.extensions)):
@@ -171,9 +171,9 @@ def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
     if parameters.accepted_output_modes:
         metadata[ACCEPTED_MODES] = parameters.accepted_output_modes
     if requested or call.caller.priority is not None or call.card.start_within is not None:
-        metadata |= terms(call.caller, call.card, requested, f"metadata.{OWN}")
+        metadata |= terms(call.caller, call.card, requested, f"metadata.{RESERVED_PREFIX}")
     if call.card.bare_message and _returns_at_once(parameters, metadata):
-        metadata[SHOWN] = True
+        metadata[TASK_ALREADY_SENT] = True
     return metadata | call.marks if call.traceparent else metadata
 
 
@@ -182,7 +182,7 @@ def _returns_at_once(parameters: SendMessageParams, metadata: Json) -> bool:
     return parameters.return_immediately or START_AT in metadata
 
 
-_RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
+_RESTS = TERMINAL | INTERRUPTED | {BARE_MESSAGE}
 
 
 async def send_message(services: Services, call: Call, params: object) -> Json:
@@ -212,9 +212,9 @@ class _Rest(Renderer):
     """Renders nothing, and is over when the task has ended or waits for input."""
 
     def __init__(self, accepted: AcceptedInput) -> None:
-        """Wait until the task rests after the input or, if `at_once`, for the feed's end now."""
+        """Wait until the run has ended or, if `return_immediately`, for the end of the feed."""
         self.newest: Entry | None = None
-        self._feed, self._at_once = accepted.feed, accepted.at_once
+        self._feed, self._at_once = accepted.feed, accepted.return_immediately
         self._least = accepted.generation
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - renders nothing
@@ -222,7 +222,7 @@ class _Rest(Renderer):
         self.newest = blocks[-1].entry
         return ()
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED also counts
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED also counts
         """Return whether the task rests, as of the newest known entry."""
         newest = self.newest
         if newest is None or newest.last_generation < max(self._least, self._feed.head):
@@ -249,7 +249,7 @@ async def _new_task(
     services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
 ) -> Json:
     answer = await _folded(services, call, accepted)
-    if answer.fold.state == ANSWERED and answer.newest and not accepted.at_once:
+    if answer.fold.state == BARE_MESSAGE and answer.newest and not accepted.return_immediately:
         return {"message": answer.newest.events[-1]["message"]}
     return {"task": answer.fold.task(parameters.history_length)}
 
@@ -265,7 +265,7 @@ async def _continued_task(
     services: Services, call: Call, accepted: AcceptedInput, history_length: int | None
 ) -> Json:
     """Request the task from task state, because it takes long to read its earlier log."""
-    if accepted.at_once:
+    if accepted.return_immediately:
         services.feeds.release(accepted.feed)
     else:
         rest = _Rest(accepted)
@@ -335,7 +335,7 @@ async def _streamed(
         return await _resumed(services, call, accepted)
     if accepted.snapshot is not None:
         return _continued_stream(accepted, accepted.snapshot, parameters.history_length)
-    if call.card.bare_message and not accepted.at_once:
+    if call.card.bare_message and not accepted.return_immediately:
         message = await bare_answer(accepted.feed)
         if message is not None:
             return OpenedStream(accepted.feed, message - 1, accepted.log)

@@ -97,7 +97,7 @@ class _Newer(Renderer):
         self._newest = blocks[-1].entry.last_generation
         return ()
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - any event counts
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002 - any event counts
         """Return whether a newer event exists."""
         return self._newest > self._known
 

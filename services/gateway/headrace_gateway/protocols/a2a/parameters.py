@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model import json_text
-from headrace.model.change import OWN, without_own
+from headrace.model.change import RESERVED_PREFIX, without_own
 from headrace.model.events import Json
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
@@ -281,7 +281,7 @@ class ListTasksParams:
 def _drop_reserved(message: Json) -> None:
     """Remove the keys reserved for the fleet from a message's or part's metadata."""
     given = message.get("metadata")
-    if not given or not any(key.startswith(OWN) for key in given):
+    if not given or not any(key.startswith(RESERVED_PREFIX) for key in given):
         return
     # Copy, because the original request may be read again.
     if kept := without_own(given):

@@ -8,7 +8,7 @@ from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
 
 from headrace.model import messages
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.subjects import encode_token
@@ -119,7 +119,7 @@ def _fault_of_id(name: str | None) -> str:
 
 PAGE_SIZES = range(1, 101)
 
-_RESTS = TERMINAL | INTERRUPTED | {ANSWERED}
+_RESTS = TERMINAL | INTERRUPTED | {BARE_MESSAGE}
 
 
 async def create_config(services: Services, call: Call, params: object) -> Json:

@@ -20,7 +20,7 @@ from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
 from headrace_gateway.protocols.a2a.protojson import from_query
-from headrace_gateway.protocols.a2a.stream_responses import Manner, empty_stream, rest_stream
+from headrace_gateway.protocols.a2a.stream_responses import StreamOptions, empty_stream, rest_stream
 from headrace_gateway.protocols.a2a.variants import (
     SENDS,
     Variant,
@@ -246,7 +246,7 @@ class RestBinding:
     async def _open(self, rest_request: "_RestRequest", *, is_get: bool) -> ASGIApp:
         call, operation = rest_request.call, rest_request.operation
         services, variant, choice = self._services, self._variant, rest_request.choice
-        manner = Manner(choice.ending, rest_request.of_task, is_get)
+        manner = StreamOptions(choice.ending, rest_request.of_task, is_get)
         try:
             if choice.events:
                 return await folded_stream(

@@ -19,7 +19,7 @@ from headrace_gateway.tasks.subscribe import OpenedStream
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class StreamOptions:
     """A client's options for its stream, beyond A2A's own."""
 
     ending: bytes = b""
@@ -30,7 +30,7 @@ class Manner:
     """Whether the client reconnects until it learns that nothing is left, like EventSource."""
 
 
-PLAIN = Manner()
+PLAIN = StreamOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def rest_stream(
     call: Call,
     streaming: OpenedStream,
     binding: VersionBinding,
-    manner: Manner = PLAIN,
+    manner: StreamOptions = PLAIN,
 ) -> HttpStream:
     """Return the stream of StreamResponses."""
     if not manner.of_task:
@@ -75,7 +75,7 @@ def rpc_stream(  # noqa: PLR0917 - as _stream
 
     # Copy, because orjson's own bytes hold 4 KB of memory as long as the stream is open.
     envelope = _Envelope(around, b"%b" % json_text.encode(request_id))
-    return _stream(shared, call, streaming, binding, envelope, Manner(ending))
+    return _stream(shared, call, streaming, binding, envelope, StreamOptions(ending))
 
 
 def empty_stream(call: Call) -> Response:
@@ -102,7 +102,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     streaming: OpenedStream,
     binding: VersionBinding,
     envelope: _Envelope,
-    manner: Manner,
+    manner: StreamOptions,
 ) -> HttpStream:
     entry_renderer = entry_renderer_for(binding.entry_renderer, call, streaming)
     first = b""

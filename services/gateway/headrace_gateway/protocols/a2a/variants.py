@@ -18,7 +18,7 @@ from headrace_gateway.call import Call
 from headrace_gateway.feeds import EntryRenderer, Feed
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.operations import STREAMING
-from headrace_gateway.protocols.a2a.stream_responses import PLAIN, Manner
+from headrace_gateway.protocols.a2a.stream_responses import PLAIN, StreamOptions
 from headrace_gateway.protocols.a2a.versions import (
     HTTP,
     JSON_RPC,
@@ -232,7 +232,7 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     call: Call,
     operation: str,
     params: Json,
-    manner: Manner = PLAIN,
+    manner: StreamOptions = PLAIN,
 ) -> HttpStream:
     """Run the operation and return its stream of the variant's server-sent events.
 

@@ -11,11 +11,11 @@ from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
 from headrace_gateway.protocols.agui.run_frames import (
     AfterCursor,
-    AsOfNow,
-    Join,
+    FrameFilter,
     MessagesOf,
     OpenedRun,
     RunFrames,
+    SnapshotStart,
 )
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.submit import submit
@@ -45,12 +45,12 @@ async def attach(
         raise RunUnknown(f"run {found.run.id} of thread {found.run.thread}: {erased}") from erased
     async with services.feeds.handed_on(feed):
         cursor = await _cursor(services, call, feed)
-        join: Join
+        join: FrameFilter
         if cursor is not None:
             join = AfterCursor(cursor)
         else:
             messages = await _messages(services, call, found, with_thread=with_thread)
-            join = AsOfNow(feed.head, messages)
+            join = SnapshotStart(feed.head, messages)
     is_lost = bool(call.cursor) and cursor is None
     return OpenedRun(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
 

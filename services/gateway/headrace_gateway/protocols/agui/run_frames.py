@@ -71,7 +71,7 @@ def _key(named: tuple[str, str], frame: AguiFrame) -> _Key:
     return kind, whose, frame.event.get(field, "")
 
 
-class Join(Protocol):
+class FrameFilter(Protocol):
     """Decides which frames of a run one client gets."""
 
     has_started: bool
@@ -127,7 +127,7 @@ class AfterCursor:
         return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
 
 
-class AsOfNow:
+class SnapshotStart:
     """For a client without frames: RUN_STARTED, state, messages, open items, then the rest."""
 
     def __init__(self, head: int, messages: MessagesOf | None = None) -> None:
@@ -170,7 +170,7 @@ class AsOfNow:
 class RunFrames:
     """Folds a run and returns its client's frames."""
 
-    def __init__(self, number: int, join: Join | None = None) -> None:
+    def __init__(self, number: int, join: FrameFilter | None = None) -> None:
         """Fold the run whose input has generation `number`; `join` determines where it starts."""
         self.number = number
         self._fold, self._join = Fold(number), join or FromStart()

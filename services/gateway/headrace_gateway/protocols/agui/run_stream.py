@@ -36,7 +36,7 @@ class RunRenderer(Renderer):
         """Render the next frames."""
         return self._encode([one for block in blocks for one in self._frames.read(block.entry)])
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - the run decides, not the task
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002 - the run decides, not the task
         """Return whether the run has ended."""
         return self._frames.over
 

@@ -78,7 +78,7 @@ async def _submit(
         if (again := await idempotency.again(request)) is not None:
             return again
         if ahead := await _made_way(services, call, run_input.thread, busy):
-            metadata[events.BEHIND] = ahead
+            metadata[events.WAIT_FOR] = ahead
     return await idempotency.start(request, run_input.message, run_input.thread, metadata)
 
 

@@ -91,8 +91,8 @@ class CopilotRuntime:
             f"{agent}/run": (self.run, "POST"),
             f"{agent}/connect": (self.connect, "POST"),
             f"{agent}/stop/{{thread}}": (self.stop, "POST"),
-            BASE: (self.one_for_all, "POST"),
-            f"{BASE}/": (self.one_for_all, "POST"),
+            BASE: (self.rpc_endpoint, "POST"),
+            f"{BASE}/": (self.rpc_endpoint, "POST"),
         }
         return [
             Route(path, answering_errors(self._to_the_known(page), _content), methods=[method])
@@ -149,7 +149,7 @@ class CopilotRuntime:
             answer["message"] = f"thread {thread} has no active run"
         return json_response(answer, headers=NO_STORE)
 
-    async def one_for_all(self, request: Request) -> ASGIApp:
+    async def rpc_endpoint(self, request: Request) -> ASGIApp:
         """Handle an envelope: ``{"method", "params", "body"}``."""
         check_body_type(request)
         envelope = RuntimeRequest.read(await read_body(request, self._services.body_limits))

@@ -149,6 +149,6 @@ class _FleetRenderer(Renderer):
         self._sent = now
         return (b"event: %b\ndata: %b\n\n" % (name, json_text.encode(changed)),)
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002
         """Return False: a fleet has no end."""
         return False

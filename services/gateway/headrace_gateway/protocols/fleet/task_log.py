@@ -39,7 +39,7 @@ class _LogRenderer(SharedRenderer):
 
     __slots__ = ()
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002 - the end of the log ends the stream
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002 - the end of the log ends the stream
         """Return False: the stream ends when nothing can follow."""
         return False
 

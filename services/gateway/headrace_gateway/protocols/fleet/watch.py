@@ -116,7 +116,7 @@ class _WatchRenderer(Renderer):
             check_unchanged(self._services, self._headers, self._caller, self._card)
         return frames
 
-    def is_over(self, *, rests: bool) -> bool:  # noqa: ARG002
+    def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002
         """Return False: a list has no end."""
         return False
 

@@ -103,9 +103,9 @@ class WholeCalls(Renderer):
         new = [block for block in whole if block.entry.last_generation > shown]
         return self._inner.render(new, shown) if new else ()
 
-    def is_over(self, *, rests: bool) -> bool:
+    def is_over(self, *, run_ended: bool) -> bool:
         """Return the inner renderer's result."""
-        return self._inner.is_over(rests=rests)
+        return self._inner.is_over(run_ended=run_ended)
 
     def ending(self) -> Messages:
         """Return the ending of the inner renderer."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from headrace.model.events import BEHIND, Json
+from headrace.model.events import WAIT_FOR, Json
 from tests.support.agui.runs import path, run, run_input, run_of, running
 from tests.support.event_stream import Frame, frames
 from tests.support.scripted_fleet import Run, ScriptedFleet
@@ -97,7 +97,7 @@ async def test_a_run_that_begins_later_is_in_nobodys_way(
     async with running(http, agent, later):
         reading = asyncio.create_task(run(http, agent, run_input(threadId=thread)))
         [begun] = await runs(fleet, 1)
-        assert BEHIND not in begun.metadata
+        assert WAIT_FOR not in begun.metadata
         begun.go_on.set()
         assert "outcome" not in (await reading)[-1].json
     answer = await http.get(f"/v1/agents/{agent}/tasks", params={"contextId": thread})
@@ -116,9 +116,9 @@ async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
         reading.append(asyncio.create_task(read(http, "patient", body, begun)))
         await begun.wait()
     first, second, third = await runs(fleet, 3)
-    assert BEHIND not in first.metadata
-    assert second.metadata[BEHIND] == [first.key.task]
-    assert sorted(third.metadata[BEHIND]) == sorted([first.key.task, second.key.task])
+    assert WAIT_FOR not in first.metadata
+    assert second.metadata[WAIT_FOR] == [first.key.task]
+    assert sorted(third.metadata[WAIT_FOR]) == sorted([first.key.task, second.key.task])
     for one in fleet.runs:
         one.go_on.set()
     for received in await asyncio.gather(*reading):
@@ -127,6 +127,6 @@ async def test_a_run_of_an_agent_that_enqueues_names_the_runs_it_is_to_wait_for(
     begun = asyncio.Event()
     last = asyncio.create_task(read(http, "patient", run_input(threadId=thread), begun))
     await begun.wait()
-    assert BEHIND not in fleet.runs[-1].metadata
+    assert WAIT_FOR not in fleet.runs[-1].metadata
     fleet.runs[-1].go_on.set()
     await last

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor, sse
-from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
+from headrace_gateway.protocols.agui.run_frames import AfterCursor, RunFrames, SnapshotStart
 from tests.support import javascript
 from tests.support.agui.client_rules import Client
 from tests.support.agui.hard_logs import HARD_LOGS
@@ -66,7 +66,7 @@ def test_it_comes_back_to_runs_wherever_it_was_cut_off() -> None:
         head = entries[number % len(entries)].last_generation
         for lead, messages, state in (
             (AfterCursor(cursor), first.messages, first.state),
-            (AsOfNow(head), [], {}),
+            (SnapshotStart(head), [], {}),
         ):
             if state is None:
                 continue  # the client can't be made to begin with it

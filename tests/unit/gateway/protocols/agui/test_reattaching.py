@@ -7,7 +7,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
-from headrace_gateway.protocols.agui.run_frames import AfterCursor, AsOfNow, RunFrames
+from headrace_gateway.protocols.agui.run_frames import AfterCursor, RunFrames, SnapshotStart
 from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
 from headrace_gateway.protocols.agui.view import View
 from tests.support.agui.client_rules import Client
@@ -36,7 +36,7 @@ def after(entries: list[Entry], place: tuple[int, int]) -> list[AguiFrame]:
 
 
 def joined(entries: list[Entry], head: int) -> list[AguiFrame]:
-    return agui_events(RunFrames(1, AsOfNow(head)), entries)
+    return agui_events(RunFrames(1, SnapshotStart(head)), entries)
 
 
 def held(client: Client) -> tuple[list[Json], object]:
@@ -87,7 +87,7 @@ def test_a_stream_that_breaks_off_before_its_lead_is_one_error(
     log: AguiLog, data: st.DataObject
 ) -> None:
     entries = log.parsed()
-    frames = RunFrames(1, AsOfNow(entries[-1].last_generation))
+    frames = RunFrames(1, SnapshotStart(entries[-1].last_generation))
     assert agui_events(frames, entries[: data.draw(st.integers(0, len(entries) - 1))]) == []
     if not frames.over:
         [last] = frames.broken("log_lost", "the log is gone")
@@ -125,6 +125,6 @@ def test_earlier_runs_messages_lead_once() -> None:
     thread = ThreadMessages()
     thread.take(View.at_start([{"id": "old", "role": "user", "content": "before"}, GIVEN[0]], {}))
     entries = log.parsed()
-    lead = AsOfNow(entries[-1].last_generation, thread.merged)
+    lead = SnapshotStart(entries[-1].last_generation, thread.merged)
     snapshot = as_agent_named(agui_events(RunFrames(1, lead), entries)[2].event)
     assert [message["id"] for message in snapshot["messages"]] == ["old", "s", "u", "b"]

@@ -1,5 +1,5 @@
 from headrace.model import parts
-from headrace.model.entry import ANSWERED
+from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import RETRACTED, Json, artifact_update, bare_message
 from headrace.model.task import COMPLETED
 from tests.support.agui.client_rules import Client
@@ -86,7 +86,7 @@ def test_a_last_word_is_a_message() -> None:
 def test_a_bare_message_is_the_whole_answer() -> None:
     log = AguiLog.started()
     message = {"messageId": "bare", "role": "ROLE_AGENT", "parts": [{"text": "Hello"}]}
-    log.append([bare_message(log.context, message)], state=ANSWERED)
+    log.append([bare_message(log.context, message)], state=BARE_MESSAGE)
     assert agui_events(log) == [start("bare"), content("bare", "Hello"), end("bare")]
 
 

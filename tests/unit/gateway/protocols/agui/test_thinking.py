@@ -12,7 +12,7 @@ from headrace.model.parts import thinking_part
 from headrace.model.task import COMPLETED
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.protocols.agui.extras import in_query
-from headrace_gateway.protocols.agui.run_frames import AsOfNow, RunFrames
+from headrace_gateway.protocols.agui.run_frames import RunFrames, SnapshotStart
 from headrace_gateway.protocols.agui.run_input import RunInput
 from tests.support.agui.logs import AguiLog, agui_logs, unhurried
 from tests.unit.gateway.protocols.agui.test_run_input import INPUT
@@ -46,7 +46,7 @@ def test_one_block_is_sent_at_a_time() -> None:
 def test_a_client_that_returns_within_a_thought_learns_that_it_is_open() -> None:
     log = AguiLog.started(**ASKED).say(thinking_part("a", "x"))
     entries = log.parsed()
-    frames = RunFrames(1, AsOfNow(entries[-1].last_generation))
+    frames = RunFrames(1, SnapshotStart(entries[-1].last_generation))
     agui_events = kinds([frame.event for entry in entries for frame in frames.read(entry)])
     assert agui_events == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", *OPENS]
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from headrace.model.entry import ANSWERED, Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.task import RUN_ENDED, WORKING
 
-_ENDING = RUN_ENDED | {ANSWERED}
+_ENDING = RUN_ENDED | {BARE_MESSAGE}
 
 
 @dataclass(frozen=True, slots=True)
-class Authorship:
+class StampBase:
     """The parts that all stamps of one attempt have in common."""
 
     log: str
