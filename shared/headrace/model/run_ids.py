@@ -55,6 +55,24 @@ def own_id(given: str) -> str:
     return given if found is None else found["own"]
 
 
+def in_order_of_calls(given: Sequence[str]) -> list[int]:
+    """Return the places of clients' ids, with those of one run's calls by one id in order.
+
+    Agents have one id for these, so only their order tells which call is which. Others stay where
+    they are.
+    """
+    found = [_read(one) for one in given]
+    places: dict[tuple[str, str], list[int]] = {}
+    for at, one in enumerate(found):
+        if one is not None:
+            places.setdefault((one["own"], one["digest"]), []).append(at)
+    order = list(range(len(given)))
+    for alike in places.values():
+        for at, taken in zip(alike, sorted(alike, key=lambda at: _number(found[at])), strict=True):
+            order[at] = taken
+    return order
+
+
 def with_own_calls(messages: Sequence[Json]) -> list[Json]:
     """Return AG-UI messages of a client with the agent's ids of its tool calls."""
     return [_with_own_calls(message) for message in messages]
@@ -72,9 +90,13 @@ def _read(given: str) -> re.Match[str] | None:
     found = _GIVEN.fullmatch(given)
     if found is None:
         return None
-    number = int(found["number"] or 1)
+    number = _number(found)
     is_ours = found["check"] == _check(found["own"], found["digest"], number)
     return found if is_ours else None
+
+
+def _number(found: re.Match[str] | None) -> int:
+    return 1 if found is None else int(found["number"] or 1)
 
 
 def _check(own: str, digest: str, number: int) -> str:

@@ -187,9 +187,8 @@ async def _no_json(_: RunContext) -> AsyncIterator[Emission]:
     yield ToolCall("f", {"x": object()})
 
 
-async def _half_a_character(_: RunContext) -> AsyncIterator[Emission]:
-    yield "a"
-    yield "\ud800"
+async def _a_number_too_large(_: RunContext) -> AsyncIterator[Emission]:
+    yield Data({"wei": 10**400})
 
 
 async def _too_much(_: RunContext) -> AsyncIterator[Emission]:
@@ -235,7 +234,7 @@ async def _a_file_of_nothing(_: RunContext) -> AsyncIterator[Emission]:
         (_a_number, "can't yield int; allowed: str, Thinking"),
         (_a_wrong_field, "Text.text must be a string, not int"),
         (_no_json, "ToolCall must be JSON"),
-        (_half_a_character, "str must be JSON"),
+        (_a_number_too_large, "wei must be an integer of at most 1.8e308"),
         (_too_much, "exceeds the limit"),
         (_a_block_twice, "has ended"),
         (_a_block_closed_twice, "has ended"),

@@ -105,6 +105,25 @@ async def page(run: Run) -> None:
     await run.append([run.status_draft(INPUT_REQUIRED, metadata=pending)], INPUT_REQUIRED)
 
 
+async def planning(run: Run) -> None:
+    """Call the page's tool twice by one id and ask for approval of another call, all at once."""
+    if run.run > 1:
+        results = [parts.tool_result(part) for part in run.message["parts"]]
+        told = [f"{result.id}: {result.content}" for result in results if result]
+        told += [
+            f"{parts.interrupt_id(p)}: {p['text']}" for p in run.message["parts"] if "text" in p
+        ]
+        await show(run, "b", parts.text_part(", ".join(told), "b"))
+        await run.status(COMPLETED)
+        return
+    for colour in ("red", "blue"):
+        await say(run, parts.tool_call_part("paint", {"colour": colour}, "call_1"), message="m")
+    await say(run, parts.tool_call_part("delete", {}, "call_2"), message="m")
+    question = {"id": "call_2", "reason": "tool_call", "toolCallId": "call_2"}
+    metadata = {PENDING_TOOL_CALLS: ["call_1", "call_1"], INTERRUPTS: [question]}
+    await run.append([run.status_draft(INPUT_REQUIRED, metadata=metadata)], INPUT_REQUIRED)
+
+
 async def approving(run: Run) -> None:
     """Ask for approval of call_1, and emit its result in the next run."""
     if run.run > 1:
@@ -131,5 +150,6 @@ AGENTS: dict[str, tuple[AgentCard, Script]] = {
     "large": (AgentCard(name="large"), large),
     "numbering": (AgentCard(name="numbering"), numbering),
     "page": (AgentCard(name="page"), page),
+    "planning": (AgentCard(name="planning"), planning),
     "approving": (AgentCard(name="approving"), approving),
 }

@@ -1,5 +1,6 @@
 """The events of an AG-UI agent, emitted to a task's log."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
@@ -62,6 +63,8 @@ class AguiEvents:
         self.open: set[str] = set()
         """Ids of the messages and calls that have not ended."""
         self._answered: set[str] = set()
+        self._ended = Counter[tuple[type[Text | Thinking], str]]()
+        """How many blocks with a message's id have ended, of which an agent may use one again."""
         self._text = self._thought = self._call = ""
         self._thinks = False
         """Whether the reasoning has not ended."""
@@ -104,7 +107,7 @@ class AguiEvents:
             return
         if self._thought_over and kind != _SEALED:
             ended, self._thought_over, self._thought = self._thought_over, "", ""
-            await self._ctx.emit(Thinking("", ended, end=True))
+            await self._end_block(Thinking, ended)
         if kind in _SILENT:
             return
         try:
@@ -133,12 +136,12 @@ class AguiEvents:
         self._text = event.get("messageId") or self._text
         if delta := event.get("delta"):
             self.open.add(self._text)
-            await self._ctx.emit(Text(delta, self._text))
+            await self._ctx.emit(Text(delta, self._label(Text, self._text)))
 
     async def _text_ended(self, event: Json) -> None:
         if event["messageId"] in self.open:
             self.open.discard(event["messageId"])
-            await self._ctx.emit(Text("", event["messageId"], end=True))
+            await self._end_block(Text, event["messageId"])
 
     async def _reasoning_start(self, event: Json) -> None:
         self._thought = event["messageId"]
@@ -147,7 +150,7 @@ class AguiEvents:
         self._thought = event.get("messageId") or self._thought
         if delta := event.get("delta"):
             self._thinks = True
-            await self._ctx.emit(Thinking(delta, self._thought))
+            await self._ctx.emit(Thinking(delta, self._label(Thinking, self._thought)))
 
     async def _reasoning_end(self, event: Json) -> None:
         self._thinks = False
@@ -161,9 +164,23 @@ class AguiEvents:
         elif event.get("subtype") == "message" and self.is_thought(entity):
             if not self._thinks:
                 self._thought_over = entity
-            await self._ctx.emit(Thinking("", entity, encrypted=value))
+            label = self._label(Thinking, entity)
+            await self._ctx.emit(Thinking("", label, encrypted=value))
         else:
             await self._ctx.emit(Raw(event, _SOURCE))
+
+    def _label(self, kind: type[Text | Thinking], message: str) -> str:
+        """Return the label of the block of `kind` with that id that is open, or of the next one."""
+        number = self._ended[kind, message]
+        return f"{message}\n{number}" if number else message
+
+    async def _end_block(self, kind: type[Text | Thinking], message: str) -> None:
+        await self._ctx.emit(kind("", self._label(kind, message), end=True))
+        self._ended[kind, message] += 1
+        self.end_message(message)
+
+    def end_message(self, message: str) -> None:
+        """Note that a message has ended: its id may be used again, for another one."""
 
     def is_thought(self, message: str) -> bool:
         """Return whether a message is the last reasoning, which can still be extended."""

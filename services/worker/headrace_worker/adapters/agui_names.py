@@ -56,6 +56,11 @@ class NamedEvents(AguiEvents):
         """Note the message that a call belongs to."""
         self._names.calls[own] = event.get("parentMessageId") or event.get("toolCallId") or own
 
+    @override
+    def end_message(self, message: str) -> None:
+        """Note that a message has ended: its id may be used again, for another one."""
+        self._seen.discard(message)
+
     async def finish(self, outcome: Json) -> None:
         """Save the outcome, and end the run."""
         kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}

@@ -622,6 +622,35 @@ async def test_ids_that_recur_in_a_run_are_calls_of_their_own(
     assert [m["toolCallId"] for m in sent if m["role"] == "tool"] == list(calls)
 
 
+@pytest.mark.usefixtures("task_state")
+async def test_messages_whose_ids_recur_in_a_run_are_messages_of_their_own(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    thought = {"messageId": "r1"}
+    thoughts = [
+        [
+            {"type": "REASONING_MESSAGE_START", "role": "reasoning", **thought},
+            {"type": "REASONING_MESSAGE_CONTENT", "delta": words, **thought},
+            {"type": "REASONING_MESSAGE_END", **thought},
+        ]
+        for words in ("Why?", "Because.")
+    ]
+    reply = run(*thoughts[0], *text("m1", "One."), *thoughts[1], *text("m1", "Two."))
+    async with ag_ui_stub(reply, run()) as stub, working(backend(stub, memory="context")):
+        task = await submitter.start("b", "x")
+        turns = turns_of_log(await task.ended())
+        assert state(await folded(task)) == "COMPLETED"
+        await (await submitter.start("b", "y", context=task.context)).ended()
+    items = [item for turn in turns for item in turn.items]
+    assert [item.text for item in items] == ["Why?", "One.", "Because.", "Two."]
+    assert len({item.id for item in items}) == 4
+    sent = [m for m in stub.requests[1]["messages"] if m["role"] != "user"]
+    # The agent has one message of each id.
+    assert [(m["id"], m["content"]) for m in sent] == [
+        *(("r1", "Why?Because."), ("m1", "One.Two.")),
+    ]
+
+
 @pytest.mark.parametrize("names_them", [True, False])
 async def test_calls_of_the_user_interfaces_tools_are_left_to_it(
     submitter: TaskSubmitter, working: Working, *, names_them: bool

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headrace.model.events import Json
 from headrace.model.run_ids import (
+    in_order_of_calls,
     is_minted,
     minted_id,
     own_id,
@@ -50,6 +51,19 @@ def test_an_id_of_others_stays_as_it_is(foreign: str) -> None:
 
 def test_half_a_character_in_an_id_does_not_matter() -> None:
     assert own_id(unique_id("c\ud83d", DIGEST)) == "c\ud83d"
+
+
+def test_ids_of_calls_that_the_agent_does_not_tell_apart_are_put_in_their_order() -> None:
+    other = run_digest("other", 1)
+    given_ids = [
+        unique_id("call_1", DIGEST, 3),
+        "call_9",
+        unique_id("call_2", DIGEST),
+        unique_id("call_1", DIGEST),
+        unique_id("call_1", other),
+        unique_id("call_1", DIGEST, 2),
+    ]
+    assert in_order_of_calls(given_ids) == [3, 1, 2, 5, 4, 0]
 
 
 def test_calls_in_a_clients_messages_get_the_agents_ids() -> None:

@@ -67,14 +67,16 @@ class RunLifecycle:
 
     def _waiting(self, state: str, event: Json, interrupt: str) -> Json | None:
         metadata = event.get("metadata", {})
-        if calls := metadata.get(PENDING_TOOL_CALLS):
-            pending = self._calls.shown(calls)
-            return {"type": "success", "pendingToolCallIds": pending} if self._run.modern else None
-        if interrupts := metadata.get(INTERRUPTS):
+        calls, interrupts = metadata.get(PENDING_TOOL_CALLS), metadata.get(INTERRUPTS)
+        pending = {"pendingToolCallIds": self._calls.shown(calls)} if calls else {}
+        if calls and not interrupts:
+            return {"type": "success", **pending} if self._run.modern else None
+        if interrupts:
             interrupts = list(map(self._about_its_call, interrupts))
         else:
             interrupts = [{"id": interrupt, "reason": _REASONS[state], **_question_of(event)}]
-        return {"type": "interrupt", "interrupts": interrupts}
+        both = pending if self._run.modern else {}
+        return {"type": "interrupt", "interrupts": interrupts, **both}
 
     def _about_its_call(self, interrupt: Json) -> Json:
         if not (call := interrupt.get("toolCallId")):

@@ -1,9 +1,11 @@
 """Reading a RunAgentInput into an A2A message and its metadata."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Self
 
 import orjson
@@ -16,7 +18,7 @@ from headrace.model import json_text, parts
 from headrace.model.events import AGUI, Json
 from headrace.model.json_patch import Document, LimitExceeded
 from headrace.model.nesting import RULE, is_too_deep
-from headrace.model.run_ids import own_id
+from headrace.model.run_ids import in_order_of_calls, own_id
 from headrace.model.user_content import to_parts
 from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
@@ -125,8 +127,9 @@ class RunInput:
     """Metadata of the input event; see `events.AGUI`."""
     resumes: frozenset[str] = frozenset()
     """Ids of the interrupts that it answers, as the client has received them."""
-    results: frozenset[str] = frozenset()
-    """Ids of the tool calls whose results it contains, as the client has received them."""
+    results: Mapping[str, Json] = MappingProxyType({})
+    """The results that end its messages, as parts, by the ids of their calls that the client has
+    received."""
 
     @property
     def wishes(self) -> Json:
@@ -179,7 +182,7 @@ class RunInput:
             message=message,
             metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
-            results=frozenset() if resume else frozenset(_answered(validated["messages"])),
+            results=_results_by_call(validated["messages"]),
         )
 
 
@@ -294,21 +297,29 @@ def _answer(entry: Json) -> Json:
 
 
 def _results(messages: list[Json], last: Json) -> list[Json]:
-    """Return the tool results at the end of the conversation, as parts."""
-    return [
-        parts.tool_result_part(
-            own_id(message["toolCallId"]), message["content"], message.get("error") or ""
-        )
-        for message in _results_before(messages, last)
-    ]
+    """Return the tool results at the end of the conversation, as parts.
+
+    Results of calls for which the agent has one id are in the order of the calls, by which they are
+    told apart.
+    """
+    results = _results_before(messages, last)
+    order = in_order_of_calls([message["toolCallId"] for message in results])
+    return [_result(results[at]) for at in order]
 
 
-def _answered(messages: list[Json]) -> list[str]:
-    """Return the ids of the calls whose results end the conversation."""
+def _result(message: Json) -> Json:
+    own = own_id(message["toolCallId"])
+    return parts.tool_result_part(own, message["content"], message.get("error") or "")
+
+
+def _results_by_call(messages: list[Json]) -> dict[str, Json]:
+    """Return the results that end the conversation, as parts, by their calls."""
     last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
     if last is None or last["role"] != "tool":
-        return []
-    return [message["toolCallId"] for message in _results_before(messages, last)]
+        return {}
+    results = _results_before(messages, last)
+    order = in_order_of_calls([message["toolCallId"] for message in results])
+    return {results[at]["toolCallId"]: _result(results[at]) for at in order}
 
 
 def _results_before(messages: list[Json], last: Json) -> list[Json]:

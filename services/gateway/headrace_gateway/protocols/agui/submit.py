@@ -71,7 +71,8 @@ async def _submit(
             raise
         return again
     if task is not None:
-        follow_up = FollowUp(task, run_input.message, run_input.thread, metadata)
+        message = task.with_results(run_input)
+        follow_up = FollowUp(task.task, message, run_input.thread, metadata)
         return await idempotency.follow_up(request, follow_up)
     if busy := await _at_work(RunThread(services, call, run_input.thread)):
         # The active run may be this very run, sent again.
@@ -148,14 +149,23 @@ class WaitingTask:
         """Return whether `call`, as a client names it, is one of the pending calls."""
         return own_id(call) in self.pending and self._is_current(call)
 
+    def with_results(self, run_input: RunInput) -> Json:
+        """Return the message of `run_input`, with results of the pending calls if it resumes."""
+        message = run_input.message
+        if not run_input.resumes:
+            return message
+        results = run_input.results.items()
+        answers = [part for call, part in results if self.is_answered_by(call)]
+        return {**message, "parts": [*answers, *message["parts"]]}
+
     def _is_current(self, given: str) -> bool:
         """Return whether the id is not that of an earlier call for which the agent had the same."""
         own = own_id(given)
         return given == own or given in self.calls.get(own, ())
 
 
-async def answered(services: Services, call: Call, run_input: RunInput) -> str | None:
-    """Return the id of the task that `run_input` continues; None if it starts a new one.
+async def answered(services: Services, call: Call, run_input: RunInput) -> WaitingTask | None:
+    """Return the task that `run_input` continues; None if it starts a new one.
 
     Raises:
         ResumeMismatch: the interrupts are not open, or not all open ones are answered.
@@ -166,10 +176,14 @@ async def answered(services: Services, call: Call, run_input: RunInput) -> str |
     waiting = await _waiting(services, call, run_input.thread)
     if not run_input.resumes:
         results = run_input.results
-        return next((one.task for one in waiting if any(map(one.is_answered_by, results))), None)
+        found = next((one for one in waiting if any(map(one.is_answered_by, results))), None)
+        if found is None or not found.interrupts:
+            return found
+        # To go on without answers would decide for the user.
+        waiting = [found]
     for one in waiting:
         if one.is_resumed_by(run_input.resumes):
-            return one.task
+            return one
     is_open = sorted({name for one in waiting for name in one.interrupts})
     raise ResumeMismatch(f"resume: must answer all open interrupts of one task: {is_open}")
 
@@ -188,9 +202,8 @@ async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingT
 
 def _read(found: WaitingRuns, metadata: Json, generation: int) -> WaitingTask:
     task = found.task
-    if pending := metadata.get(PENDING_TOOL_CALLS):
-        return WaitingTask(task, frozenset(), frozenset(pending), found.calls)
-    default = f"{found.runs[-1].run.id}.{generation}"
-    interrupts = metadata.get(INTERRUPTS)
-    names = [interrupt["id"] for interrupt in interrupts] if interrupts else [default]
-    return WaitingTask(task, frozenset(names), frozenset(), found.calls)
+    pending = metadata.get(PENDING_TOOL_CALLS) or ()
+    names = [interrupt["id"] for interrupt in metadata.get(INTERRUPTS) or ()]
+    if not names and not pending:
+        names = [f"{found.runs[-1].run.id}.{generation}"]
+    return WaitingTask(task, frozenset(names), frozenset(pending), found.calls)

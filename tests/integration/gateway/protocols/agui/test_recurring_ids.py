@@ -153,6 +153,47 @@ async def test_a_result_of_an_earlier_turns_call_answers_no_later_one(
     assert len({tasks[1], tasks[2], task}) == 3
 
 
+async def test_results_and_an_approval_answer_one_question_each_for_its_call(
+    http: httpx.AsyncClient,
+) -> None:
+    body = run_input("1")
+    outcome = (await run(http, "planning", body))[-1].json["outcome"]
+    [interrupt], pending = outcome["interrupts"], outcome["pendingToolCallIds"]
+    assert (outcome["type"], own_id(interrupt["id"])) == ("interrupt", "call_2")
+    assert [own_id(call) for call in pending] == ["call_1", "call_1"]
+    # The calls' results come in another order than the calls.
+    results = [
+        {"id": f"t-{colour}", "role": "tool", "toolCallId": call, "content": colour}
+        for call, colour in reversed([*zip(pending, ("red", "blue"), strict=True)])
+    ]
+    messages = [*body["messages"], *results]
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": "yes"}]
+    answer = {**body, "messages": messages, "resume": resume}
+    told = await run(http, "planning", {**answer, "runId": str(uuid4())})
+    assert "".join(frame.json.get("delta", "") for frame in told) == (
+        "call_1: red, call_1: blue, call_2: yes"
+    )
+
+
+async def test_results_alone_do_not_answer_a_question_that_is_open_with_them(
+    http: httpx.AsyncClient,
+) -> None:
+    body = run_input("1")
+    outcome = (await run(http, "planning", body))[-1].json["outcome"]
+    results = [
+        {"id": f"t-{call}", "role": "tool", "toolCallId": call, "content": "done"}
+        for call in outcome["pendingToolCallIds"]
+    ]
+    messages = [*body["messages"], *results]
+    refused = await http.post(
+        path("planning"), json={**body, "runId": str(uuid4()), "messages": messages}
+    )
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "resume_mismatch")
+    resume = [{"interruptId": outcome["interrupts"][0]["id"], "status": "cancelled"}]
+    again = {**body, "runId": str(uuid4()), "messages": messages, "resume": resume}
+    assert (await run(http, "planning", again))[-1].json["type"] == "RUN_FINISHED"
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_an_approval_is_answered_by_the_calls_id_and_its_result_belongs_to_the_call(
     drive: Drive, transport: str

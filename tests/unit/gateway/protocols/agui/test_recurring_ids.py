@@ -130,6 +130,15 @@ def test_pending_calls_and_approvals_are_named_as_their_calls_are() -> None:
     [interrupt] = events[-1]["outcome"]["interrupts"]
     assert interrupt["toolCallId"] == interrupt["id"] == of_calls(events)[0][1]
 
+    log = AguiLog.started().say(parts.tool_call_part("paint", {}, "call_1"))
+    asking(log, **{PENDING_TOOL_CALLS: ["call_1"], INTERRUPTS: [{"id": "q", "reason": "ask"}]})
+    events = log.client_events()
+    assert events[-1]["outcome"] == {
+        "type": "interrupt",
+        "interrupts": [{"id": "q", "reason": "ask"}],
+        "pendingToolCallIds": [of_calls(events)[0][1]],
+    }
+
     log = asking(AguiLog.started(), **{INTERRUPTS: [{"id": "confirm", "reason": "ask"}]})
     assert log.client_events()[-1]["outcome"]["interrupts"] == [{"id": "confirm", "reason": "ask"}]
 
