@@ -28,6 +28,7 @@ class RunTerms:
     context: str
     owner: str
     traceparent: str | None = None
+    cleans_up: bool = False
 
 
 @dataclass(slots=True)
@@ -55,14 +56,18 @@ class Assignment:
         """
         await bus.connection.publish(self.message.reply, ACK)
 
-    async def ask_for(self, bus: Bus, run: int) -> None:
-        """Request the task's next run; if the request is lost, task state's sweep repeats it.
+    async def ask_for(self, bus: Bus, run: int, *, cleans_up: bool = False) -> None:
+        """Request the task's next run, or the clean-up of its end.
+
+        If the request for a run is lost, task state's sweep repeats it.
 
         Raises:
             BusUnavailable: the connection is down, and the buffer for it is full.
         """
         priority = bus.subjects.priority_of_run(self.message.subject)
         request = RunRequest.decode(self.message.subject, self.message.data)
+        if cleans_up:
+            request = request.model_copy(update={"cleans_up": True})
         await publish_unconfirmed(bus, self.key, run, request, priority)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
@@ -106,7 +111,13 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
         raise UndecodableMessage(msg.subject, str(error)) from None
     check_version(msg.subject, msg.headers)
     request = RunRequest.decode(msg.subject, msg.data)
-    terms = RunTerms(request.log, request.context, request.owner, request.traceparent)
+    terms = RunTerms(
+        request.log,
+        request.context,
+        request.owner,
+        request.traceparent,
+        cleans_up=request.cleans_up or False,
+    )
     return Assignment(key, run, terms, msg, _carried_input(request, run, msg))
 
 

@@ -7,7 +7,7 @@ nothing and answers no requests.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from headrace.log_context import LogContext
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogLost, LogTooNew
-from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import HolderReply
 from headrace.model.timestamp import timestamp
@@ -76,7 +75,7 @@ class Attempt:
         hold = self._hold = resources.leases.take(assignment.message.reply)
         log_context.begin(self._log_context())
         try:
-            taken = await claim(resources.bus, resources.worker, assignment, self._agent)
+            taken = await self._claim()
             if isinstance(taken, ClaimedRun):
                 await self._execute(hold, taken)
             else:
@@ -87,6 +86,14 @@ class Attempt:
             _log.warning("task %s will be retried: %s", assignment.key.task, error)
         finally:
             resources.leases.release(hold)
+
+    async def _claim(
+        self,
+    ) -> ClaimedRun | HeldElsewhere | Obsolete | Blocked | Sleeping | CleanUpDue:
+        resources, assignment = self._resources, self._assignment
+        claims = partial(claim, resources.bus, resources.worker, assignment, self._agent)
+        # Deliveries of another run's request decide nothing, and its place is wanted meanwhile.
+        return await (self._once_readable(claims) if assignment.request.cleans_up else claims())
 
     def _log_context(self) -> LogContext:
         assigned = self._assignment
@@ -191,32 +198,36 @@ class Attempt:
     async def _ended(self, end: Entry) -> EndedTask:
         """Return the task that ended with `end`, as its clean-up is told.
 
-        A log that can't be read is waited for: that is no failure of the agent, and the request,
-        which the worker holds meanwhile, is not delivered once more.
-
         Raises:
             LogLost: The log is gone.
             BusUnavailable: It can't be read, and the run must be left.
         """
         key, request, fold = self._assignment.key, self._assignment.request, TaskFold()
-        logged = await self._logged(end)
-        while logged is None:
-            await asyncio.sleep(self._resources.timing.cleanup_log)
-            logged = await self._logged(end)
+        logged = await self._once_readable(
+            lambda: events_before(self._resources.bus, key, end.sequence)
+        )
         for _, event in logged:
             fold.apply(event)
         return EndedTask(key, request.context, request.owner, fold.task(), logged)
 
-    async def _logged(self, end: Entry) -> list[tuple[int, Json]] | None:
-        """Return the events up to `end`; None: they can't be read now."""
-        key = self._assignment.key
-        try:
-            return await events_before(self._resources.bus, key, end.sequence)
-        except (BusUnavailable, *NO_ANSWER) as error:
-            if self.interrupted is not Interrupt.NONE:
-                raise
-            _log.warning("task %s: its clean-up waits for its log: %s", key.task, error)
-            return None
+    async def _once_readable[Found](self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """Return what `read` returns; wait as long as the log of the ended task can't be read.
+
+        That is no failure of the clean-up, and the request, which the worker holds meanwhile, is
+        not delivered once more: too many deliveries have a clean-up given up.
+
+        Raises:
+            BusUnavailable: It can't be read, and the run must be left.
+        """
+        while True:
+            try:
+                return await read()
+            except (BusUnavailable, *NO_ANSWER) as error:
+                if self.interrupted is not Interrupt.NONE:
+                    raise
+                task = self._assignment.key.task
+                _log.warning("task %s: its clean-up waits for its log: %s", task, error)
+            await asyncio.sleep(self._resources.timing.cleanup_log)
 
     async def _execute(self, hold: Hold, taken: ClaimedRun) -> None:
         """Run the agent and end the run, noted in logs, metrics and the attempt's span."""
@@ -371,7 +382,7 @@ class Attempt:
             await self._assignment.keep_as_dead_letter(bus, given_up)
         run = await complete(execution, self.interrupted)
         if given_up and self.interrupted is Interrupt.NONE and self._agent.clean_up:
-            run = execution.appender.offered
-        if run is not None:
+            await self._assignment.ask_for(bus, execution.appender.offered, cleans_up=True)
+        elif run is not None:
             await self._assignment.ask_for(bus, run)
         await self._assignment.ack(bus)

@@ -151,7 +151,7 @@ def _end(execution: Execution) -> End:
     agent_task = execution.agent_task
     if agent_task is None or agent_task.cancelled():
         return _failed(execution, "The agent cancelled itself", None)
-    match agent_task.exception():
+    match execution.retryable or agent_task.exception():
         case None:
             return _emitted_end(execution)
         case Retryable() as error:

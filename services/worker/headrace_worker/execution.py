@@ -11,6 +11,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import TailRule
 from headrace.model import events
 from headrace.model.delegation import Lineage
+from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
 from headrace.model.task import WORKING
 from headrace.sdk.agent import Agent
@@ -231,12 +232,21 @@ class Execution:
 
     @property
     def retryable(self) -> Retryable | None:
-        """The agent's request for another attempt, if it made one."""
+        """Why the run needs another attempt: the agent asks for it, or the fleet did not answer it.
+
+        What the agent reads from its context may be out of reach for a while; that is no failure of
+        the agent.
+        """
         agent_task = self.agent_task
         if agent_task is None or not agent_task.done() or agent_task.cancelled():
             return None
-        error = agent_task.exception()
-        return error if isinstance(error, Retryable) else None
+        match agent_task.exception():
+            case Retryable() as error:
+                return error
+            case HeadraceError(retryable=True) as error:
+                return Retryable(error.public)
+            case _:
+                return None
 
     async def append_handed_back(self, why: Json, timeout: float) -> None:
         """End the attempt but not the run: append the metadata `why` and stop appending."""

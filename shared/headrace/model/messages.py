@@ -57,6 +57,9 @@ class RunRequest(BusMessage):
     sequence: int | None = None
     """Stream sequence of `input`. Appends expect it, so a request that the log has passed is
     refused."""
+    cleans_up: bool | None = None
+    """The task has ended without its agent, and the run is only for the agent's clean-up. None: it
+    is an ordinary run."""
 
 
 class HolderReply(BusMessage):

@@ -22,9 +22,10 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model import json_text
+from headrace.model.errors import HeadraceError, LogLost
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.errors import Misdeclared, RunOver
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.tool_call import Answer, ToolError
 
@@ -122,6 +123,8 @@ class FunctionTool:
 
         Raises:
             Retryable: The function raised it; the run is tried again.
+            BusUnavailable, StateUnavailable: The context could not be read; likewise.
+            RunOver, LogLost: The run is over.
         """
         try:
             given = self.signature.read(arguments)
@@ -134,9 +137,12 @@ class FunctionTool:
             return Answer(error=_complaints(error))
         except TimeoutError:
             return Answer(error=f"{self.name} timed out")
-        except Retryable:
+        except (RunOver, LogLost):
             raise
-        except Exception as error:  # noqa: BLE001  # reported to the model as an error id
+        except Exception as error:  # reported to the model as an error id
+            if isinstance(error, HeadraceError) and error.retryable:
+                # Of the fleet, not of the tool: a model would be told of a failure that is none.
+                raise
             return Answer(error=failed(ctx, self.name, error))
 
     async def _call(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own

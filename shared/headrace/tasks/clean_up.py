@@ -40,7 +40,13 @@ async def _publish(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str
     version = await _version(bus, key)
     if not await _cleans_up(bus, key.agent, version):
         return
-    request = RunRequest(log=last.stamp.log, context=context, owner=owner, version=version or None)
+    request = RunRequest(
+        log=last.stamp.log,
+        context=context,
+        owner=owner,
+        version=version or None,
+        cleans_up=True,
+    )
     await RunRequests(bus).publish(key, last.last_generation + 1, request)
 
 

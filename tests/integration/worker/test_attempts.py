@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 from nats.aio.msg import Msg
 from prometheus_client import REGISTRY
 
-from headrace import Emission, Retryable, RunContext, agent
+from headrace import Emission, Retryable, RunContext, ToolError, agent, tool
 from headrace.directory import Announcer, renewed, silent_for
 from headrace.jetstream.kv import Bucket
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
+from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
@@ -94,6 +96,49 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
     assert taken_over("flaky") == before
     assert end_of(entries) == (COMPLETED, "")
     assert await dead_letters(submitter, "flaky") == []
+
+
+async def test_an_outage_of_the_fleet_is_no_failure_of_the_agent_that_meets_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(max_attempts=2, backoff=0.1)
+    async def reader(ctx: RunContext) -> AsyncIterator[Emission]:
+        yield f"try {ctx.attempt}"
+        if ctx.prompt == "log" and ctx.attempt == 1:
+            raise BusUnavailable("no leader")  # as each method that reads the log does
+        if ctx.prompt == "conversation":
+            await ctx.context_history()  # nobody serves task state here
+
+    async with working(reader):
+        of_log = await (await submitter.start("reader", "log")).ended()
+        of_state = await (await submitter.start("reader", "conversation")).ended()
+    assert (attempts(of_log), end_of(of_log)) == ([1, 2], (COMPLETED, ""))
+    assert attempts(of_state) == [1, 2]
+    assert end_of(of_state) == (
+        FAILED,
+        "Given up after 2 attempts: task state does not respond or is being rebuilt; try again",
+    )
+
+
+async def test_an_outage_of_the_fleet_is_no_failure_of_the_tool_that_meets_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @tool
+    async def remember(ctx: RunContext) -> str:
+        """Remember what was said."""
+        return str(len(await ctx.context_history()))
+
+    @agent(max_attempts=2, backoff=0.1)
+    async def asker(ctx: RunContext) -> None:
+        with suppress(ToolError):
+            await ctx.call(remember)
+
+    async with working(asker):
+        entries = await (await submitter.start("asker")).ended()
+    assert attempts(entries) == [1, 2]
+    assert end_of(entries)[0] == FAILED
+    assert "remember" in str([entry.events for entry in entries])
+    assert "tool_result" not in str([entry.events for entry in entries])
 
 
 async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_states(

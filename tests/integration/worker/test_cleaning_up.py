@@ -10,6 +10,7 @@ from headrace import Agent, Emission, EndedTask, InputRequired, Retryable, RunCo
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model import events
+from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import ATTEMPT, Json
 from headrace.model.messages import DeadLetter
@@ -25,7 +26,7 @@ from headrace.tasks.dead_letters import (
     write_letter,
 )
 from headrace.tasks.end import fail_task
-from headrace_worker import assignment, attempt
+from headrace_worker import assignment, attempt, claim
 from headrace_worker.assignment import read_assignment
 from headrace_worker.recovery import events_before
 from headrace_worker.timing import Timing
@@ -185,6 +186,28 @@ async def test_a_log_that_cannot_be_read_is_no_failure_of_the_clean_up(
     async with working(tidy.agent(), timing=timing):
         task = await asks(submitter)
         monkeypatch.setattr(attempt, "events_before", read)
+        assert await cancel(task) == CANCELED
+        await eventually(lambda: done_with(task))
+    assert not refusals
+    assert [ended.key for ended in tidy.told] == [task.key]
+    assert await letters(task) == []
+
+
+async def test_a_log_that_cannot_be_read_at_first_is_no_delivery_of_the_clean_up(
+    submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 32 deliveries, which take an outage 2 minutes, a clean-up is given up."""
+    refusals = [BusUnavailable("no leader")] * 2 + [TimeoutError()]
+
+    async def read(bus: Bus, key: TaskKey) -> Entry | None:
+        if refusals:
+            raise refusals.pop()
+        return await last_entry(bus, key)
+
+    tidy, timing = Tidy(), Timing(cleanup_log=0.01, cleanup_deliveries=1)
+    async with working(tidy.agent(), timing=timing):
+        task = await asks(submitter)
+        monkeypatch.setattr(claim, "last_entry", read)
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))
     assert not refusals
