@@ -21,11 +21,11 @@ from headrace.log import AppendRequest, FencedBy, LogWriter
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
-from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.stamp_base import StampBase
 
 _log = logging.getLogger(__name__)
@@ -220,6 +220,23 @@ class Appender:
             return [following()], stamp
 
         return await self._store(make)
+
+    async def append_closed(
+        self, draft: Draft, state: str = WORKING, *, gives_way: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Append an event after `close`, which leaves the task in `state`.
+
+        Raises:
+            GivesWay: `gives_way` returned True; nothing was appended.
+            Fenced, LogLost: as for `close`.
+        """
+
+        def make() -> EntryContent:
+            if gives_way():
+                raise GivesWay
+            return [draft], self._stamp(state)
+
+        await self._store(make)
 
     async def append_last(self, last: Draft, timeout: float) -> None:
         """Drop pending events and append `last`, if that takes at most `timeout` seconds."""

@@ -29,6 +29,7 @@ from headrace.tasks.clean_up import request_clean_up
 from headrace.tasks.end import TOO_LATE, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.holder import ask_holder
+from headrace.tasks.unanswered import append_end
 from headrace_worker.assignment import Assignment
 from headrace_worker.blocks import RunIds
 from headrace_worker.recovery import RecoveredRun, recover
@@ -291,8 +292,8 @@ async def _give_up(
         "parts": [parts.notice_part(reason, parts.ERROR)],
     }
     draft = events.status_update(key.task, request.context, FAILED, message)
-    writer = LogWriter.after(bus, key, last)
-    await writer.append([draft], by.stamp(writer.generation + 1, FAILED), _TIMEOUT)
+    stamp = by.stamp(last.last_generation + 1, FAILED)
+    await append_end(bus, key, last, request.context, draft, stamp, _TIMEOUT)
     series_of(agent).ended[FAILED].inc()
     await request_clean_up(bus, key, last, request.context, request.owner)
 

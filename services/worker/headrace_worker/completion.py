@@ -12,6 +12,7 @@ from headrace.model import events
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
@@ -20,7 +21,6 @@ from headrace_worker.appender import GivesWay
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
 from headrace_worker.execution import Execution
-from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.run_limits import why_overdue
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ _LONGEST_REASON = 500
 """Maximum characters of the reason that a failed task shows."""
 
 _CONTINUED = frozenset({COMPLETED, INPUT_REQUIRED})
-"""End states after which a waiting message starts the next run."""
+"""End states after which a waiting message starts the next run. After the others it becomes part
+of the task that ends."""
 
 
 async def complete(execution: Execution, why: Interrupt) -> int | None:
@@ -82,20 +83,40 @@ async def _append(execution: Execution, end: End) -> int | None:
         if artifact not in emitted
     ]
     inputs, appender = execution.inputs, execution.appender
-
-    def gives_way() -> bool:
-        return end.state in _CONTINUED and bool(inputs.waiting)
-
-    if not gives_way():
+    if not inputs.waiting:
         with suppress(GivesWay):
-            await appender.close([*retractions, end.draft], end.state, gives_way=gives_way)
-            execution.series.observe_end(appender, execution.recovered.time, end.state)
-            execution.span.note_end(end.state, end.fault.error if end.fault else None)
+            await appender.close(
+                [*retractions, end.draft], end.state, gives_way=lambda: bool(inputs.waiting)
+            )
+            _note_end(execution, end)
             return None
+    if end.state not in _CONTINUED:
+        await appender.close(retractions, WORKING)
+        await _end_unanswered(execution, end)
+        _note_end(execution, end)
+        return None
     # The run does not end here: append the last message, then the next input.
     last = [execution.working(message=end.message)] if end.message else []
     await appender.close([*retractions, *last], WORKING)
     return await appender.begin_next_run(lambda: _next_input(execution, *inputs.waiting))
+
+
+async def _end_unanswered(execution: Execution, end: End) -> None:
+    """End the task although messages wait: they become part of it, so that none is lost."""
+    inputs, appender = execution.inputs, execution.appender
+    while True:
+        while inputs.waiting:
+            await appender.append_closed(inputs.give_up_next())
+        with suppress(GivesWay):
+            await appender.append_closed(
+                end.draft, end.state, gives_way=lambda: bool(inputs.waiting)
+            )
+            return
+
+
+def _note_end(execution: Execution, end: End) -> None:
+    execution.series.observe_end(execution.appender, execution.recovered.time, end.state)
+    execution.span.note_end(end.state, end.fault.error if end.fault else None)
 
 
 async def _end_children(execution: Execution, children: Children, state: str) -> None:
@@ -174,6 +195,8 @@ def _is_task_shown(execution: Execution) -> bool:
     """Return whether the client has been sent the Task, so that the run must end as a task."""
     recovered, ctx = execution.recovered, execution.context
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
+        return True
+    if execution.inputs.waiting:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > execution.timing.bare_message

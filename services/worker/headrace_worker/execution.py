@@ -13,6 +13,7 @@ from headrace.model import events
 from headrace.model.delegation import Lineage
 from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import WORKING
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
@@ -31,7 +32,6 @@ from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.offload import Offload
-from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.run_metrics import series_of

@@ -14,15 +14,15 @@ from typing import Literal
 
 from headrace.light_event import LightEvent
 from headrace.model import events
-from headrace.model.events import Json
+from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import AUTH_REQUIRED, WORKING
 from headrace.sdk.agent import FollowUps
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Appender
 from headrace_worker.pending_messages import Receipt
-from headrace_worker.queued_message import QueuedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,11 @@ class Inputs:
         """Whether `next_steering` would return at once."""
         return self._follow_ups == "steer" and bool(self._of_kind(is_answer=False))
 
+    def give_up_next(self) -> Draft:
+        """Stop waiting for an answer to the oldest message; return the event that records it."""
+        message = self.waiting.pop(0)
+        return events.taken(*self._task, message.message, message.generation)
+
     async def ask(self, prompt: Json | None) -> Json:
         """Set the task to AUTH_REQUIRED, and return the message that answers."""
         self._asking = True
@@ -190,8 +195,7 @@ class Inputs:
         _, receipt = self._unread.pop(message.generation, (None, None))
         if receipt is None:
             self.waiting.remove(message)
-            metadata = {events.TAKEN: message.generation}
-            draft = events.status_update(*self._task, WORKING, message.message, metadata)
+            draft = events.taken(*self._task, message.message, message.generation)
             receipt = self._appender.post(draft)
         try:
             await receipt.stored()

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 from headrace.model.events import Draft
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
-from headrace_worker.queued_message import QueuedMessage
 
 BATCH = 512
 """Maximum events in one message: readers process a message as a whole."""

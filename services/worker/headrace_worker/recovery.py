@@ -5,17 +5,18 @@ from datetime import datetime
 
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
-from headrace.model import events, json_text, parts
+from headrace.model import events, parts
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, TaskKey
+from headrace.tasks.unanswered import read_queued
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.child_events import KnownChildren
-from headrace_worker.queued_message import QueuedMessage
 from headrace_worker.usage import UsageTotals, usage_of
 
 
@@ -127,7 +128,7 @@ async def recover(bus: Bus, key: TaskKey, run: int, last: Entry) -> RecoveredRun
     else:
         recovered = await _read_all(bus, key, run, last)
     left = recovered.metadata.get(events.WAITING) or []
-    recovered.queued[:0] = [await _read_queued(bus, key, generation, last) for generation in left]
+    recovered.queued[:0] = [await read_queued(bus, key, generation, last) for generation in left]
     return recovered
 
 
@@ -142,17 +143,6 @@ async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> RecoveredR
     if recovered is None:
         raise LogLost(f"the input {run} of {key.task} is gone")
     return recovered
-
-
-async def _read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> QueuedMessage:
-    after = await find_generation(bus, key, generation, last)
-    async for batch in replay(bus, key, after, last.sequence):
-        entry = batch[0]
-        event = json_text.decode(entry.lines[generation - entry.generation])
-        if (queued := QueuedMessage.read(event, generation)) is not None:
-            return queued
-        break
-    raise LogLost(f"the message {generation} of {key.task} is gone")
 
 
 async def task_before(bus: Bus, key: TaskKey, head: int) -> Json:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.model import json_text
-from headrace.model.task import SUBMITTED
+from headrace.model.task import SUBMITTED, WORKING
 from headrace.model.timestamp import timestamp
 
 GENERATION = "headrace.generation"
@@ -44,7 +44,7 @@ INPUT_ID = "headrace.inputId"
 """Metadata key together with `QUEUED`: the message's idempotency id."""
 TAKEN = "headrace.taken"
 """Metadata key of a WORKING status with a user's message: generation of the queued message that the
-working agent received."""
+working agent received, or that the end of the task leaves unanswered."""
 WAITING = "headrace.waiting"
 """Metadata key of an input: generations of earlier messages that are still queued."""
 RETRACTED = "headrace.retracted"
@@ -192,6 +192,11 @@ def queued(  # noqa: PLR0913, PLR0917  # what such an event says
     if start_at is not None:
         own[START_AT] = start_at
     return status_update(task, context, state, None, own)
+
+
+def taken(task: str, context: str, message: Json, generation: int) -> Draft:
+    """A queued message of the user, `generation`, that becomes part of the task here."""
+    return status_update(task, context, WORKING, message, {TAKEN: generation})
 
 
 def artifact_update(

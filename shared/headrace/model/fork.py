@@ -10,7 +10,8 @@ from typing import Any, Self
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
-from headrace.model.events import QUEUED, TAKEN, WAITING, Json
+from headrace.model.events import Json
+from headrace.model.queued_message import UnansweredMessages
 from headrace.model.task import SUBMITTED, is_task_id
 
 FORK_OF = "headrace.forkOf"
@@ -127,7 +128,7 @@ class ForkPoints:
         self.point: ForkPoint | None = None
         """The last point so far. None: there is none, which the first event of a log excludes."""
         self._run, self._is_entangled, self._child_asks = 0, False, False
-        self._queued: list[int] = []
+        self._waiting = UnansweredMessages()
 
     def take(self, entry: Entry) -> None:
         """Take the next entry of the log."""
@@ -145,15 +146,11 @@ class ForkPoints:
         if "artifactUpdate" in event:
             return
         metadata = _metadata_of(event)
-        if QUEUED in metadata:
-            self._queued.append(generation)
-        elif (taken := metadata.get(TAKEN)) in self._queued:
-            self._queued.remove(taken)
+        self._waiting.note(metadata, generation)
         if CHILD in metadata:
             self._is_entangled = True
         if _is_input(event, generation):
-            left = metadata.get(WAITING)
-            self._queued = [one for one in left if type(one) is int] if type(left) is list else []
+            self._waiting.begin_run(metadata)
             self._run, self._is_entangled = generation, self._child_asks
             if not self._child_asks:
                 self.point = self._point(entry, generation)
@@ -161,7 +158,7 @@ class ForkPoints:
 
     def _point(self, entry: Entry, generation: int, *, run_ended: bool = False) -> ForkPoint:
         attempt = 0 if generation == self._run else entry.stamp.attempt
-        waiting = () if run_ended else tuple(self._queued)
+        waiting = () if run_ended else self._waiting.generations
         is_last = generation == entry.last_generation
         state = entry.stamp.state if is_last else SUBMITTED
         return ForkPoint(generation, self._run, attempt, entry.time, state, run_ended, waiting)

@@ -22,6 +22,7 @@ from headrace.model.events import Json
 from headrace.model.task import FAILED, REJECTED, SUBMITTED, TaskKey
 from headrace.tasks.clean_up import request_clean_up
 from headrace.tasks.delayed_runs import withdraw_delayed
+from headrace.tasks.unanswered import append_end
 from headrace.wait_for import ELECTION
 
 QUEUE_FULL = "Rejected: the queue is full; try again later"
@@ -104,6 +105,8 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
 ) -> None:
     """Like `end_task`, if `last` is still the last entry.
 
+    Messages that still wait become part of the task, unanswered.
+
     Raises:
         Fenced: Another entry follows it.
         LogLost, BusUnavailable: As `end_task`.
@@ -113,7 +116,7 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
     now = last.stamp
     owner = now.owner or await _owner(bus, key)
     stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=owner)
-    await LogWriter.after(bus, key, last).append([draft], stamp, _TIMEOUT)
+    await append_end(bus, key, last, context, draft, stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
     await withdraw_delayed(bus, key, last, _WITHDRAWAL)
     await request_clean_up(bus, key, last, context, owner or "")

@@ -219,6 +219,19 @@ def test_messages_that_wait_at_the_point_are_known() -> None:
     assert point_of(log).waiting == (4,)
 
 
+def test_messages_that_a_discarded_attempt_took_wait_again_at_the_point() -> None:
+    log = LegalLog(SOURCE)
+    log.submit()
+    log.begin_attempt()
+    message = {"messageId": "q", "role": "ROLE_USER", "parts": [{"text": "?"}]}
+    queued = events.queued(SOURCE.task, log.context, WORKING, message, None, "a")
+    log.append([queued], state=WORKING)
+    log.append([log.status(WORKING, message, {events.TAKEN: 3})])
+    log.begin_attempt()
+    log.append([log.chunk("answer", "not yet")], checkpoint=True)
+    assert point_of(log).waiting == (3,)
+
+
 async def test_files_are_copied_and_links_lead_to_the_copies() -> None:
     owner, log = FileOwner("anonymous", "context-1"), LegalLog(SOURCE)
     async with memory_bus() as bus:
