@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,54 @@ _LOOK = 2.0
 
 type EntryContent = tuple[list[Draft], Stamp]
 """What one append is to store."""
+
+
+class IllegalMove(Exception):
+    """A defect: the state does not lead there."""
+
+
+class State(Enum):
+    """What an appender does."""
+
+    IDLE = "has nothing to append"
+    WAITING_TICK = "has text that waits for the worker's next tick"
+    DUE = "appends in the loop's next turn"
+    SENDING = "has an append in flight"
+    CATCHING_UP = "finishes an append that was not acknowledged, or reads what others have appended"
+    CLOSED = "accepts nothing more, and appends what was accepted"
+    ABORTED = "appends nothing more"
+
+    def __init__(self, doing: str) -> None:
+        """Have no moves yet; they are of states that are defined later."""
+        self.doing = doing
+        self.is_closed = False
+        self.leads_to: tuple[State, ...] = ()
+
+    def to(self, state: "State") -> "State":
+        """Return `state`, to which this one leads.
+
+        Raises:
+            IllegalMove: it does not lead there.
+        """
+        if state not in self.leads_to:
+            raise IllegalMove(f"an appender that {self.doing}: not to {state.name}")
+        return state
+
+
+def _define_moves() -> None:
+    closed = State.CLOSED, State.ABORTED
+    sending = State.IDLE, State.SENDING, State.CATCHING_UP, *closed
+    State.IDLE.leads_to = State.WAITING_TICK, State.DUE, *closed
+    State.WAITING_TICK.leads_to = State.DUE, *sending
+    State.DUE.leads_to = sending
+    State.SENDING.leads_to = State.CATCHING_UP.leads_to = State.WAITING_TICK, *sending
+    State.CLOSED.leads_to = closed
+    State.ABORTED.leads_to = (State.ABORTED,)
+    for state in closed:
+        state.is_closed = True
+
+
+_define_moves()
 
 
 class GivesWay(Exception):
@@ -83,12 +132,11 @@ class Appender:
         self._in_flight: PendingMessage | None = None
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
-        self._awake = self._closed = self._is_aborted = self._is_to_look = False
-        self._waits = False
-        """Whether pending events wait for a tick."""
+        self._state = State.IDLE
+        self._is_to_look = False
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
-        """Done when the append in flight is over, or another one follows it."""
+        """Done when the append in flight is over, or when nothing has to be caught up on."""
         self._loop = asyncio.get_running_loop()
         self.began = self.last_append = self._loop.time()
         """When it began, and when the last append ended; loop time in seconds."""
@@ -129,9 +177,13 @@ class Appender:
         """
         self._accept(draft)
         pending = self._pending
-        is_pressing = pending.events >= PRESSING or not pending.has_room
-        if is_pressing or not (self._awake or self._wait_for_tick()):
+        if pending.events >= PRESSING or not pending.has_room:
             self._send_at_once()
+        elif self._state is State.IDLE:
+            if self._ticks.join(self._on_tick):
+                self._state = self._state.to(State.WAITING_TICK)
+            else:
+                self._send_at_once()
         return pending.has_room
 
     def post(
@@ -176,7 +228,7 @@ class Appender:
 
     async def room(self) -> None:
         """Wait until the log has caught up with the agent."""
-        while not self._closed and not self._pending.has_room:
+        while not self._state.is_closed and not self._pending.has_room:
             await self._pending.changed()
 
     async def close(
@@ -192,7 +244,8 @@ class Appender:
         for draft in last:
             self._pending.put(draft)
             self.offered += 1
-        self._closed = True
+        if not self._state.is_closed:
+            self._state = self._state.to(State.CLOSED)
         await self._until_sent()
         if self._loss is not None:
             raise self._loss
@@ -242,7 +295,7 @@ class Appender:
         """Drop pending events and append `last`, if that takes at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                self._shut()
+                self._shut(State.CLOSED)
                 await self._until_sent()
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
@@ -253,8 +306,7 @@ class Appender:
 
     def abort(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
-        self._is_aborted = True
-        self._shut()
+        self._shut(State.ABORTED)
         if self._sender is not None:
             self._sender.cancel()
 
@@ -264,50 +316,44 @@ class Appender:
             await asyncio.wait([self._sender])
 
     def _accept(self, draft: Draft) -> None:
-        if self._closed:
+        if self._state.is_closed:
             raise RunOver("the run is over")
         self._pending.put(draft)
         self.offered += 1
 
+    def _shut(self, state: State) -> None:
+        if self._state is not State.ABORTED:
+            self._state = self._state.to(state)
+        self._pending.lose()
+
     def _send_at_once(self) -> None:
         """Send in the loop's next turn, or after the append in flight."""
         self._pending.is_pressing = True
-        if self._waits or not self._awake:
-            self._awake, self._waits = True, False
-            self._loop.call_soon(self._send_soon)
-
-    def _wait_for_tick(self) -> bool:
-        """Send at the worker's next tick, unless too few runs append."""
-        self._waits = self._ticks.join(self._on_tick)
-        # While an append is in flight, `_awake` stays set: another one must not start.
-        self._awake = self._awake or self._waits
-        return self._waits
+        if self._state is State.IDLE or self._state is State.WAITING_TICK:
+            self._state = self._state.to(State.DUE)
+            self._loop.call_soon(self._proceed)
 
     def _on_tick(self) -> None:
-        if self._waits:
-            self._waits, self._pending.is_pressing = False, True
-            self._send_soon()
+        if self._state is State.WAITING_TICK:
+            self._pending.is_pressing = True
+            self._proceed()
 
-    def _shut(self) -> None:
-        self._closed = True
-        self._pending.lose()
-
-    def _is_due(self) -> bool:
-        """Return whether there is something to do that does not wait for a tick."""
-        if self._closed or not (self._pending.events or self._is_to_look):
-            return False
-        return self._pending.is_pressing or self._is_to_look or not self._wait_for_tick()
-
-    def _send_soon(self) -> None:
-        if self._closed or not (self._pending.events or self._is_to_look):
-            self._awake = False
-        elif self._is_to_look:
-            self._start_sender()
-        else:
+    def _proceed(self) -> None:
+        """Do what comes next: nothing is in flight."""
+        if self._state.is_closed:
+            return
+        if self._is_to_look:
+            self._catch_up()
+        elif not self._pending.events:
+            self._state = self._state.to(State.IDLE)
+        elif self._pending.is_pressing or not self._ticks.join(self._on_tick):
             self._send_next()
+        else:
+            self._state = self._state.to(State.WAITING_TICK)
 
     def _send_next(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
+        self._state = self._state.to(State.SENDING)
         message = self._pending.take()
         try:
             sent = self._writer.send(message.drafts, self._stamp(message.state, message.checkpoint))
@@ -322,58 +368,48 @@ class Appender:
         self, message: PendingMessage, sent: AppendRequest, answer: asyncio.Future[Any]
     ) -> None:
         self._in_flight = self._sender = None
-        if answer.cancelled():
-            self._drop_sent(message, sent)
-            return
         try:
-            if self._writer.acked(sent) is not None:
+            if not answer.cancelled() and self._writer.acked(sent) is not None:
                 self._note_append()
                 message.stored(sent.stamp.generation)
-                if self._is_due():
-                    self._send_soon()
-                else:
-                    self._awake = self._waits
-            elif self._is_aborted:
-                self._drop_sent(message, sent)
+                self._proceed()
+            elif answer.cancelled() or self._state is State.ABORTED:
+                self._writer.give_up(sent)
+                message.lost()
             else:
-                self._start_sender(message, sent)
+                self._catch_up(message, sent)
         except Exception as loss:  # noqa: BLE001  # as above; and a callback's error ends nothing
             message.lost()
             self._give_up(loss)
 
-    def _drop_sent(self, message: PendingMessage, sent: AppendRequest) -> None:
-        self._writer.give_up(sent)
-        message.lost()
-        self._awake = self._waits
-
-    def _start_sender(
+    def _catch_up(
         self, message: PendingMessage | None = None, sent: AppendRequest | None = None
     ) -> None:
         """Do in a task what may take several requests, first end the append of `message`."""
+        if not self._state.is_closed:
+            self._state = self._state.to(State.CATCHING_UP)
         # Eager start: waiting for the next loop iteration would delay the first token.
-        sender = asyncio.Task(self._send(message, sent), loop=self._loop, eager_start=True)
-        self._sender = None if sender.done() else sender
+        work = self._caught_up(message, sent)
+        sender = asyncio.Task(work, loop=self._loop, eager_start=True)
+        if not sender.done():
+            self._sender = sender
 
-    async def _send(self, message: PendingMessage | None, sent: AppendRequest | None) -> None:
+    async def _caught_up(self, message: PendingMessage | None, sent: AppendRequest | None) -> None:
         try:
             if message is not None:
                 await self._append(message, message.state, sent=sent)
-            while self._is_due():
-                if self._is_to_look:
-                    await self._catch_up()
-                if self._pending.events and not self._closed:
-                    message = self._pending.take()
-                    await self._append(message, message.state)
+            while self._is_to_look and not self._state.is_closed:
+                await self._look()
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             self._give_up(loss)
         finally:
             self._sender = None
-            self._awake = self._waits
+            self._proceed()
 
     def _give_up(self, loss: Exception) -> None:
         if not isinstance(loss, Fenced | LogLost):
             _log.error("an append failed unexpectedly", exc_info=loss)
-        self._shut()
+        self._shut(State.CLOSED)
         self._loss = loss
         self._lost(loss)
 
@@ -444,7 +480,7 @@ class Appender:
         if self.first_append is None:
             self.first_append = self.last_append
 
-    async def _catch_up(self) -> None:
+    async def _look(self) -> None:
         """Skip the messages that other writers have queued.
 
         Raises:
