@@ -235,6 +235,25 @@ async def test_integers_beyond_64_bits_are_exact_over_json_in_both_directions(
     assert tasks[task]["artifacts"] == found["artifacts"]
 
 
+async def test_streams_of_a2a_0_3_have_the_same_numbers(
+    agents: str, http: httpx.AsyncClient
+) -> None:
+    given = {"ids": [2**64 + 1, {"wei": 10**21, "share": 1.0}]}
+    parts = [{"kind": "text", "text": "x"}]
+    message = {"kind": "message", "messageId": uuid.uuid4().hex, "role": "user", "parts": parts}
+    params = {"message": message, "metadata": {"given": given}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": params}
+    async with http.stream("POST", f"{agents}/counting", json=call) as response:
+        lines = [line async for line in response.aiter_lines()]
+    events = [json.loads(line[6:])["result"] for line in lines if line.startswith("data: ")]
+    [numbers] = [event["artifact"] for event in events if event["kind"] == "artifact-update"]
+    found = numbers["parts"][0]["data"]
+    shown, expected = (
+        [each["given"], each["own"]] for each in (found, {"given": given, "own": BIG})
+    )
+    assert json.dumps(shown, sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
 async def test_integers_of_ag_uis_state_arguments_and_results_are_exact(
     agents: str, http: httpx.AsyncClient
 ) -> None:

@@ -6,7 +6,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.whole_numbers import whole
+from headrace.model.whole_numbers import carried, whole
 from headrace_task_state.webhooks.notice import NotConvertible
 
 
@@ -17,7 +17,7 @@ def in_old_form(event: Json) -> bytes:
         Unsayable: 0.3, or protobuf, can't represent it.
     """
     try:
-        core = ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
+        core = ParseDict(carried(event), a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
         converted = conversions.to_compat_stream_response(core).result
     except (ParseError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise NotConvertible(f"the event can't be converted to A2A 0.3: {error}"[:300]) from None

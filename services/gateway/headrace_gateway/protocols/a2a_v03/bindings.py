@@ -1,6 +1,7 @@
 """A2A 0.3 in the JSON bindings and in agent cards."""
 
 from dataclasses import replace
+from functools import partial
 
 from a2a.compat.v0_3.conversions import to_compat_agent_card
 from a2a.types import a2a_pb2
@@ -51,7 +52,7 @@ def _merged(into: Json, more: Json) -> Json:
 RPC_03 = VersionBinding(
     PROTOCOL_VERSION_0_3,
     requests.METHODS,
-    requests.rpc_params,
+    partial(requests.of_json, requests.rpc_params),
     responses.rpc_answer,
     responses.rpc_event,
     ConvertingRenderer(responses.rpc_event, JSON_RPC),
@@ -79,7 +80,7 @@ _REST = {name: name for name in HTTP.operations if name != "ListTasks"}
 HTTP_03 = VersionBinding(
     PROTOCOL_VERSION_0_3,
     _REST,
-    requests.rest_params,
+    partial(requests.of_json, requests.rest_params),
     responses.rest_answer,
     responses.rest_event,
     ConvertingRenderer(responses.rest_event, LOG_LINES),
@@ -89,7 +90,7 @@ HTTP_03 = VersionBinding(
 HTTP_03_KINDED = VersionBinding(
     PROTOCOL_VERSION_0_3,
     _REST,
-    requests.rest_params,
+    partial(requests.of_json, requests.rest_params),
     responses.rpc_answer,
     responses.rpc_event,
     ConvertingRenderer(responses.rpc_event, LOG_LINES),

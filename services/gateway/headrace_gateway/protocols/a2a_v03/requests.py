@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.model.events import Json
 from headrace.model.nesting import RULE, is_too_deep
+from headrace.model.whole_numbers import carried
 from headrace_gateway.protocols.a2a.protojson import as_json
 from headrace_gateway.refusals import Malformed, Violation
 
@@ -80,6 +81,15 @@ def rpc_params(operation: str, params: Json) -> Json:
         raise Malformed(_violations(invalid)) from None
     except (ParseError, ValueError, TypeError, A2AError) as error:
         raise Malformed(_unread(params, "params", f"can't be read: {error}")) from None
+
+
+def of_json(read: Callable[[str, Json], Json], operation: str, params: Json) -> Json:
+    """Return what `read` makes of parameters in JSON, with its numbers unchanged.
+
+    Raises:
+        Malformed: the parameters are not valid in 0.3.
+    """
+    return read(operation, carried(params) if operation in SENDS else params)
 
 
 def _with_config_id(operation: str, params: Json) -> Json:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from pydantic import BaseModel
 
 from headrace.model.events import Json
-from headrace.model.whole_numbers import whole
+from headrace.model.whole_numbers import carried, whole
 
 type LegacyEvent = (
     types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
@@ -38,7 +38,7 @@ def event_of(event: Json) -> LegacyEvent:
 
 def rpc_event(event: Json) -> Json:
     """Convert one stream event to the result of a JSON-RPC response."""
-    return dumped(event_of(event))
+    return dumped(event_of(carried(event)))
 
 
 def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
@@ -56,12 +56,12 @@ def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
     if operation not in _MODELS:
         # An agent card is the same for clients of all versions.
         return result
-    return dumped(_model(operation, result))
+    return dumped(_model(operation, carried(result)))
 
 
 def rest_event(event: Json) -> Json:
     """Convert a StreamResponse to the JSON form of 0.3's protobuf."""
-    return as_json(proto_utils.ToProto.stream_response(event_of(event)))
+    return as_json(proto_utils.ToProto.stream_response(event_of(carried(event))))
 
 
 def rest_answer(operation: str, result: Json) -> Json:
@@ -72,7 +72,7 @@ def rest_answer(operation: str, result: Json) -> Json:
     """
     if operation == "GetExtendedAgentCard":
         return dumped(_model(operation, result))
-    return as_json(proto_answer(operation, result))
+    return as_json(proto_answer(operation, carried(result)))
 
 
 def proto_answer(operation: str, result: Json) -> Message:

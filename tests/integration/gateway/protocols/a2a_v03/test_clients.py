@@ -231,6 +231,41 @@ async def test_numbers_of_old_clients_stay_whole(unversioned: httpx.AsyncClient)
     assert '"n":7' in answer.text
 
 
+NUMBERS: Json = {"id": 2**53 + 1, "wei": [2**70, -(2**70)], "one": 1.0, "i": 1, "none": 0.0}
+
+
+async def test_numbers_in_json_of_old_clients_are_exact(unversioned: httpx.AsyncClient) -> None:
+    params = kinded(
+        parts=[{"kind": "data", "data": NUMBERS, "metadata": NUMBERS}], metadata={"kept": [NUMBERS]}
+    )
+    sent = {"message/send": params | {"configuration": {"blocking": False}}}
+    for method in ("message/send", "tasks/get", "tasks/cancel"):
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": sent.get(method, sent)}
+        task = (await unversioned.post("/v1/agents/patient", json=call)).json()["result"]
+        check_numbers(task["history"][0], params["message"])
+        sent["id"] = task["id"]
+
+
+async def test_numbers_in_the_old_protobufs_json_are_exact(unversioned: httpx.AsyncClient) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "x"}]}
+    request = {"request": {**message, "metadata": NUMBERS}}
+    task = (await unversioned.post("/v1/message:send", json=request)).json()["task"]
+    assert written(task["history"][0]["metadata"]) == written(NUMBERS)
+
+
+def check_numbers(message: Json, given: Json) -> None:
+    """Check that a message has the numbers of `given`."""
+    [part], [sent] = message["parts"], given["parts"]
+    assert written(part["data"]) == written(sent["data"])
+    assert written(part["metadata"]) == written(sent["metadata"])
+    assert written(message["metadata"]["kept"]) == written(given["metadata"]["kept"])
+
+
+def written(value: object) -> str:
+    """Return `value` as JSON, because 1 and 1.0 are equal as values."""
+    return json.dumps(value, sort_keys=True)
+
+
 async def test_a_stream_can_be_resumed_by_old_clients_too(
     unversioned: httpx.AsyncClient,
 ) -> None:
