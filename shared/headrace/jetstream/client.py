@@ -99,7 +99,8 @@ class FastParser(Parser):
                     return  # It ended meanwhile: what follows must not reach the next one.
                 at = eol + 2
                 continue
-            words = data[at:eol].split()
+            # Only at spaces: a subject may have other characters that Python takes for white space.
+            words = data[at:eol].split(b" ")
             try:
                 first, size = eol + 2, int(words[-1])
                 headers = int(words[-2]) if data[at] == _HMSG else 0

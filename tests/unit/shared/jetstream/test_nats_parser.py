@@ -60,6 +60,16 @@ async def test_the_same_is_received_wherever_the_bytes_are_cut() -> None:
     assert len(received) > 400
 
 
+async def test_a_subject_may_have_white_space_that_nats_takes_for_none() -> None:
+    for subject in (b"a.\x0bv", b"a.\x0c", b"\x0b", b"a.\x1c\x1d", "a.\u00a0".encode()):
+        message = b"MSG %b 9 2\r\n{}\r\n" % subject
+        pushed = b"MSG %b 9 re.ply 2\r\n{}\r\n" % subject
+        assert await heard(FastParser, [message, pushed]) == [
+            ("_process_msg", 9, subject, b"", b"{}", b""),
+            ("_process_msg", 9, subject, b"re.ply", b"{}", b""),
+        ]
+
+
 async def test_after_a_reset_nothing_is_left_of_what_was_begun() -> None:
     client = Heard()
     parser = FastParser(client)
