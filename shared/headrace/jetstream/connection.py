@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,12 +18,13 @@ from nats.errors import MaxPayloadError
 from nats.js import JetStreamContext
 
 from headrace import metrics
-from headrace.jetstream.client import Listening, NatsClient
+from headrace.jetstream.client import Listening, NatsClient, in_domain
 from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.denials import Denials
 from headrace.jetstream.headers import STATUS
 from headrace.jetstream.health_probe import PROBE_TIMING, ProbeTiming
 from headrace.jetstream.streams import Streams, ensure_streams
-from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens
+from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens, NotPermitted
 from headrace.secret_settings import SecretUnreadable
 from headrace.server_versions import NATS_MINIMUM, check_server_version
 from headrace.settings import BusSettings, without_credentials
@@ -112,7 +114,7 @@ class Bus:
         self._disturbed: set[OnDisturbance] = set()
         self._disturbing: asyncio.TimerHandle | None = None
         self._last_error: Exception | None = None
-        self._refusal = ""
+        self._refusal, self._denials = "", Denials()
         self._closing = False
         self._closed: BusUnavailable | None = None
         self._on_closed_callbacks = list[OnClosed]()
@@ -238,6 +240,7 @@ class Bus:
 
     async def _on_error(self, error: Exception) -> None:
         self._last_error = error
+        self._denials.note(error)
         if isinstance(error, nats.errors.SlowConsumerError):
             self._notify_soon()
         elif type(error) is nats.errors.Error or isinstance(error, SecretUnreadable):
@@ -335,9 +338,11 @@ class Bus:
 
         Raises:
             NobodyListens: The subject has no listener.
+            NotPermitted: The user of this connection may not publish on the subject.
             BusUnavailable: No answer came within `timeout` seconds, or the connection is down.
             EventTooLarge: See the class.
         """
+        began = time.monotonic()
         try:
             return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
         except MaxPayloadError as error:
@@ -345,6 +350,9 @@ class Bus:
         except nats.errors.NoRespondersError as error:
             raise NobodyListens(f"{subject}: {reason(error)}") from error
         except NO_ANSWER as error:
+            sent = in_domain(self.settings.nats_jetstream_domain, subject)
+            if self._denials.of_publishing(sent, began):
+                raise NotPermitted(f"{subject}: NATS permissions forbid it") from error
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     def ask(

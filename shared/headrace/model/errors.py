@@ -117,6 +117,12 @@ class NobodyListens(BusUnavailable):
     code = "nobody_listens"
 
 
+class NotPermitted(BusUnavailable):
+    """The permissions of this process's NATS user refuse it, so it was not carried out."""
+
+    code = "not_permitted"
+
+
 class OutcomeUnknown(BusUnavailable):
     """A change was sent and its outcome is unknown: it may have happened or may still happen."""
 

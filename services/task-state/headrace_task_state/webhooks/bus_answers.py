@@ -5,6 +5,7 @@ prefix ``ce-``, percent-encoded.
 """
 
 import logging
+import time
 from urllib.parse import quote
 
 from opentelemetry.trace import Span, SpanKind
@@ -16,7 +17,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
 from headrace.model import json_text
 from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers, state_of
-from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens
+from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens, NotPermitted
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
@@ -28,7 +29,10 @@ STRUCTURED = "application/cloudevents+json"
 
 _JSON = "application/json"
 _SEARCH = 3.0
-"""Seconds until a leader has to answer. Who has no right to ask is not answered."""
+"""Seconds until a leader has to answer."""
+_LONGEST_SILENCE = 600.0
+"""Seconds for which a leader may not answer although NATS does: longer than any election. Then the
+stream can't be searched, and an answer that it may have is published again."""
 
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
@@ -36,9 +40,14 @@ _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in
 class BusAnswers:
     """Publishes answers."""
 
-    def __init__(self, bus: Bus, timeout: float) -> None:
-        """Publish on `bus`; a stream has `timeout` seconds to store an answer."""
-        self._bus, self._timeout = bus, timeout
+    def __init__(self, bus: Bus, timeout: float, longest_silence: float = _LONGEST_SILENCE) -> None:
+        """Publish on `bus`; a stream has `timeout` seconds to store an answer.
+
+        One that does not answer for `longest_silence` seconds, although NATS does, is not searched.
+        """
+        self._bus, self._timeout, self._longest_silence = bus, timeout, longest_silence
+        self._silent = dict[str, tuple[float, float]]()
+        """When a stream's leader first and last did not answer, by the monotonic clock."""
         self._stored = StoredAnswers(self._read)
 
     async def publish(
@@ -96,16 +105,37 @@ class BusAnswers:
     async def has_stored(self, answers: TaskAnswers, name: str, since: float) -> bool:
         """Return whether the stream has the answer `name`, which was first published at `since`.
 
-        False also if it was removed before anybody looked, or if task state may not read it.
+        False also if it was removed before anybody looked, or if the stream can't be read: it is
+        another account's, task state may not read it, or nobody answers for `_LONGEST_SILENCE`.
+
+        Raises:
+            BusUnavailable: the stream's leader does not answer; the stream may have it.
         """
         if answers.stream is None:
             return False
         try:
             place = AnswerPlace(answers.stream, answers.subject)
-            return await self._stored.has(place, name, since)
+            found = await self._stored.has(place, name, since)
         except BusUnavailable as error:
-            _log.info("stream %s can't be searched for %s: %s", answers.stream, name, error)
-        return False
+            if not _is_settled(error) and not self._is_silent_for_long(answers.stream):
+                raise
+            _log.warning("stream %s can't be searched for %s: %s", answers.stream, name, error)
+            found = False
+        self._silent.pop(answers.stream, None)
+        return found
+
+    def _is_silent_for_long(self, stream: str) -> bool:
+        """Note that a stream's leader did not answer; return whether it is in vain to wait."""
+        now = time.monotonic()
+        if not self._bus.answers:
+            # An outage of all of NATS, which ends, and tells nothing of the stream.
+            self._silent.pop(stream, None)
+            return False
+        begun, last = self._silent.get(stream, (now, now))
+        if now > last + self._longest_silence:
+            begun = now
+        self._silent[stream] = begun, now
+        return now > begun + self._longest_silence
 
     async def _read(self, stream: str, query: Json) -> Json | None:
         return await until_answered(
@@ -120,6 +150,11 @@ class BusAnswers:
         except Refused as refused:
             return Failure(str(refused), is_passing=refused.is_passing)
         return None
+
+
+def _is_settled(error: BusUnavailable) -> bool:
+    """Return whether a stream that was not searched will not be for a repetition."""
+    return isinstance(error, NotPermitted) or (isinstance(error, Refused) and not error.is_passing)
 
 
 def attributes_of(key: TaskKey, name: str, event: Json) -> dict[str, str]:

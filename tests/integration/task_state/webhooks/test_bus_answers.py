@@ -3,21 +3,28 @@
 import asyncio
 import json
 import time
+from pathlib import Path
 
 import pytest
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
+from headrace.jetstream.api import get_message
+from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.log.read import last_stored
 from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers
+from headrace.model.errors import BusUnavailable
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.task import COMPLETED, TaskKey
 from headrace.tasks.dead_letters import Letter, LetterFilter, Letters
 from headrace.webhooks import answers_webhook
 from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.settings import TaskStateSettings
+from headrace_task_state.webhooks import bus_answers
 from headrace_task_state.webhooks.bus_answers import BusAnswers, attributes_of, encoded
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
+from tests.support.roles import NatsOfRoles
 from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.task_states import TaskStates, new_key
 from tests.support.waiting import TIMEOUT, eventually
@@ -227,11 +234,28 @@ async def test_answers_in_progress_when_task_state_stopped_do_not_wait_for_the_q
     assert ids_of(await orders.got(2)) == ids_of(begun)
 
 
+class SilentLeader:
+    """A stream's leader that does not answer the first searches, as in a long election."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, silences: int) -> None:
+        self.searches, self._silences = 0, silences
+        monkeypatch.setattr(bus_answers, "get_message", self._get)
+        monkeypatch.setattr(bus_answers, "_SEARCH", 0.1)
+
+    async def _get(self, bus: Bus, stream: str, query: Json) -> Json | None:
+        self.searches += 1
+        if self.searches <= self._silences:
+            raise BusUnavailable(f"{stream}: nats: timeout")
+        return await get_message(bus, stream, query)
+
+
+@pytest.mark.parametrize("silences", [0, 20])
 @pytest.mark.parametrize("timing", [MaintenanceTiming(answer_looked_for=0.0)], ids=["hasty"])
 async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_once(
-    fleet: TaskStates, orders: Orders
+    fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch, silences: int
 ) -> None:
     tasks, begun = await answers_in_progress(fleet, orders)
+    leader = SilentLeader(monkeypatch, silences)
     # One of them came to the stream, between others, and its acknowledgement was lost.
     await orders.make(duplicate_window=0.1)
     for headers in (None, begun[0].headers, None):
@@ -246,6 +270,36 @@ async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_on
     await eventually(are_published, "both are published")
     named = [one for one in await orders.got(4) if one.headers]
     assert ids_of(named) == ids_of(begun)
+    assert leader.searches > silences
+
+
+async def test_a_search_that_nobody_answers_is_no_answer_until_that_has_lasted(
+    fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SilentLeader(monkeypatch, 10_000)
+    answers = BusAnswers(fleet.bus, 60.0, longest_silence=1.0)
+    began, refusals = time.monotonic(), 0
+    while True:
+        try:
+            assert not await answers.has_stored(orders.answers(), "log:4:x", time.time())
+        except BusUnavailable:
+            refusals += 1
+        else:
+            break
+    assert refusals > 1
+    assert time.monotonic() - began > 1.0
+
+
+async def test_a_stream_that_may_not_be_searched_has_no_answer(tmp_path: Path) -> None:
+    with NatsOfRoles(tmp_path, []) as server:
+        bus = Bus(TaskStateSettings(nats_url=server.url_of("task-state")))
+        await bus.dial("test")
+        answers = TaskAnswers(
+            subject="orders.done", stream="ORDERS", what="end", mode="binary", depth=1
+        )
+        assert not await BusAnswers(bus, 60.0).has_stored(answers, "log:4:x", time.time())
+        await bus.close()
+        assert "STREAM.MSG.GET.ORDERS" in server.violations()[-1]
 
 
 @pytest.mark.parametrize("timing", [MaintenanceTiming(answer_in_doubt=0.5)], ids=["hasty"])
