@@ -7,18 +7,21 @@ trigger of core NATS.
 import asyncio
 import logging
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import nats.errors
 import nats.js.errors
-from faststream.nats import NatsBroker, NatsMessage
+from faststream.nats import NatsMessage
 from nats.aio.msg import Msg
 from prometheus_client import Gauge
 
+from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.answers import TRIGGER, ReplyRefused, TaskAnswers
@@ -59,6 +62,16 @@ type Settle = Callable[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A trigger whose events are received."""
+
+    trigger: Trigger
+    subscriber: Any
+    since: float
+    """When it was subscribed, by the monotonic clock."""
+
+
 class EventTriggers:
     """The subscriptions of one replica.
 
@@ -68,7 +81,7 @@ class EventTriggers:
     def __init__(
         self,
         bus: Bus,
-        broker: NatsBroker,
+        broker: FleetBroker,
         deliveries: Deliveries,
         recorder: FiringRecorder,
         chains: Chains,
@@ -81,8 +94,8 @@ class EventTriggers:
         self._recorder, self._chains = recorder, chains
         self._store = TriggerStore(bus)
         self._consumers = EventConsumers(bus, self._store, _ACK_WAIT)
-        self._running: dict[str, tuple[Trigger, Any]] = {}
-        """Triggers and their subscribers, by the trigger's identity."""
+        self._running: dict[str, _Running] = {}
+        """By the trigger's identity."""
         self._starting: dict[str, tuple[Trigger, asyncio.Task[None]]] = {}
         self._turns = defaultdict[tuple[str, str], asyncio.Semaphore](
             lambda: asyncio.Semaphore(_STARTS_AT_ONCE)
@@ -132,10 +145,13 @@ class EventTriggers:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self._stopped.append(trigger)
-        for identity in self._running.keys() - wanted.keys():
+        refused = [identity for identity, one in self._running.items() if self._is_refused(one)]
+        for identity in {*(self._running.keys() - wanted.keys()), *refused}:
             await self._end(identity)
         for identity in self._failing.keys() - wanted.keys():
             del self._failing[identity]
+        for identity, running in self._running.items():
+            self._note_pulls(identity, running)
         for identity, trigger in wanted.items():
             if identity not in self._running and identity not in self._starting:
                 self._begin(identity, trigger)
@@ -145,13 +161,27 @@ class EventTriggers:
             self._stopped, self._has_compared = [], True
 
     async def _end(self, identity: str) -> None:
-        trigger, subscriber = self._running.pop(identity)
+        running = self._running.pop(identity)
+        trigger = running.trigger
         self._stopped.append(trigger)
         try:
-            await subscriber.stop()
+            await running.subscriber.stop()
         except Exception:  # noqa: BLE001 - of this trigger alone
             _log.exception("%s: its subscription does not end cleanly", trigger.source)
         _log.info("%s of tenant %s no longer receives events", trigger.source, trigger.tenant)
+
+    def _note_pulls(self, identity: str, running: "_Running") -> None:
+        """Note whether the trigger's events can be pulled, if they are."""
+        if running.trigger.stream is None:
+            return
+        if problem := running.subscriber.subscription.problem:
+            self._fail(identity, running.trigger, f"no events can be pulled: {problem}")
+        else:
+            self._failing.pop(identity, None)
+
+    def _is_refused(self, running: "_Running") -> bool:
+        is_stored = running.trigger.stream is not None
+        return not is_stored and self._broker.is_refused(running.trigger.subject, running.since)
 
     def _begin(self, identity: str, trigger: Trigger) -> None:
         task = asyncio.create_task(self._try(identity, trigger), name=trigger.source)
@@ -191,13 +221,16 @@ class EventTriggers:
                 *(self._bus, self._broker, trigger.stream, consumer, events.take),
                 batch=min(_BATCH, trigger.limit),
             )
+        since = time.monotonic()
         try:
             await subscriber.start()
+            if trigger.stream is None:
+                await self._broker.check_subscribed(trigger.subject, since)
         except BaseException:
             with suppress(Exception):
                 await subscriber.stop()
             raise
-        self._running[identity] = trigger, subscriber
+        self._running[identity] = _Running(trigger, subscriber, since)
         _log.info("%s of tenant %s receives events", trigger.source, trigger.tenant)
 
 

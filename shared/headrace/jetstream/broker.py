@@ -20,15 +20,17 @@ from faststream.prometheus import ConsumeAttrs, PrometheusMiddleware
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import ConnectionClosedError
+from nats.errors import ConnectionClosedError, ProtocolError
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from headrace import tracing
 from headrace.jetstream.client import NatsClient
 from headrace.jetstream.connection import connect_options
 from headrace.jetstream.credentials import NatsCredentials
+from headrace.jetstream.denials import Denials
 from headrace.jetstream.paced_pulls import PacedJetStream
 from headrace.metrics import MESSAGES_DROPPED
+from headrace.model.errors import NotPermitted
 from headrace.settings import BusSettings
 from headrace.wait_for import reason
 
@@ -99,6 +101,7 @@ class FleetBroker(NatsBroker):
         )
         self._settings, self._name, self._note_closed = settings, name, note_closed
         self._stops = False
+        self._denials, self._client = Denials(), NatsClient()
 
     @override
     async def stop(self, *ending: Any) -> None:
@@ -109,7 +112,7 @@ class FleetBroker(NatsBroker):
 
     @override
     async def _connect(self) -> Client:
-        client = _ConcurrentClient(
+        self._client = client = _ConcurrentClient(
             NatsCredentials(self._settings), domain=self._settings.nats_jetstream_domain
         )
 
@@ -118,14 +121,33 @@ class FleetBroker(NatsBroker):
                 self._note_closed(client.last_error)
 
         options = connect_options(self._settings, self._name)
-        await client.connect(**options, error_cb=_note, closed_cb=closed)
+        await client.connect(**options, error_cb=self._note, closed_cb=closed)
         self.config.connect(client)
         return client
 
+    async def _note(self, error: Exception) -> None:
+        self._denials.note(error)
+        # The bus's own connection reports errors of NATS; malformed bytes come to this one alone.
+        level = logging.WARNING if isinstance(error, ProtocolError) else logging.DEBUG
+        _log.log(level, "NATS: %s", reason(error))
 
-async def _note(error: Exception) -> None:
-    # The bus's own connection reports NATS errors.
-    _log.debug("NATS: %s", reason(error))
+    async def check_subscribed(self, subject: str, since: float) -> None:
+        """Return once NATS has accepted a subscription that was sent after `since`.
+
+        Raises:
+            NotPermitted: It was refused.
+            Error: of nats-py; NATS does not answer.
+        """
+        await self._client.flush()
+        if self.is_refused(subject, since):
+            raise NotPermitted(f"NATS permissions forbid to subscribe to {subject}")
+
+    def is_refused(self, subject: str, since: float) -> bool:
+        """Return whether NATS has refused a subscription to `subject` at or after `since`.
+
+        That also happens later, as the permissions change or after a reconnect.
+        """
+        return self._denials.of_subscribing(subject, since)
 
 
 class _ConcurrentClient(NatsClient):

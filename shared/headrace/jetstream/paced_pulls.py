@@ -1,16 +1,19 @@
-"""Pull subscriptions that wait after a failure.
+"""Pull subscriptions that wait after a failure, and make a consumer again that is gone.
 
 FastStream pulls again at once: while a consumer has no leader, or is gone, that is a loop of
-thousands of requests per second.
+thousands of requests per second. A consumer is gone if somebody deleted it, or its stream.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, override
 
 from nats.aio.msg import Msg
 from nats.errors import Error, TimeoutError  # noqa: A004 - nats-py's own, which FastStream expects
 from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -24,17 +27,28 @@ class PullSource(Protocol):
     async def fetch(self, batch: int, timeout: float | None, /) -> list[Msg]:
         """Return messages as soon as there are some."""
 
+    async def consumer_info(self) -> object:
+        """Return the state of its consumer."""
+
     async def unsubscribe(self) -> None:
         """End the subscription."""
+
+
+type Make = Callable[[], Awaitable[object]]
+"""Makes the consumer."""
 
 
 class PacedPulls:
     """Pulls from a source, and pauses when that fails."""
 
-    def __init__(self, source: PullSource, subject: str, pause: float = PAUSE) -> None:
-        """Pull messages on `subject` from `source`; wait `pause` seconds after each failure."""
-        self._source, self._subject, self._pause = source, subject, pause
-        self._is_failing = False
+    def __init__(self, source: PullSource, subject: str, make: Make, pause: float = PAUSE) -> None:
+        """Pull messages on `subject` from `source`; wait `pause` seconds after each failure.
+
+        `make` makes its consumer if that is gone.
+        """
+        self._source, self._subject, self._make, self._pause = source, subject, make, pause
+        self.problem = ""
+        """Why no messages can be pulled; empty: they can."""
 
     async def fetch(self, batch: int = 1, timeout: float | None = 5) -> list[Msg]:
         """Return messages; none after a failure.
@@ -45,16 +59,31 @@ class PacedPulls:
         try:
             messages = await self._source.fetch(batch, timeout)
         except TimeoutError:
-            self._is_failing = False
+            self.problem = ""
             raise
         except Error as error:
-            if not self._is_failing:
+            if not self.problem:
                 _log.warning("%s: no messages can be pulled now: %r", self._subject, error)
-            self._is_failing = True
+                is_silent = isinstance(error, ServiceUnavailableError)
+                self.problem = "its consumer does not answer" if is_silent else str(error)
             await asyncio.sleep(self._pause)
+            await self._make_if_gone()
             return []
-        self._is_failing = False
+        self.problem = ""
         return messages
+
+    async def _make_if_gone(self) -> None:
+        try:
+            await self._source.consumer_info()
+        except NotFoundError:
+            try:
+                await self._make()
+            except Error as error:
+                self.problem = str(error)
+            else:
+                _log.warning("%s: its consumer was gone, and is made again", self._subject)
+        except Error as error:
+            self.problem = str(error)
 
     async def unsubscribe(self) -> None:
         """End the subscription."""
@@ -71,4 +100,5 @@ class PacedJetStream(JetStreamContext):
     async def pull_subscribe(self, subject: str, *more: Any, **options: Any) -> Any:
         config = options.get("config")
         subject = (config and config.filter_subject) or subject
-        return PacedPulls(await super().pull_subscribe(subject, *more, **options), subject)
+        source = await super().pull_subscribe(subject, *more, **options)
+        return PacedPulls(source, subject, partial(self.add_consumer, options["stream"], config))

@@ -334,3 +334,51 @@ async def test_many_triggers_without_a_stream_delay_no_other(
     await shops.until_begun("zed 1")
     await asyncio.gather(*(one.stop() for one in replicas))
     assert await shops.texts() == ["zed 1"]
+
+
+async def test_a_consumer_and_a_stream_that_somebody_deletes_are_followed_again(
+    shops: Shops, bus: Bus, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    eves, _ = await shops.trigger(ACME), await shops.trigger(ZOO)
+    await shops.publish("acme", b'{"id": 1}')
+    await shops.until_begun("eve 1")
+    name = shops.stream("acme")
+    await bus.js.delete_consumer(name, eves.consumer)
+    await shops.publish("acme", b'{"id": 2}')
+    await shops.until_begun("eve 1", "eve 2")
+    await bus.js.delete_stream(name)
+
+    async def is_shown() -> bool:
+        return "stream not found" in (await problem_of(bus, eves)).reason
+
+    await eventually(is_shown, "its owner is shown that there is no stream")
+    await shops.publish("zoo", b'{"id": 1}')
+    await bus.js.add_stream(StreamConfig(name=name, subjects=[shops.subject("acme", ">")]))
+    await shops.publish("acme", b'{"id": 3}')
+    await shops.until_begun("eve 1", "eve 2", "eve 3", "zed 1")
+
+
+async def test_white_space_in_an_events_subject_leaves_the_services_connection_open(
+    shops: Shops, bus: Bus, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await shops.trigger(ACME, ">", text="eve {subject}")
+    await shops.trigger(ACME, ">", name="core", stream=None, text="core {subject}")
+    await shops.trigger(ZOO)
+    rests = ["\x0bv", "f\x0c", "\x1c\x1d", "\u00a0", "\x85.\u2028"]
+
+    async def has_subscribed() -> bool:
+        await bus.publish(shops.subject("acme", "first"), b"{}")
+        return f"core {shops.subject('acme', 'first')}" in await shops.texts()
+
+    await eventually(has_subscribed, "events over core NATS are received")
+    for rest in rests:
+        await shops.publish("acme", b"{}", rest)
+    await shops.publish("zoo", b'{"id": 1}')
+    wanted = {f"{name} {shops.subject('acme', rest)}" for rest in rests for name in ("eve", "core")}
+
+    async def have_begun() -> bool:
+        return {*wanted, "zed 1"} <= set(await shops.texts())
+
+    await eventually(have_begun, "each event has begun a task")

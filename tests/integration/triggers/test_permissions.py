@@ -1,5 +1,6 @@
 """The service needs no more of NATS than its user may do."""
 
+from functools import partial
 from pathlib import Path
 
 from nats.js.api import StreamConfig
@@ -11,7 +12,7 @@ from headrace.model.events import Json
 from headrace.settings import BusSettings
 from headrace.trigger_firings import FiringHistory
 from headrace.trigger_spec import TriggerSpec
-from headrace.triggers import TriggerStore
+from headrace.triggers import Trigger, TriggerStore
 from headrace_gateway.settings import GatewaySettings
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
@@ -72,4 +73,49 @@ async def test_events_begin_tasks_with_the_permissions_of_the_role(tmp_path: Pat
         finally:
             await replica.stop()
             await gateway.close()
+            await bus.close()
+
+
+async def test_a_subject_that_the_service_may_not_subscribe_to_is_the_triggers_problem(
+    tmp_path: Path,
+) -> None:
+    with NatsOfRoles(tmp_path, [], events=EVENTS) as server:
+        bus = Bus(BusSettings(nats_url=server.url_of("operator")))
+        replicas = [
+            TriggersReplica(TriggersSettings(nats_url=server.url_of("triggers"))) for _ in range(2)
+        ]
+        try:
+            await bus.connect("operator")
+            await Announcer(bus, "w").announce(AgentCard(name="shop"))
+            for one in replicas:
+                await one.start()
+            store, history = TriggerStore(bus), FiringHistory(bus)
+            made = list[Trigger]()
+            for name, subject in (
+                ("forbidden", "Other.{x}.*"),
+                ("allowed", "headrace.alerts.*"),
+                ("quoted", 'other."\\x"'),
+            ):
+                spec = TriggerSpec.model_validate(
+                    {"name": name, "agent": "shop", "subject": subject}
+                )
+                made.append((await store.put(spec, "default", name))[0])
+            forbidden, allowed, quoted = made
+
+            async def allowed_one_works() -> bool:
+                await bus.publish("headrace.alerts.new", b"[1]")
+                return len(await begun(bus)) >= 1
+
+            for refused in (forbidden, quoted):
+                problem = await eventually(
+                    partial(history.problem, refused), "its problem is shown"
+                )
+                assert problem.reason == (
+                    f"no events yet: NATS permissions forbid to subscribe to {refused.subject}"
+                )
+            await eventually(allowed_one_works, "the other trigger begins tasks")
+            assert await history.problem(allowed) is None
+        finally:
+            for one in replicas:
+                await one.stop()
             await bus.close()

@@ -7,16 +7,19 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import TimeoutError  # noqa: A004 - nats-py's own
-from nats.js.errors import ServiceUnavailableError
+from nats.js.errors import BadRequestError, NotFoundError, ServiceUnavailableError
 
 from headrace.jetstream.paced_pulls import PacedPulls
 
 
 class ScriptedSource:
-    """Raises or returns what its script says."""
+    """Raises or returns what its script says; its consumer may be gone until it is made."""
 
-    def __init__(self, *script: Exception | list[Msg]) -> None:
-        self._script = list(script)
+    def __init__(self, *script: Exception | list[Msg], is_gone: bool = False) -> None:
+        self._script, self.is_gone = list(script), is_gone
+        self.refusals = list[Exception]()
+        """Why it can't be made, in turn."""
+        self.made = 0
 
     async def fetch(self, *_: object) -> list[Msg]:
         found = self._script.pop(0)
@@ -24,13 +27,27 @@ class ScriptedSource:
             raise found
         return found
 
+    async def consumer_info(self) -> None:
+        if self.is_gone:
+            raise NotFoundError
+
+    async def make(self) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.is_gone = False
+        self.made += 1
+
     async def unsubscribe(self) -> None:
         """Nothing to end."""
 
 
+def pulls_of(source: ScriptedSource, pause: float = 0) -> PacedPulls:
+    return PacedPulls(source, "orders.*", source.make, pause)
+
+
 async def test_a_failure_is_logged_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     gone, message = ServiceUnavailableError(), Msg(Client(), subject="orders")
-    pulls = PacedPulls(ScriptedSource(gone, gone, [message]), "orders.*", pause=0)
+    pulls = pulls_of(ScriptedSource(gone, gone, [message]))
     with caplog.at_level(logging.WARNING):
         assert [await pulls.fetch() for _ in range(3)] == [[], [], [message]]
     [messages] = caplog.messages
@@ -38,7 +55,7 @@ async def test_a_failure_is_logged_once_and_waited_out(caplog: pytest.LogCapture
 
 
 async def test_nothing_is_pulled_in_the_pause() -> None:
-    pulls = PacedPulls(ScriptedSource(ServiceUnavailableError()), "orders.*", pause=3600)
+    pulls = pulls_of(ScriptedSource(ServiceUnavailableError()), 3600)
     fetching = asyncio.ensure_future(pulls.fetch())
     done, _ = await asyncio.wait([fetching], timeout=0.1)
     assert not done
@@ -46,7 +63,23 @@ async def test_nothing_is_pulled_in_the_pause() -> None:
 
 
 async def test_no_message_in_time_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    pulls = PacedPulls(ScriptedSource(TimeoutError()), "orders.*", pause=3600)
+    pulls = pulls_of(ScriptedSource(TimeoutError()), 3600)
     with pytest.raises(TimeoutError):
         await pulls.fetch()
     assert caplog.messages == []
+
+
+async def test_a_consumer_that_is_gone_is_made_again_and_no_other() -> None:
+    gone, message = ServiceUnavailableError(), Msg(Client(), subject="orders")
+    there = ScriptedSource(gone, [message])
+    missing = ScriptedSource(gone, gone, gone, [message], is_gone=True)
+    missing.refusals = [NotFoundError(description="stream not found"), BadRequestError()]
+    pulls = pulls_of(missing)
+    problems = list[str]()
+    for _ in range(4):
+        await pulls.fetch()
+        problems.append(pulls.problem)
+    assert "stream not found" in problems[0]
+    assert all(problems[:3])
+    assert (problems[3], missing.made) == ("", 1)
+    assert [await pulls_of(there).fetch(), there.made] == [[], 0]
