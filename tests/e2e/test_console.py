@@ -25,6 +25,7 @@ from tests.support.driven_browser import Page
 from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
+from tests.support.plain_http import NO_TLS
 from tests.support.prefix_proxy import prefixed
 from tests.support.resuming_sizes import IS_SOAK, sized
 from tests.support.servers import ports
@@ -863,6 +864,16 @@ async def test_a_schedule_is_back_filled_and_states_for_how_many_times(
     await page.until("document.querySelector('h1').innerText === 'Schedules'", "the list is shown")
 
 
+async def until_failure(page: Page, reason: str) -> None:
+    """Return once a trigger's only event that began no task is shown with its reason."""
+    await until_figure(page, "dead letters", "1")
+    await until_figure(page, "events lost", "0")
+    rows = "[...document.querySelectorAll('.part tbody tr')].map((one) => one.innerText)"
+    found = f'one.includes("dead letter") && one.includes("{reason}")'
+    await page.until(f"{rows}.some((one) => {found})", "why it began no task is shown")
+    assert await violations(page) == []
+
+
 async def test_a_trigger_is_declared_and_shows_what_its_events_began(
     fleet: Fleet, page: Page
 ) -> None:
@@ -911,6 +922,7 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         await page.until("!document.querySelector('.page > [role=alert]')", "it is refreshed")
         await confirmed(page, "Resume")
         await until_figure(page, "events waiting", "0")
+        await until_failure(page, "'body.id'")
         await page.click(".buttons a[href^='#/operate']")
         letter = (
             f"document.querySelector('.letters')?.innerText.includes('trigger/anonymous/{name}')"
@@ -924,6 +936,21 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         await confirmed(page, "Delete")
         await page.until("document.querySelector('h1').innerText === 'Triggers'", "the list")
         await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
+
+
+async def test_a_trigger_that_receives_no_events_is_listed_with_its_problem(
+    fleet: Fleet, page: Page
+) -> None:
+    url, name = fleet.gateways[0], f"orders-{secrets.token_hex(4)}"
+    spec = {"agent": "echo", "subject": f"{name}.created", "stream": f"{name}-missing"}
+    async with httpx.AsyncClient(base_url=url, verify=NO_TLS, timeout=60) as http:
+        assert (await http.put(f"/v1/triggers/{name}", json=spec)).status_code == 201
+        await page.open(f"{url}/console/#/triggers")
+        row = f"document.querySelector(\"a[href^='#/triggers/{name}']\")?.closest('tr').innerText"
+        await page.until(f"{row}?.includes('stream not found')", "the reason is shown")
+        assert "has a problem" in await page.evaluate(row)
+        assert await violations(page) == []
+        assert (await http.delete(f"/v1/triggers/{name}")).is_success
 
 
 async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: Path) -> None:

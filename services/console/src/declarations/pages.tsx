@@ -8,6 +8,7 @@ import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
 import { Table } from "../table";
 import { ConfirmedAction } from "./confirmed_action";
+import { Failures } from "./failures";
 import type { Field } from "./fields";
 import { Firings } from "./firings";
 import { DeclarationForm } from "./form";
@@ -122,7 +123,7 @@ function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
   );
 }
 
-/** One of them, live: its figures, its last firings and its definition. `links` come after its buttons. */
+/** One of them, live: its figures, its last firings and failures, and its definition. `links` come after its buttons. */
 function OneDeclaration({ links, ...named }: Named & { links: (one: Json) => ComponentChildren }) {
   const { kind, name, owner = "" } = named;
   const path = pathOf(named);
@@ -150,6 +151,7 @@ function OneDeclaration({ links, ...named }: Named & { links: (one: Json) => Com
             {links(value)}
           </div>
           <Firings firings={value["firings"]} agent={value["agent"]} />
+          <Failures failures={value["failures"] ?? []} />
           <section class="part">
             <h2>Definition</h2>
             <JsonTree value={definitionOf(kind, value)} isOpen />

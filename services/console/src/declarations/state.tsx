@@ -1,10 +1,12 @@
-/** Whether a trigger or schedule is active, and why it has ended. */
-export function DeclaredState({ state, ended }: { state: string; ended?: string | null }) {
+const DOTS: Record<string, string> = { active: "good", "has a problem": "bad" };
+
+/** Whether a trigger or schedule is active, and why it has ended or begins no tasks at the moment. */
+export function DeclaredState({ state, why }: { state: string; why?: string | null }) {
   return (
     <>
-      <span class={state === "active" ? "dot good" : "dot"} aria-hidden="true" />
+      <span class={`dot ${DOTS[state] ?? ""}`} aria-hidden="true" />
       {state}
-      {ended && <span class="soft">: {ended}</span>}
+      {why && <span class="soft">: {why}</span>}
     </>
   );
 }

@@ -38,7 +38,7 @@ const SCHEDULE: Kind = {
     { head: "When", class: "mono", of: whenOf },
     { head: "Next", of: nextOf },
   ],
-  stateOf: ({ state, ended }) => <DeclaredState state={state} ended={ended} />,
+  stateOf: ({ state, ended }) => <DeclaredState state={state} why={ended} />,
   figuresOf: (one) => ({
     when: whenOf(one),
     "next time": nextOf(one),

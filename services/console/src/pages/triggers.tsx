@@ -28,10 +28,14 @@ const TRIGGER: Kind = {
   afterDeletion: "Tasks that it began continue; waiting events begin none.",
   title: "Tasks that begin with events",
   columns: [{ head: "Subject", class: "mono", of: ({ subject }) => subject }],
-  stateOf: ({ paused }) => <DeclaredState state={paused ? "paused" : "active"} />,
+  stateOf: ({ paused, problem }) => (
+    <DeclaredState state={paused ? "paused" : problem ? "has a problem" : "active"} why={problem?.reason} />
+  ),
   figuresOf: (one) => ({
     subject: one["subject"],
     "events waiting": one["waiting"] ?? "–",
+    "dead letters": one["letters"],
+    "events lost": one["dropped"],
     "receives events since": new Date(one["since"]).toLocaleString(),
   }),
   keptOf: ({ paused }) => ({ paused }),
