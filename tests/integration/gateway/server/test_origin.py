@@ -129,6 +129,28 @@ async def test_a_listed_page_may_call_and_see_what_it_needs(listing: httpx.Async
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (404, LISTED)
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/agents"),
+        ("POST", "/message:send"),
+        ("PUT", "/v1/schedules/daily"),
+        ("PUT", "/v1/triggers/orders"),
+        ("DELETE", "/v1/triggers/orders"),
+    ],
+)
+async def test_a_listed_page_may_use_every_method(
+    listing: httpx.AsyncClient, method: str, path: str
+) -> None:
+    asking = {"Origin": LISTED, "Access-Control-Request-Method": method}
+    permission = await listing.options(path, headers=asking)
+    assert permission.is_success
+    assert method in permission.headers["access-control-allow-methods"].split(", ")
+    answer = await listing.request(method, path, headers={"Origin": LISTED})
+    assert answer.status_code != 405
+    assert answer.headers["access-control-allow-origin"] == LISTED
+
+
 async def test_a_listed_page_may_read_a_stream(listing: httpx.AsyncClient) -> None:
     origin = {"Origin": LISTED}
     async with listing.stream("POST", "/message:stream", json=message(), headers=origin) as answer:
