@@ -147,6 +147,7 @@ def test_rules_fire(
         a_request_meets_a_defect(error)
         runs_and_webhooks_fail(error)
         asyncio.run(dead_letters_have_no_room(error, nats.url))
+        a_trigger_has_no_stream(error)
         a_loop_is_blocked(error)
         a_worker_dies(error)
         an_agent_is_without_worker(error)
@@ -192,14 +193,28 @@ async def dead_letters_have_no_room(error: Trouble, url: str) -> None:
     connection = await nats_client.connect(url)
     js = connection.jetstream()
     [dead] = [one for one in await js.streams_info() if str(one.config.name).endswith("DEAD")]
+    await js.add_stream(name="ORDERS", subjects=["orders.>"])
+    make_trigger(error, "orders", stream="ORDERS", text="order {body.id}")
     # Not by bytes, of which another alert reports that they are used up.
     await js.update_stream(replace(dead.config, max_msgs=dead.state.messages))
     try:
         await asyncio.to_thread(begin_with_webhook, error)
-        await asyncio.to_thread(error.fires, "DeadLettersDropped")
+        await js.publish("orders.new", b"{}")
+        await asyncio.to_thread(error.fires, "DeadLettersDropped", "EventsDropped")
     finally:
         await js.update_stream(dead.config)
         await connection.close()
+
+
+def make_trigger(error: Trouble, name: str, **spec: str) -> None:
+    usual = {"agent": "failing", "subject": "orders.*"}
+    assert error.http.put(f"/v1/triggers/{name}", json=usual | spec).status_code == 201
+
+
+def a_trigger_has_no_stream(error: Trouble) -> None:
+    make_trigger(error, "missing", stream="MISSING")
+    error.fires("TriggersFailing")
+    assert error.http.delete("/v1/triggers/missing").status_code == 200
 
 
 def a_loop_is_blocked(error: Trouble) -> None:

@@ -1,4 +1,4 @@
-"""A gateway, a worker and a task state that a real Prometheus scrapes."""
+"""A gateway, a worker, a task state and a triggers service that a real Prometheus scrapes."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +29,7 @@ class ScrapedFleet:
         """Make a fleet on the servers at these URLs; `settings` go to all services."""
         settings = fresh_names() | settings
         variables = {f"HEADRACE_{key.upper()}": value for key, value in settings.items()}
-        worker_port, state_port = ports.pick(), ports.pick()
+        worker_port, state_port, triggers_port = ports.pick(), ports.pick(), ports.pick()
         self.gateway, self.url = gateway(folder / "gateway", nats_url, **variables)
         self.worker = WorkerProcess(
             folder / "worker", agents, nats_url, settings, metrics_port=worker_port
@@ -46,17 +46,27 @@ class ScrapedFleet:
             },
             lambda: " is ready" in self.task_state.log.read_text(),
         )
+        self.triggers = ServiceProcess(
+            "triggers",
+            folder / "triggers",
+            ["triggers"],
+            variables
+            | {"HEADRACE_NATS_URL": nats_url, "HEADRACE_METRICS_PORT": str(triggers_port)},
+            lambda: " is ready" in self.triggers.log.read_text(),
+        )
         self._targets = {
             "gateway": self.url.removeprefix("http://"),
             "worker": f"127.0.0.1:{worker_port}",
             "task-state": f"127.0.0.1:{state_port}",
+            "triggers": f"127.0.0.1:{triggers_port}",
         }
         self.prometheus = Prometheus(folder / "prometheus", self._targets, rules)
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as running:
-            for one in (self.gateway, self.worker, self.task_state, self.prometheus):
+            services = (self.gateway, self.worker, self.task_state, self.triggers)
+            for one in (*services, self.prometheus):
                 running.enter_context(one)
             until(self.all_are_scraped, "all services are scraped")
             self._running = running.pop_all()

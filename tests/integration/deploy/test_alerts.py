@@ -276,6 +276,49 @@ CASES: dict[str, list[Case]] = {
             (5, 67),
         ),
     ],
+    "TriggersFailing": [
+        Case(
+            BURST,
+            "without a stream",
+            {
+                'headrace_triggers_failing{instance="a"}': "0x3 2x9 0x9",
+                'headrace_triggers_failing{instance="b"}': "0x4 1x8 0x9",
+            },
+            (10, 12),
+            (3, 8, 14),
+        ),
+        never(FIRST, "until its stream is made", {"headrace_triggers_failing": "0x3 1x3 0x30"}),
+    ],
+    "EventsDropped": [
+        Case(
+            FIRST,
+            "no room for a letter",
+            {'headrace_trigger_events_total{outcome="dropped"}': "0x5 1x100"},
+            (6, 60),
+            (5, 67),
+        ),
+        Case(
+            BURST,
+            "a flood over core NATS",
+            {
+                "headrace_messages_dropped_total": "0x3 0+9999x5 49995x100",
+                'headrace_trigger_events_total{outcome="dropped"}': "0x120",
+            },
+            (5, 60),
+            (3, 70),
+        ),
+        never(
+            OTHER,
+            "events that begin tasks, wait or are kept",
+            {
+                'headrace_trigger_events_total{outcome="began"}': "0+99x100",
+                'headrace_trigger_events_total{outcome="waits"}': "0+99x100",
+                'headrace_trigger_events_total{outcome="letter"}': "0+99x100",
+                'headrace_trigger_events_total{outcome="dropped"}': "3x100",
+                "headrace_messages_dropped_total": "7x100",
+            },
+        ),
+    ],
     "DeadLettersDropped": [
         Case(
             FIRST,
@@ -474,6 +517,8 @@ NOT_TESTED: dict[str, dict[str, str]] = {
     "TaskStateBehind": {RETIRED: _FLEET},
     "DeadLetters": {RETIRED: _FLEET},
     "DeadLettersDropped": {RETIRED: _FLEET},
+    "TriggersFailing": {RETIRED: _FLEET},
+    "EventsDropped": {RETIRED: _FLEET},
     "LoopBlocked": {RETIRED: _FLEET},
     "StreamFills": {RETIRED: _FLEET},
     "RunsRefused": {RETIRED: _FLEET},
