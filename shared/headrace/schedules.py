@@ -20,6 +20,7 @@ from headrace.jetstream.api import (
     store_after,
     store_with_retries,
     stream_info,
+    stream_state,
     until_answered,
 )
 from headrace.jetstream.connection import Bus
@@ -51,6 +52,7 @@ from headrace.model.schedule_machine import ended, paused, resumed, stated
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 from headrace.number_limit import NumberLimit
+from headrace.wait_for import ELECTION
 
 MOST_PER_OWNER = 500
 """Maximum number of schedules per owner."""
@@ -165,7 +167,7 @@ class Schedules:
             return len((await until_answered(self._bus, ask))["state"].get("subjects") or {})
 
         async def add() -> StoredSchedule:
-            await purge(self._bus, self._stream, self._bus.subjects.fired(*key.tokens))
+            await self._purge_leftovers(key, self._bus.subjects.fired)
             return await self._store(key, schedule, 0)
 
         most = self._most_per_owner
@@ -179,8 +181,7 @@ class Schedules:
         await purge(self._bus, self._stream, subject, before=after)
         # Its timer is the next message.
         await purge(self._bus, self._stream, subjects.timer(*tokens), before=after + 1)
-        if await self._message({"last_by_subj": subject}) is None:
-            await self._purge_firings(added.key)
+        await self._purge_all_leftovers(added.key)
 
     async def get(self, key: ScheduleKey) -> StoredSchedule | None:
         """Return the schedule. None: it does not exist.
@@ -266,7 +267,8 @@ class Schedules:
         if found is None:
             raise _unknown(key)
         subject = self._bus.subjects.firing(*key.tokens)
-        headers = {MESSAGE_ID: f"{'.'.join(key.tokens)}.{request}"}
+        # Requests to one that was deleted are not repeated by this one.
+        headers = {MESSAGE_ID: f"{'.'.join(key.tokens)}.{found.schedule.created}.{request}"}
         await store_with_retries(self._bus, subject, found.schedule.encode(), headers)
 
     async def back_fill(
@@ -303,21 +305,27 @@ class Schedules:
         """Delete the schedule, its waiting firings and its history, if it exists."""
         # The definition first: what fires without one begins nothing.
         await purge(self._bus, self._stream, self._bus.subjects.schedule(*key.tokens))
-        await self._purge_firings(key)
+        await self._purge_all_leftovers(key)
 
     async def withdraw_timer(self, key: ScheduleKey) -> None:
         """Delete the timer that was left by a deletion which was cut off."""
-        last = await self._message({"last_by_subj": self._bus.subjects.timer(*key.tokens)})
-        if last is not None and await self.get(key) is None:
-            # One that is stored meanwhile comes later.
-            timer = self._bus.subjects.timer(*key.tokens)
-            await purge(self._bus, self._stream, timer, before=last["seq"] + 1)
+        await self._purge_leftovers(key, self._bus.subjects.timer)
 
-    async def _purge_firings(self, key: ScheduleKey) -> None:
+    async def _purge_all_leftovers(self, key: ScheduleKey) -> None:
         """Delete what a deleted schedule leaves: its timer, waiting firings and history."""
         subjects = self._bus.subjects
-        for subject in (subjects.timer, subjects.firing, subjects.fired):
-            await purge(self._bus, self._stream, subject(*key.tokens))
+        await self._purge_leftovers(key, subjects.timer, subjects.firing, subjects.fired)
+
+    async def _purge_leftovers(self, key: ScheduleKey, *subjects: Callable[..., str]) -> None:
+        """Delete what a deleted schedule has left on `subjects`, but nothing of a later one.
+
+        Another process may store one of the same name at any time.
+        """
+        last = (await stream_state(self._bus, self._stream, ELECTION)).last
+        if await self._message({"last_by_subj": self._bus.subjects.schedule(*key.tokens)}) is None:
+            # All of one that is stored from here on comes later.
+            for subject in subjects:
+                await purge(self._bus, self._stream, subject(*key.tokens), before=last + 1)
 
     async def firings(self, key: ScheduleKey) -> ScheduleFirings:
         """Return what the schedule's last firings have done."""
@@ -379,7 +387,7 @@ class Schedules:
             found = await self.get(key)
             if found is None:
                 raise _unknown(key)
-            changed = change(found.schedule, key.name)
+            changed = change(found.schedule, decode_token(key.name))
             if changed == found.schedule:
                 return changed
             try:
@@ -428,8 +436,8 @@ def _decode[Body: BusMessage](kind: type[Body], message: Json) -> Body:
 
 
 def _unknown(key: ScheduleKey) -> ScheduleUnknown:
-    return ScheduleUnknown(f"schedule {key.name!r} does not exist")
+    return ScheduleUnknown(f"schedule {decode_token(key.name)!r} does not exist")
 
 
 def _busy(key: ScheduleKey) -> BusUnavailable:
-    return BusUnavailable(f"schedule {key.name} is being changed concurrently")
+    return BusUnavailable(f"schedule {decode_token(key.name)!r} is being changed concurrently")

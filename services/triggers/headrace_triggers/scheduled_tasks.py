@@ -22,7 +22,13 @@ from headrace.jetstream.next_firing import due_of_cron
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
 from headrace.model.go_duration import interval
-from headrace.model.schedule import Schedule, ScheduleFiring, ScheduleFirings, ScheduleKey
+from headrace.model.schedule import (
+    MOST_QUEUED,
+    Schedule,
+    ScheduleFiring,
+    ScheduleFirings,
+    ScheduleKey,
+)
 from headrace.model.schedule_machine import (
     DueFiring,
     FiringCause,
@@ -70,7 +76,7 @@ class Tick:
     following: datetime | None = None
     """When the schedule fires next, if it says so."""
     is_again: bool = False
-    """Whether it was delivered before."""
+    """Whether it may have been delivered before."""
 
     @classmethod
     def of(cls, bus: Bus, message: NatsMessage) -> "Tick":
@@ -83,11 +89,11 @@ class Tick:
         key = ScheduleKey(*bus.subjects.key_of_schedule(raw.subject))
         schedule = Schedule.decode(raw.subject, raw.data)
         headers, at = raw.headers or {}, raw.metadata.timestamp
+        is_late = BY_CLOCK in headers
         following = read_time(headers.get(SCHEDULE_NEXT))
         if SCHEDULER in headers:
             due, cause = _due(schedule, following, at), FiringCause.CLOCK
         elif (filled := read_time(headers.get(DUE))) is not None:
-            is_late = BY_CLOCK in headers
             due, cause = filled, FiringCause.CLOCK if is_late else FiringCause.BACK_FILL
         else:
             due, cause = at, FiringCause.OWNER
@@ -95,7 +101,8 @@ class Tick:
         if cause is FiringCause.OWNER:
             name = f"run/{raw.metadata.sequence.stream}"
         firing = DueFiring(name, schedule, due, cause)
-        return cls(key, firing, at, following, raw.metadata.num_delivered > 1)
+        is_again = is_late or raw.metadata.num_delivered > 1
+        return cls(key, firing, at, following, is_again)
 
     @property
     def name(self) -> str:
@@ -266,6 +273,10 @@ class ScheduledTasks:
         Raises:
             TaskBeforeOpen: it must wait.
         """
+        if firings.beginning >= MOST_QUEUED:
+            # Its agent is away, or a quota is used up: then not all begin at once.
+            await self._settled(tick, "skipped", f"{MOST_QUEUED} firings are beginning already")
+            return False
         before = firings.before(tick.name)
         if before is None or await self._has_ended(tick.key.tenant, before):
             return True

@@ -17,7 +17,8 @@ QUEUED = 10
 """Maximum number of firings that wait for the task before, unless the schedule states another."""
 
 MOST_QUEUED = 100
-"""Maximum number of firings that may wait: each is named in the record that a firing changes.
+"""Maximum number of firings that may wait for the task before, or be about to begin their tasks:
+each is named in the record that a firing changes.
 
 Nor does one request back-fill more, since all of them may wait.
 """
@@ -154,7 +155,13 @@ class ScheduleFirings(BusMessage):
     next: str | None = None
     """When it fires next, as of its last firing: RFC 3339."""
     last: list[ScheduleFiring] = Field(default_factory=list)
-    """At most `KEPT_FIRINGS`."""
+    """`KEPT_FIRINGS`, and of those before them the ones that are beginning, at most `MOST_QUEUED`,
+    and the last one with a task."""
+
+    @property
+    def beginning(self) -> int:
+        """Number of firings that are about to begin their tasks."""
+        return sum(one.outcome == "beginning" for one in self.last)
 
     def find(self, key: str) -> ScheduleFiring | None:
         """Return the firing of that key. None: it is not among the last ones."""
@@ -223,12 +230,11 @@ def _is_skipped(firing: ScheduleFiring | None) -> bool:
 
 
 def _last(firings: list[ScheduleFiring]) -> list[ScheduleFiring]:
-    """Return the last firings, and the last one with a task however long ago it was.
+    """Return the last firings, and further back those that are beginning and the last with a task.
 
-    By that one the rule for overlap is decided, after any number of firings that were skipped.
+    What is beginning, and counted, may take as long as its agent is away. The rule for overlap is
+    decided by the last one with a task, after any number of firings that were skipped.
     """
-    kept = firings[-KEPT_FIRINGS:]
-    if any(one.task is not None for one in kept):
-        return kept
-    with_task = [one for one in firings if one.task is not None]
-    return [*with_task[-1:], *kept[1:]] if with_task else kept
+    kept = {one.key for one in firings[-KEPT_FIRINGS:]}
+    kept |= {one.key for one in [one for one in firings if one.task is not None][-1:]}
+    return [one for one in firings if one.key in kept or one.outcome == "beginning"]

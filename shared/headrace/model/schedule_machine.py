@@ -88,7 +88,7 @@ def resumed(before: Schedule, name: str) -> Schedule:
 
 def _switched(before: Schedule, name: str, *, is_paused: bool) -> Schedule:
     if state_of(before) is ScheduleState.ENDED:
-        raise ScheduleOver(f"schedule {name} has ended: {before.ended}")
+        raise ScheduleOver(f"schedule {name!r} has ended: {before.ended}")
     return before.model_copy(update={"paused": is_paused})
 
 

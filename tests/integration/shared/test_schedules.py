@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import SCHEDULE_NEXT
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.jetstream.next_firing import next_of_cron
+from headrace.jetstream.purge import purge
 from headrace.model.schedule import (
     MOST_QUEUED,
     Schedule,
@@ -23,6 +25,7 @@ from headrace.model.schedule import (
     ScheduleKey,
 )
 from headrace.model.schedule_machine import ScheduleOver
+from headrace.model.subjects import encode_token
 from headrace.schedules import (
     BackFillRefused,
     Schedules,
@@ -237,6 +240,29 @@ async def test_running_it_now_fires_once_per_request_even_if_it_is_paused(
         await schedules.run_now(key, "c")
 
 
+async def test_a_request_to_run_a_schedule_is_no_repetition_of_one_to_a_deleted_schedule(
+    bus: Bus, schedules: Schedules, key: ScheduleKey
+) -> None:
+    for _ in range(2):
+        await schedules.put(key, schedule(every="1h"))
+        await schedules.run_now(key, "a")
+        assert await waiting(bus, key) == 1
+        await schedules.delete(key)
+
+
+async def test_what_does_not_exist_or_has_ended_is_named_as_its_owner_names_it(
+    schedules: Schedules, key: ScheduleKey
+) -> None:
+    odd = ScheduleKey(key.tenant, key.owner, encode_token("été 1"))
+    with pytest.raises(ScheduleUnknown, match="schedule 'été 1' does not exist"):
+        await schedules.pause(odd)
+    stored = await schedules.put(odd, schedule(every="1h"))
+    await schedules.end(odd, stored.schedule.version, "its end has passed")
+    with pytest.raises(ScheduleOver, match="schedule 'été 1' has ended: its end has passed"):
+        await schedules.pause(odd)
+    await schedules.delete(odd)
+
+
 async def test_only_so_many_times_of_cron_are_back_filled(
     bus: Bus, schedules: Schedules, key: ScheduleKey
 ) -> None:
@@ -282,6 +308,61 @@ async def test_records_of_several_firings_at_once_are_all_kept(
     assert (firings.began, {one.key for one in firings.last}) == (4, set("abcd"))
     await schedules.delete(key)
     assert await schedules.firings(key) == ScheduleFirings()
+
+
+type Purge = Callable[..., Awaitable[None]]
+
+
+def interrupted(
+    monkeypatch: pytest.MonkeyPatch, first: Callable[[Purge, str], Awaitable[None]]
+) -> None:
+    """Have the next purge of a schedule's subject done by `first`, with what others do then."""
+    doing = [first]
+
+    async def purging(bus: Bus, stream: str, subject: str, before: int = 0) -> None:
+        async def original() -> None:
+            await purge(bus, stream, subject, before)
+
+        await (doing.pop()(original, subject) if doing else original())
+
+    monkeypatch.setattr("headrace.schedules.purge", purging)
+
+
+async def test_a_schedule_that_is_stored_while_another_process_deletes_it_fires(
+    bus: Bus, schedules: Schedules, key: ScheduleKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def store_then(original: Purge, subject: str) -> None:
+        assert subject == bus.subjects.schedule(*key.tokens)
+        await original()
+        await Schedules(bus).put(key, schedule("stored again", every="1s"))
+
+    await schedules.put(key, schedule(every="1h"))
+    interrupted(monkeypatch, store_then)
+    await schedules.delete(key)
+    found = await schedules.get(key)
+    assert found is not None
+    [firing] = await fired(bus, key)
+    assert Schedule.decode("", firing.data) == found.schedule
+    await schedules.delete(key)
+
+
+async def test_what_a_schedule_has_begun_stays_recorded_while_another_process_stores_it_too(
+    schedules: Schedules, key: ScheduleKey, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, at = schedule(every="1h"), datetime.now(UTC).isoformat()
+    firing = ScheduleFiring(key="1", at=at, outcome="beginning", task="t-1")
+
+    async def store_first(original: Purge, subject: str) -> None:
+        assert subject == bus.subjects.fired(*key.tokens)
+        await Schedules(bus).put(key, wanted)
+        await schedules.record(key, lambda firings: firings.having(firing))
+        await original()
+
+    interrupted(monkeypatch, store_first)
+    stored = await schedules.put(key, wanted)
+    assert stored == await schedules.get(key)
+    assert (await schedules.firings(key)).last == [firing]
+    await schedules.delete(key)
 
 
 async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -> None:

@@ -4,11 +4,12 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from headrace.directory import Directory
+from headrace.directory import AgentCard, Announcer, Directory
 from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
@@ -27,7 +28,7 @@ from headrace.schedules import Schedules
 from headrace.tasks.end import end_task
 from headrace.webhooks import ANSWERS, Webhooks
 from headrace_triggers.delivery import Deliveries
-from headrace_triggers.firing import UndeliverableFiring
+from headrace_triggers.firing import AgentMissing, UndeliverableFiring
 from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
 from headrace_triggers.settings import TriggersSettings
 from tests.support.triggers import firings
@@ -269,6 +270,51 @@ async def test_a_firing_that_waited_for_a_schedule_that_is_over_waits_no_more(
     await schedules.end(KEY, stored.version, "its end has passed")
     await replicas[0].fire(tick(stored, "2"))
     assert (await schedules.firings(KEY)).waiting == []
+
+
+async def fire_without_agent(replica: ScheduledTasks, ticks: list[Tick]) -> None:
+    for one in ticks:
+        with pytest.raises(AgentMissing):
+            await replica.fire(one)
+
+
+async def test_firings_while_their_agent_is_away_begin_and_count_once_when_it_is_back(
+    schedules: Schedules, bus: Bus, replicas: list[ScheduledTasks]
+) -> None:
+    terms = {"agent": "away", "overlap": "replace", "max_firings": 2 * KEPT_FIRINGS}
+    stored = (await schedules.put(KEY, schedule(**terms))).schedule
+    ticks = [tick(stored, str(number)) for number in range(KEPT_FIRINGS + 5)]
+    await fire_without_agent(replicas[0], ticks)
+    again = [replace(one, is_again=True) for one in ticks]
+    await fire_without_agent(replicas[1], again)
+    assert (await schedules.firings(KEY)).began == len(ticks)
+    await Announcer(bus, "worker-2").announce(AgentCard(name="away"))
+
+    async def begin(one: Tick) -> bool:
+        try:
+            await replicas[0].fire(one)
+        except AgentMissing:
+            return False
+        return True
+
+    for one in again:
+        await eventually(partial(begin, one), "the agent is known")
+        assert await last_entry(bus, one.firing.task_key) is not None
+    found = await schedules.firings(KEY)
+    assert (found.began, found.began_in(stored.life), found.beginning) == (len(ticks),) * 2 + (0,)
+    assert len(found.last) == KEPT_FIRINGS
+
+
+async def test_so_many_firings_at_most_begin_at_once_when_their_agent_is_back(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    stored = (await schedules.put(KEY, schedule(agent="away", overlap="replace"))).schedule
+    ticks = [tick(stored, str(number)) for number in range(MOST_QUEUED)]
+    await fire_without_agent(replicas[0], ticks)
+    await replicas[1].fire(tick(stored, "one more"))
+    found = await schedules.firings(KEY)
+    assert (found.began, found.skipped) == (MOST_QUEUED, 1)
+    assert found.last[-1].reason == "100 firings are beginning already"
 
 
 @pytest.mark.usefixtures("taking")

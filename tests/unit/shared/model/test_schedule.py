@@ -62,11 +62,21 @@ def test_only_the_last_firings_are_kept_and_all_are_counted() -> None:
 def test_an_outcome_reported_after_more_firings_than_are_kept_is_ignored(
     outcome: str,
 ) -> None:
-    late = ScheduleFirings().having(firing("late", "beginning", "t-late"))
+    late = begun("late")
     firings = begun(*(str(number) for number in range(KEPT_FIRINGS)), firings=late)
     assert firings.find("late") is None
     assert firings.began == KEPT_FIRINGS + 1
     assert firings.having(firing("late", outcome, "t-late")) == firings
+
+
+def test_a_beginning_is_kept_and_counted_once_until_its_outcome_whatever_follows() -> None:
+    late = ScheduleFirings().having(firing("late", "beginning", "t-late"))
+    firings = begun(*(str(number) for number in range(KEPT_FIRINGS)), firings=late)
+    for _ in range(2):
+        firings = firings.having(firing("late", "beginning", "t-late"))
+    assert (firings.began, firings.beginning, len(firings.last)) == (21, 1, 21)
+    firings = firings.having(firing("late", "began", "t-late"))
+    assert (firings.began, firings.beginning, len(firings.last)) == (21, 0, 20)
 
 
 def test_a_beginning_is_not_skipped_any_more_and_counts_unless_it_is_refused() -> None:
@@ -93,7 +103,7 @@ def test_the_last_firing_with_a_task_is_kept_however_many_are_skipped_after_it()
     before = firings.before("next")
     assert before is not None
     assert before.task == "t-a"
-    assert (firings.skipped, len(firings.last)) == (KEPT_FIRINGS * 2, KEPT_FIRINGS)
+    assert (firings.skipped, len(firings.last)) == (KEPT_FIRINGS * 2, KEPT_FIRINGS + 1)
 
 
 def test_a_firing_waits_until_its_outcome_is_recorded() -> None:

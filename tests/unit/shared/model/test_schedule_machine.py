@@ -97,7 +97,7 @@ def test_a_paused_schedule_stays_paused_when_it_is_changed_unless_it_had_ended()
 @pytest.mark.parametrize("change", [paused, resumed])
 def test_what_has_ended_is_neither_paused_nor_resumed(change: object) -> None:
     assert callable(change)
-    with pytest.raises(ScheduleOver, match="report has ended: it has fired"):
+    with pytest.raises(ScheduleOver, match="schedule 'report' has ended: it has fired"):
         change(ended_one(), "report")
 
 

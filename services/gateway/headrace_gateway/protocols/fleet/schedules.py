@@ -216,7 +216,7 @@ class SchedulePages:
             found = None
         # Nobody learns of schedules that are not theirs.
         if found is None or not _reaches(caller, found, operation):
-            raise ScheduleUnknown(f"schedule {name!r} does not exist")
+            raise ScheduleUnknown(f"schedule {decode_token(name)!r} does not exist")
         await self._record(request, found.key, found.schedule.agent, operation)
         return found
 
@@ -236,7 +236,7 @@ class SchedulePages:
     async def _again(self, key: ScheduleKey) -> ASGIApp:
         found = await self._schedules.get(key)
         if found is None:
-            raise ScheduleUnknown(f"schedule {key.name!r} does not exist")
+            raise ScheduleUnknown(f"schedule {decode_token(key.name)!r} does not exist")
         return await self._answer(found)
 
     async def _answer(self, stored: StoredSchedule) -> ASGIApp:
