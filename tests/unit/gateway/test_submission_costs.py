@@ -45,7 +45,7 @@ CALLS = 380
 CALLS_OF_BLOCKING_RUN = 602
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 675
+CALLS_OF_AGUI_RUN = 670
 """Python functions called per AG-UI run, from its request to its first event.
 
 With those that answer the lists of its thread's tasks, in place of task state."""

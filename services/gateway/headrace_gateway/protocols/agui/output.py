@@ -48,8 +48,8 @@ class Output:
         """Open items, in the order in which they started."""
         self.subagent = subagent
         """The subagent run that this output belongs to; empty for the agent itself."""
-        self.digest = run_digest(subagent, 1)
-        """Stands for the run in ids (see `run_ids`)."""
+        self.digest = run_digest(subagent, 1) if subagent else ""
+        """Stands for the run in ids (see `run_ids`). The agent's own is set with its run."""
         self._sink = sink or _Sink()
         self._whose: Json = {"subagentRunId": subagent} if subagent else {}
         self._branches: list[Output] = []
