@@ -23,9 +23,9 @@ class LostNumbers:
 
     def check(self, output: object, encoded: bytes, name: str = "") -> None:
         """Warn if `encoded` has null for a number of `output`, which is called `name`."""
-        if self._has_warned or type(output) in _WITHOUT_NUMBERS or encoded.find(b"null") < 0:
+        if self._has_warned or type(output) in _WITHOUT_NUMBERS:
             return
-        found = json_text.not_finite(output, name or type(output).__name__)
+        found = json_text.lost_number(output, encoded, name or type(output).__name__)
         if found is not None:
             self._has_warned = True
             _log.warning(

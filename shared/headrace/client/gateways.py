@@ -1,5 +1,6 @@
 """HTTP to any of a fleet's gateways: the next one if one does not answer."""
 
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -21,6 +22,8 @@ from headrace.client.redirects import redirect_target
 from headrace.client.retries import Retries, RetryPolicy
 from headrace.model import json_text
 from headrace.model.events import Json
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0, pool=None)
 """Seconds of silence; gateways send comments on silent streams more often."""
@@ -198,9 +201,13 @@ def _object(body: bytes) -> Json | None:
 
 def _json(body: Json) -> bytes:
     try:
-        return json_text.encode(body)
+        written = json_text.encode(body)
     except TypeError as error:
         raise ValueError(f"the request can't be written as JSON: {error}") from error
+    if (lost := json_text.lost_number(body, written)) is not None:
+        name, number = lost
+        _log.warning("%s is %s, which JSON does not have: null is sent", name.lstrip("."), number)
+    return written
 
 
 @contextmanager

@@ -128,6 +128,11 @@ def not_finite(value: object, path: str = "") -> tuple[str, float] | None:
     return _first(value, path, lambda one: isinstance(one, float) and not math.isfinite(one))
 
 
+def lost_number(value: object, text: bytes, path: str = "") -> tuple[str, float] | None:
+    """Return path and value of the first number of `value` that is null in `text`, its JSON."""
+    return not_finite(value, path) if text.find(b"null") >= 0 else None
+
+
 def _named(text: bytes | bytearray, error: orjson.JSONDecodeError) -> orjson.JSONDecodeError:
     """Return the error with the field of a number that JSON does not have, if that is the fault."""
     if not (b"NaN" in text or b"Infinity" in text or "infinity" in error.msg):

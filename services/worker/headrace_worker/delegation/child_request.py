@@ -1,5 +1,6 @@
 """The request of one agent to another."""
 
+import logging
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,6 +15,8 @@ from headrace.model.subjects import check_agent_name
 from headrace.sdk.errors import DelegationRefused
 from headrace.sdk.results import DelegationRequest
 from headrace_worker.delegation.parent import Parent
+
+_log = logging.getLogger(__name__)
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BY_URL = (
@@ -52,7 +55,7 @@ class ChildRequest:
                 used up.
         """
         agent = _name_of(request.agent)
-        child = cls(agent, _message_of(agent, request.message), request.key, request.relay)
+        child = cls(agent, _message_of(agent, request.message, parent), request.key, request.relay)
         return child._within(parent, request.timeout, request.budget)  # its own
 
     @classmethod
@@ -90,7 +93,11 @@ def _name_of(agent: Any) -> str:  # noqa: ANN401  # any value that an agent pass
         raise DelegationRefused(name[:_SHOWN], "agent_unknown", str(error)) from None
 
 
-def _message_of(agent: str, content: Any) -> Json:  # noqa: ANN401  # any value that an agent passes
+def _message_of(
+    agent: str,
+    content: Any,  # noqa: ANN401  # any value that an agent passes
+    parent: Parent,
+) -> Json:
     """Return `content` as an A2A Message; a string becomes its text.
 
     Raises:
@@ -102,9 +109,13 @@ def _message_of(agent: str, content: Any) -> Json:  # noqa: ANN401  # any value 
     if (why := why_no_message(message)) is not None:
         raise DelegationRefused(agent, "bad_request", why)
     try:
-        # What every reader of the request will find.
-        return dict(json_text.decode(json_text.encode(message)))
+        written = json_text.encode(message)
     except TypeError as error:
         raise DelegationRefused(
             agent, "bad_request", f"the message must be JSON: {error}"
         ) from None
+    if (lost := json_text.lost_number(message, written, "message")) is not None:
+        text = "task %s: to %s, %s is %s, which JSON does not have: null is sent"
+        _log.warning(text, parent.key.task, agent, *lost)
+    # What every reader of the request will find.
+    return dict(json_text.decode(written))

@@ -1,6 +1,7 @@
 """What agents ask each other with: files of any size, and whatever is no message."""
 
 import asyncio
+import math
 from base64 import b64encode
 from typing import Any
 
@@ -213,4 +214,27 @@ async def test_one_run_delegates_a_limited_number_of_tasks(
     assert len(children(entries)) == 3
     assert answer(entries) == (
         "2 too_many delegation to 'weigher' was refused: one run may start at most 3 tasks"
+    )
+
+
+async def test_a_number_that_json_does_not_have_is_named(
+    submitter: TaskSubmitter, working: Working, caplog: pytest.LogCaptureFixture
+) -> None:
+    @agent()
+    async def measuring(ctx: RunContext) -> str:
+        parts = [{"text": "weigh"}, {"data": {"means": [1.5, math.nan]}}]
+        return (await ctx.delegate("weighing", {"parts": parts})).text
+
+    @agent(name="weighing")
+    async def telling(ctx: RunContext) -> str:
+        return str(ctx.parts[1]["data"])
+
+    async with working(telling, measuring):
+        parent = await submitter.start("measuring")
+        entries = await parent.ended()
+    assert answer(entries) == "{'means': [1.5, None]}"
+    [warning] = [record.getMessage() for record in caplog.records if "nan" in record.getMessage()]
+    assert warning == (
+        f"task {parent.key.task}: to weighing, message.parts[1].data.means[1] is nan, which JSON"
+        " does not have: null is sent"
     )

@@ -1,6 +1,8 @@
 """Which gateway the client asks, and what counts as its answer."""
 
 import asyncio
+import json
+import math
 from collections.abc import Callable
 
 import httpx
@@ -189,3 +191,19 @@ async def test_an_empty_object_is_no_task() -> None:
         await client.cancel("a", "t1")
     with pytest.raises(ConnectionLost, match="did not answer with a task"):
         await client.send("a", "hi")
+
+
+async def test_a_number_that_json_does_not_have_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.content)
+        return httpx.Response(200, json={"task": TASK})
+
+    async with client_of(answer) as client:
+        await client.send("shop", {"parts": [{"data": {"means": [1.5, math.nan], "none": None}}]})
+    assert json.loads(sent[0])["message"]["parts"] == [
+        {"data": {"means": [1.5, None], "none": None}}
+    ]
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("message.parts[0].data.means[1] is nan")
