@@ -224,6 +224,31 @@ async def test_of_a_long_history_no_more_is_read_than_the_last_messages_need(
     assert sizes[1:] == [sizes[0] + 2, sizes[0] + 4, sizes[0] + 8]
 
 
+async def test_a_message_in_several_pieces_is_one_of_the_last_ones(
+    stored_range: StoredRange,
+) -> None:
+    log = LegalLog(new_key())
+    for number in range(3):
+        log.submit(f"question {number}", None)
+        log.begin_attempt()
+        for name in ("answer", "aside", "answer"):
+            message = {
+                "messageId": f"{name}{number}",
+                "role": "ROLE_AGENT",
+                "parts": [{"text": "x"}],
+            }
+            log.append([log.status(WORKING, message)], state=WORKING)
+        log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    writer, batches = await stored_range.writer(), Batches(SUBJECTS, 5, 30)
+    await stored_range.apply(writer, batches, arrivals([log], random.Random(0)))
+    for length in range(1, 9):
+        stored = await stored_range.reader.task(log.key.tenant, log.key.task, length)
+        assert stored is not None
+        found = read_found(stored).fold.task(length)
+        assert len(found["history"]) == length
+        assert found == folded(log, length)
+
+
 async def commands(store: Store) -> int:
     """Return how many commands Redis has run, those of scripts too."""
     assert isinstance(store, RedisStore)
@@ -964,6 +989,24 @@ async def test_usage_is_counted_once_although_the_view_is_built_anew(
     await stored_range.apply(await stored_range.writer(), Batches(SUBJECTS, 5, 30), history)
     assert before == [(DAY, "anonymous", log.key.agent, log.key.agent, *ONCE)]
     assert await counted(stored_range) == before
+
+
+async def test_of_a_view_that_is_built_anew_nothing_of_the_old_one_stays(
+    valkey: ValkeyProcess,
+) -> None:
+    store = making_redis(valkey.url)()
+    stored_range, log = StoredRange(store), using_log()
+    try:
+        writer = await stored_range.writer()
+        await stored_range.apply(
+            writer, Batches(SUBJECTS, 5, 30), arrivals([log], random.Random(0))
+        )
+        await writer.begin_projection()
+        [found] = await store.redis.ask(["KEYS", f"*{log.key.task}*"])
+    finally:
+        await store.close()
+    # What was used stays, as it is not counted again.
+    assert [key for key in found if b":usage:" not in key] == []
 
 
 async def test_usage_stays_when_the_task_is_erased_even_in_the_same_batch(

@@ -10,6 +10,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.errors import LogLost
 from headrace.model.task import COMPLETED, WORKING
+from headrace_gateway import feeds as feeds_module
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, FeedReader, Feeds
 from tests.support.memory_bus import memory_bus
@@ -77,3 +78,41 @@ async def test_a_feed_forgets_a_reader_that_waits_no_more(*, is_cancelled: bool)
     await asyncio.gather(waiting, return_exceptions=True)
     assert feed.waiting == set()
     assert waiting.cancelled() is is_cancelled
+
+
+async def test_a_log_that_goes_while_it_is_read_is_a_loss_and_no_hang(
+    bus: Bus, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_nothing(*_: object, **__: object) -> list[object]:
+        await asyncio.sleep(0)
+        return []
+
+    log = TaskLog(bus)
+    await log.begin()
+    await log.append("kept")
+    async with feeds.using(log.key) as feed:
+        feed.ring.clear()
+        monkeypatch.setattr(feeds_module, "read_on", read_nothing)
+        with pytest.raises(LogLost, match="gone after generation 1"):
+            await asyncio.wait_for(feed.reader(1).read(), 60)
+
+
+async def test_a_change_wakes_only_readers_that_wait(bus: Bus, feeds: Feeds) -> None:
+    log = TaskLog(bus)
+    await log.begin()
+    changes = 0
+
+    def serve() -> bool:
+        nonlocal changes
+        changes += 1
+        return True
+
+    async with feeds.using(log.key) as feed:
+        reader = feed.reader(1)
+        waiting = asyncio.create_task(reader.wait(serve))
+        await asyncio.sleep(0)
+        feed.notify()
+        assert changes == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert reader not in feed._waiting

@@ -46,6 +46,11 @@ def test_the_oldest_fall_out_at_the_bound_and_the_newest_never_does() -> None:
     assert generations(filled(bounded(5), 3, size=100).after(2, 1000)) == [3]
 
 
+def test_a_ring_keeps_what_fits_however_much_went_through_it() -> None:
+    ring = filled(bounded(100), 1000)
+    assert len(ring.after(996, 1000) or ()) == 4
+
+
 @pytest.mark.parametrize("sizes", [(100,), (100, 100), (10, 100), (40, 40, 40), (60, 1)])
 def test_a_ring_above_its_limit_keeps_the_newest_block_and_what_it_counts(
     sizes: tuple[int, ...],

@@ -86,3 +86,9 @@ async def test_a_file_of_another_owner_or_context_is_as_unknown_as_none(reader: 
     with pytest.raises(FileUnknown) as missing:
         await store(NO_MESSAGE).read(LINK, KEY.tenant, reader)
     assert str(refused.value) == str(missing.value)
+
+
+async def test_a_task_with_files_tells_the_time_of_its_newest_part() -> None:
+    message = {"subject": "s", "seq": 1, "time": "2026-11-29T13:00:00.5Z", "data": ""}
+    assert await store({"message": message}).newest(KEY) == 1_795_957_200.5
+    assert await store(NO_MESSAGE).newest(KEY) is None

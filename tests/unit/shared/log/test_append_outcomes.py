@@ -9,6 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
 from headrace.log.append import AppendResult
 from headrace.model.errors import (
     BusUnavailable,
@@ -18,6 +19,7 @@ from headrace.model.errors import (
     OutcomeUnknown,
 )
 from headrace.model.events import Json
+from headrace.model.task import COMPLETED
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog
 
@@ -139,3 +141,17 @@ async def test_an_append_that_another_writer_preceded_is_never_unknown(
     Tries(monkeypatch, bus, "timed out")
     with pytest.raises(Fenced, match="other appended first"):
         await log.writer.append([log.text_event("text")], log.stamp(), 0.0)
+
+
+async def test_nothing_is_appended_while_an_end_is_repeated(bus: Bus, log: TaskLog) -> None:
+    """The two would expect the same sequence, and who is refused takes itself for fenced."""
+    await log.append("end", state=COMPLETED)
+    end = await last_entry(bus, log.key)
+    assert end is not None
+    repeating = asyncio.create_task(log.writer.repeat(end))
+    await asyncio.sleep(0)
+    assert not repeating.done()
+    with pytest.raises(RuntimeError, match="two appends at a time"):
+        log.writer.send([log.text_event("text")], log.stamp())
+    await repeating
+    assert (await log.append("behind")).sequence > end.sequence

@@ -267,3 +267,18 @@ async def test_a_stopped_rule_checks_nothing_and_listens_no_more(
     await asyncio.sleep(3 * UNIT)
     assert log.told == []
     assert bus.receivers == {}
+
+
+async def test_a_rule_that_has_stopped_hears_of_no_disturbance(bus: FakeBus) -> None:
+    rule = TailRule(bus)
+    assert len(bus._disturbed) == 1
+    await rule.start()
+    await rule.stop()
+    assert not bus._disturbed
+
+
+async def test_a_check_is_forgotten_once_it_is_made(rule: TailRule) -> None:
+    log = Log()
+    rule.watch(log, first=0)
+    await log.until_received(4)
+    assert len(rule._checks) <= 1

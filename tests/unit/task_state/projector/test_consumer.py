@@ -379,3 +379,13 @@ async def test_output_accumulates_anew_once_a_batch_is_taken(bus: FakeServer) ->
     await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_a_silence_lasts_until_a_message_arrives(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    waiting = asyncio.create_task(consumer.accumulate(0.0, 0.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    bus.deliver(entry(1, WORKING))
+    await asyncio.wait_for(waiting, 60)
