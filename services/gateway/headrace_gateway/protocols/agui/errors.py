@@ -1,5 +1,6 @@
 """Errors that refuse a run before its stream starts."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from headrace_gateway.json_errors import CodedError
@@ -17,6 +18,13 @@ class ResumeMismatch(CodedError):
 
     code = "resume_mismatch"
     status = HTTPStatus.CONFLICT
+
+    def __init__(self, current: Sequence[str], *, is_open: bool) -> None:
+        """Name the `current` interrupts; `is_open` tells whether the run names one of them."""
+        rule = f"resume: must answer all open interrupts of one task: {list(current)}"
+        way = "; to go on after closed ones, cancel them and add a message of the user"
+        super().__init__(rule if is_open else rule + way)
+        self.is_open = is_open
 
 
 class ThreadBusy(CodedError):

@@ -130,6 +130,8 @@ class RunInput:
     results: Mapping[str, Json] = MappingProxyType({})
     """The results that end its messages, as parts, by the ids of their calls that the client has
     received."""
+    without_cancels: Self | None = None
+    """The run without its resume, if it only cancels and its messages end with the user's."""
 
     @property
     def wishes(self) -> Json:
@@ -176,6 +178,9 @@ class RunInput:
         kept = {name: validated[name] for name in _KEPT if name in validated}
         if extras:
             kept["forwardedProps"] = with_extras(validated.get("forwardedProps"), extras)
+        alone: Self | None = None
+        if resume and _only_cancels(resume) and messages and messages[-1]["role"] == "user":
+            alone = cls.of({key: given[key] for key in given if key != "resume"}, extras)
         return cls(
             thread=validated["threadId"],
             run=validated["runId"],
@@ -183,6 +188,7 @@ class RunInput:
             metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
             results=_results_by_call(validated["messages"]),
+            without_cancels=alone,
         )
 
 
@@ -272,6 +278,10 @@ def _check_each_once(resume: list[Json]) -> None:
         if (name := entry["interruptId"]) in names:
             raise InputInvalid(f"resume.{at}.interruptId: {name} has two answers")
         names.add(name)
+
+
+def _only_cancels(resume: list[Json]) -> bool:
+    return all(entry["status"] == "cancelled" for entry in resume)
 
 
 def _message_and_history(messages: list[Json], run: str) -> tuple[Json, list[Json]]:

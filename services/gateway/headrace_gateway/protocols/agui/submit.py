@@ -60,16 +60,16 @@ async def submit(services: Services, call: Call, run_input: RunInput) -> Accepte
 async def _submit(
     services: Services, call: Call, run_input: RunInput, request: KeyedRequest
 ) -> AcceptedInput:
-    metadata = run_input.metadata | call.marks
-    metadata |= terms(call.caller, call.card, run_input.wishes, "forwardedProps.headrace.")
     idempotency = services.idempotency
     try:
         task = await answered(services, call, run_input)
-    except ResumeMismatch:
+    except ResumeMismatch as mismatch:
         # The interrupts may be closed because this very run has already resumed them.
-        if (again := await idempotency.again(request)) is None:
-            raise
-        return again
+        if (again := await idempotency.again(request)) is not None:
+            return again
+        run_input, task = await _gone_on(services, call, run_input, mismatch), None
+    metadata = run_input.metadata | call.marks
+    metadata |= terms(call.caller, call.card, run_input.wishes, "forwardedProps.headrace.")
     if task is not None:
         message = task.with_results(run_input)
         follow_up = FollowUp(task.task, message, run_input.thread, metadata)
@@ -81,6 +81,31 @@ async def _submit(
         if ahead := await _made_way(services, call, run_input.thread, busy):
             metadata[events.WAIT_FOR] = ahead
     return await idempotency.start(request, run_input.message, run_input.thread, metadata)
+
+
+async def _gone_on(
+    services: Services, call: Call, run_input: RunInput, mismatch: ResumeMismatch
+) -> RunInput:
+    """Return the run without its resume, if it cancels what is closed and has a new message.
+
+    A client that still shows an interrupt, such as one whose answer's run failed, has no other way
+    to go on: the official one sends nothing in a thread that does not name its open interrupts.
+
+    Raises:
+        ResumeMismatch: `mismatch`, for any other run.
+        ContentTypeNotSupportedError: the agent does not accept a part of the message.
+        StateUnavailable, BusUnavailable: try again.
+    """
+    new = run_input.without_cancels
+    if new is None or mismatch.is_open:
+        raise mismatch
+    runs = await RunThread(services, call, run_input.thread).runs()
+    others = [found.run for found in runs if found.run.id != run_input.run]
+    said = {message["id"] for other in others for message in other.messages}
+    if new.message["messageId"] in said:
+        raise mismatch
+    _check_taken(call, new)
+    return new
 
 
 async def _made_way(services: Services, call: Call, thread: str, busy: list[str]) -> list[str]:
@@ -185,7 +210,9 @@ async def answered(services: Services, call: Call, run_input: RunInput) -> Waiti
         if one.is_resumed_by(run_input.resumes):
             return one
     is_open = sorted({name for one in waiting for name in one.interrupts})
-    raise ResumeMismatch(f"resume: must answer all open interrupts of one task: {is_open}")
+    # Results alone name no interrupt, but are refused for one that is open.
+    named = {own_id(one) for one in run_input.resumes} or set(is_open)
+    raise ResumeMismatch(is_open, is_open=not named.isdisjoint(is_open))
 
 
 async def _waiting(services: Services, call: Call, thread: str) -> list[WaitingTask]:

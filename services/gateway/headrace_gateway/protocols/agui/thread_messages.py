@@ -25,7 +25,25 @@ class ThreadMessages:
         self._emitted: set[str] = set()
 
     def __iter__(self) -> Iterator[Json]:
-        return iter(self._messages.values())
+        """Yield them where clients hold them: a result after its call, though a later run's."""
+        results = self._results()
+        placed = {result["id"] for found in results.values() for result in found}
+        for key, message in self._messages.items():
+            if key not in placed:
+                yield message
+                yield from results.get(key, ())
+
+    def _results(self) -> dict[str, list[Json]]:
+        """Return the results of each message's calls; of several with a call, the first's."""
+        callers: dict[str, str] = {}
+        results: dict[str, list[Json]] = {}
+        for key, message in self._messages.items():
+            for call in message.get("toolCalls") or ():
+                callers.setdefault(call["id"], key)
+        for message in self._messages.values():
+            if message["role"] == "tool" and (caller := callers.get(message["toolCallId"])):
+                results.setdefault(caller, []).append(message)
+        return results
 
     def take(self, view: View) -> None:
         """Add the messages of a client that has read the next run.

@@ -71,6 +71,44 @@ async def test_a_resume_that_does_not_match_is_refused_before_the_stream(
     assert len(fleet.runs) == 1
 
 
+async def test_a_thread_goes_on_after_interrupts_that_closed_without_their_client(
+    http: httpx.AsyncClient, fleet: ScriptedFleet
+) -> None:
+    body, interrupt = await interrupted(http)
+    assert (await run(http, "ending", resuming(body, interrupt, payload="fail")))[-1].json["code"]
+    entry = {"interruptId": interrupt, "status": "cancelled"}
+    cancelling = {**body, "resume": [entry]}
+    new = {"id": f"{body['runId']}-u", "role": "user", "content": "reject"}
+    going_on = {**cancelling, "runId": "on", "messages": [*body["messages"], new]}
+    for _ in range(2):
+        received = [frame.json for frame in await run(http, "ending", going_on)]
+        assert (received[-1]["type"], received[-1]["code"]) == ("RUN_ERROR", "rejected")
+    asked, answered, third = fleet.runs
+    assert asked.key == answered.key != third.key
+    assert third.message["parts"][0]["text"] == "reject"
+
+
+@pytest.mark.parametrize("wrong", ["nothing new", "an answer", "an open one"])
+async def test_a_run_that_cancels_closed_interrupts_must_say_something_else(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, wrong: str
+) -> None:
+    body, interrupt = await interrupted(http)
+    if wrong != "an open one":
+        await run(http, "ending", resuming(body, interrupt, payload="fail"))
+    new = {"id": f"{body['runId']}-u", "role": "user", "content": "reject"}
+    said = [] if wrong == "nothing new" else [new]
+    status = "resolved" if wrong == "an answer" else "cancelled"
+    entries = [{"interruptId": interrupt, "status": status}]
+    if wrong == "an open one":
+        entries.append({"interruptId": "unknown", "status": status})
+    request = {**body, "runId": "on", "messages": [*body["messages"], *said], "resume": entries}
+    answer = await http.post(path("ending"), json=request)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "resume_mismatch")
+    is_closed = wrong != "an open one"
+    assert ("cancel them and add a message" in answer.json()["error"]["message"]) is is_closed
+    assert len(fleet.runs) == 1 + is_closed
+
+
 async def test_the_user_interfaces_tools_are_answered_in_the_next_run(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:

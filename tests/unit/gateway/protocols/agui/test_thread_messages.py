@@ -107,3 +107,20 @@ def test_a_message_like_an_earlier_one_is_another_message() -> None:
 def test_a_conversation_that_differs_from_the_thread_is_added() -> None:
     sent = [*renamed([user("u1", "count"), {**ANSWER, "content": "other"}]), user("u2", "and?")]
     assert len(thread_of(FIRST, run_of("0-b", sent))) == 5
+
+
+def test_a_result_of_a_later_run_stands_where_clients_insert_it() -> None:
+    call = parts.tool_call_part("pay", {"a": 1}, "call_1")
+    first = run_of("0-a", [user("u1", "pay")], call, parts.text_part("Approve?", "b"))
+    result = parts.tool_result_part("call_1", "paid")
+    second = run_of("0-b", first.shown(), result, parts.text_part("Done.", "c"))
+    calls, question = first.shown()[1:]
+    thread = thread_of(first, second)
+    assert texts(thread) == [
+        ("user", "pay"),
+        ("assistant", ""),
+        ("tool", "paid"),
+        ("assistant", "Approve?"),
+        ("assistant", "Done."),
+    ]
+    assert [thread[1], thread[3]] == [calls, question]
