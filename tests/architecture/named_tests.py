@@ -34,11 +34,14 @@ def _parsed(path: str) -> tuple[str, dict[str, ast.stmt]]:
     return text, dict(_definitions(ast.parse(text)))
 
 
-def _definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    for statement in module.body:
+def _definitions(within: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.stmt]]:
+    for statement in within.body:
         match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield statement.name, statement
+            case ast.ClassDef():
+                yield statement.name, statement
+                yield from _definitions(statement)
             case ast.Assign(targets=targets):
                 yield from ((t.id, statement) for t in targets if isinstance(t, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=name)):
