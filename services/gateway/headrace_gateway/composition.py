@@ -190,6 +190,7 @@ def _services(
         forker=TaskForker(bus, feeds, state, submissions, inputs=inputs, background=background),
         background=background,
         full_streams=FullStreams(bus),
+        stream_health=appends.streams,
         access=Access(running.rates, AuditLog(Audited(settings.audit), TaskOwners(bus).owner_of)),
         fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),
     )

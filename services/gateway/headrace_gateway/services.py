@@ -25,6 +25,7 @@ from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency
+from headrace_gateway.tasks.stream_health import StreamHealth
 from headrace_gateway.tasks.submit import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.timing import GatewayTiming
@@ -44,6 +45,8 @@ class Services:
     feeds: Feeds
     full_streams: FullStreams
     """Knows which event streams are full."""
+    stream_health: StreamHealth
+    """Knows which event streams do not store this gateway's appends."""
     requests: OpenRequests
     """Requests in progress, which are answered before the gateway closes its connections."""
     streams: OpenStreams

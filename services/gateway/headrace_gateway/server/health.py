@@ -9,6 +9,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.route import Route
+from headrace_gateway.tasks.stream_health import StreamHealth
 
 _TIMEOUT = 1.0
 
@@ -16,9 +17,9 @@ _TIMEOUT = 1.0
 class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, streams: StreamHealth) -> None:
         """Report the health of this gateway and its dependencies."""
-        self._bus = bus
+        self._bus, self._streams = bus, streams
 
     def routes(self) -> list[Route]:
         """Return both routes."""
@@ -27,15 +28,18 @@ class Health:
     async def _ready(self, request: Request) -> Response:  # noqa: ARG002 - a route
         """Answer 200 while NATS answers.
 
-        Without task state a gateway can still accept and stream tasks: it is degraded, but ready.
+        Without task state a gateway can still accept and stream tasks, and while the log stores
+        nothing it can still serve what is stored: it is degraded, but ready.
         """
         reached = self._bus.answers
         answer = await self._task_state() if reached else {}
         follows = bool(answer.get("following"))
-        status = "ready" if follows else "degraded" if reached else "unavailable"
+        trouble = self._streams.trouble
+        is_whole = follows and not trouble
+        status = "ready" if is_whole else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}
-        if note := answer.get("note"):
-            content["note"] = note
+        if notes := [note for note in (trouble, answer.get("note")) if note]:
+            content["note"] = "; ".join(map(str, notes))
         return json_response(content, 200 if reached else 503, NO_STORE)
 
     async def _task_state(self) -> Json:

@@ -323,7 +323,7 @@ class InputWriter:
             BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._appends.ready()
+        await self._appends.ready(key)
         # Admission comes first, so that a refused input stores no file.
         try:
             admitted = await self._limits.admit(key, sender.owner)
@@ -389,7 +389,7 @@ class InputWriter:
             Unsettled: it is unknown whether the log is written.
             HeadraceError: as `write`.
         """
-        await self._appends.ready()
+        await self._appends.ready(key)
         with await self._limits.admit(key, owner) as admitted:
 
             def publish(written: tuple[RunRequest, str]) -> None:
@@ -409,7 +409,7 @@ class InputWriter:
             Unsettled: it is unknown whether the log has stored it.
         """
         await self._limits.check(key, owner)
-        await self._appends.ready()
+        await self._appends.ready(key)
         found = read.found
         context = found.task["contextId"]
         async with (

@@ -18,6 +18,7 @@ from headrace.log import AppendResult
 from headrace.model.errors import (
     BusUnavailable,
     HeadraceError,
+    LogFull,
     NobodyListens,
     OutcomeUnknown,
     StateUnavailable,
@@ -28,6 +29,7 @@ from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.server.open_requests import unrepeatable_request
+from headrace_gateway.tasks.stream_health import StreamHealth
 
 
 class Unanswered(HeadraceError):
@@ -97,16 +99,18 @@ class InputAppends:
     def __init__(self, bus: Bus, background: BackgroundWork, timeout: float) -> None:
         """Continue in `background` with an append that has no outcome after `timeout` seconds."""
         self._bus, self._background, self._timeout = bus, background, timeout
+        self.streams = StreamHealth(bus)
         self._open = Counter[tuple[str, str]]()
         """By tenant and task."""
 
-    async def ready(self) -> None:
+    async def ready(self, key: TaskKey) -> None:
         """Return when NATS answers, so that an append will probably have an outcome soon.
 
         Raises:
-            BusUnavailable: NATS does not answer. Nothing was sent, so repeating the request is
-                safe.
+            BusUnavailable: NATS does not answer (LogSilent: the task's stream does not). Nothing
+                was sent, so repeating the request is safe.
         """
+        self.streams.check(key)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(self._timeout, RECONNECT)
         while not self._bus.answers or self._open.total() >= MOST:
@@ -155,10 +159,13 @@ class InputAppends:
             # Started before the client gets the error, so that other gateways can find out first.
             self._background.start(self._settle(key, attempt, then))
             raise unsettled from unknown
-        except HeadraceError:
+        except HeadraceError as error:
             if request is not None:
                 request.stored_nothing()
+            if isinstance(error, LogFull):
+                self.streams.note_full(key)
             raise
+        self.streams.note_stored(key)
         then(result)
         return result
 
@@ -208,7 +215,9 @@ class InputAppends:
         _log.warning("task %s: unknown whether its input is stored; retrying", key.task)
         async with self._is_open(key):
             try:
-                then(await _persistently(attempt))
+                with self.streams.awaiting(key):
+                    result = await _persistently(attempt)
+                then(result)
                 _log.info("task %s: its input is stored", key.task)
             except HeadraceError as refused:
                 _log.warning("task %s: its input is not stored: %s", key.task, refused)

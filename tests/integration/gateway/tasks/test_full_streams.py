@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -55,6 +56,15 @@ async def test_a_new_task_is_refused_with_retry_after(json_talk: Talk, full: Fil
     assert refusal.status == 503
     assert "is full" in refusal.text
     assert refusal.headers["Retry-After"]
+
+
+async def test_a_gateway_whose_message_was_refused_is_degraded(
+    json_talk: Talk, http: httpx.AsyncClient, bus: Bus, full: Filling
+) -> None:
+    await full.fill()
+    await json_talk.refused("SendMessage", message("hello"))
+    ready = (await http.get("/readyz")).json()
+    assert (ready["status"], ready["note"]) == ("degraded", f"{bus.streams.events(0)} is full")
 
 
 async def test_a_client_that_waits_for_a_new_task_is_informed(

@@ -12,8 +12,10 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import OutcomeUnknown, StateUnavailable, TaskUnknown
 from headrace.model.task import TaskKey, mint_task_id
 from headrace_gateway.background_work import BackgroundWork
+from headrace_gateway.problems import Problem, problem_of
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
+from headrace_gateway.tasks.stream_health import LogSilent
 from tests.support.clients.bindings import Talk
 from tests.support.servers import NatsProcess
 from tests.support.waiting import eventually
@@ -113,6 +115,30 @@ async def test_the_answer_is_unknown_for_a_moment_after_an_outage_of_nats(
     there.bus.connection.health.back_since = asyncio.get_running_loop().time()
     assert not await there.denies(here.key)
     await there.appends.check(here.key.tenant, here.key.task, GONE)
+
+
+async def test_a_message_to_a_stream_that_is_silent_is_refused_before_it_is_sent(
+    gateways: list[Gateway],
+) -> None:
+    here, there = gateways
+    known, stored = await here.accept()
+    other = TaskKey("default", "echo", mint_task_id(0))
+    problem = await refusal(here, other)
+    assert (problem.http_status, problem.retry_after, problem.metadata) == (503, 1, {})
+    assert "no append" in here.appends.streams.trouble
+    await here.appends.ready(TaskKey("default", "echo", mint_task_id(16)))  # another stream's
+    await there.appends.ready(other)
+    assert there.appends.streams.trouble == ""
+    known.set()
+    await stored.wait()
+    await here.appends.ready(other)
+    assert here.appends.streams.trouble == ""
+
+
+async def refusal(gateway: Gateway, key: TaskKey) -> Problem:
+    with pytest.raises(LogSilent) as refused:
+        await gateway.appends.ready(key)
+    return problem_of(refused.value)
 
 
 READS: dict[str, dict[str, str | None]] = {
