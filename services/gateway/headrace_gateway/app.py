@@ -146,7 +146,7 @@ def _routes(services: Services) -> list[BaseRoute]:
     """Return the routes outside of protocols."""
     files = FileDownload(services, ERRORS.answering)
     return [
-        *Health(services.bus, services.stream_health).routes(),
+        *Health(services.bus, services.stream_health.trouble).routes(),
         *MetricsPage(services).routes(),
         *files.routes(AGENT),
         *files.routes(""),

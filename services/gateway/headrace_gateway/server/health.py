@@ -1,5 +1,7 @@
 """Liveness and readiness of the process."""
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -9,7 +11,6 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.route import Route
-from headrace_gateway.tasks.stream_health import StreamHealth
 
 _TIMEOUT = 1.0
 
@@ -17,9 +18,12 @@ _TIMEOUT = 1.0
 class Health:
     """Answers ``/healthz`` and ``/readyz``."""
 
-    def __init__(self, bus: Bus, streams: StreamHealth) -> None:
-        """Report the health of this gateway and its dependencies."""
-        self._bus, self._streams = bus, streams
+    def __init__(self, bus: Bus, trouble: Callable[[], str]) -> None:
+        """Report the health of this gateway and its dependencies.
+
+        `trouble` tells what keeps messages from being stored; empty: nothing.
+        """
+        self._bus, self._trouble = bus, trouble
 
     def routes(self) -> list[Route]:
         """Return both routes."""
@@ -34,7 +38,7 @@ class Health:
         reached = self._bus.answers
         answer = await self._task_state() if reached else {}
         follows = bool(answer.get("following"))
-        trouble = self._streams.trouble
+        trouble = self._trouble()
         is_whole = follows and not trouble
         status = "ready" if is_whole else "degraded" if reached else "unavailable"
         content = {"status": status, "nats": reached, "taskState": follows}

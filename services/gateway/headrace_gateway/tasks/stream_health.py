@@ -68,7 +68,6 @@ class StreamHealth:
         if self._full:
             self._full.pop(self._stream(key), None)
 
-    @property
     def trouble(self) -> str:
         """What keeps messages from being stored; empty: nothing that is known."""
         now = asyncio.get_running_loop().time()

@@ -125,14 +125,14 @@ async def test_a_message_to_a_stream_that_is_silent_is_refused_before_it_is_sent
     other = TaskKey("default", "echo", mint_task_id(0))
     problem = await refusal(here, other)
     assert (problem.http_status, problem.retry_after, problem.metadata) == (503, 1, {})
-    assert "no append" in here.appends.streams.trouble
+    assert "no append" in here.appends.streams.trouble()
     await here.appends.ready(TaskKey("default", "echo", mint_task_id(16)))  # another stream's
     await there.appends.ready(other)
-    assert there.appends.streams.trouble == ""
+    assert there.appends.streams.trouble() == ""
     known.set()
     await stored.wait()
     await here.appends.ready(other)
-    assert here.appends.streams.trouble == ""
+    assert here.appends.streams.trouble() == ""
 
 
 async def refusal(gateway: Gateway, key: TaskKey) -> Problem:

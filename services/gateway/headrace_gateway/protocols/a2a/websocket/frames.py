@@ -17,6 +17,7 @@ from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
+from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
@@ -167,12 +168,19 @@ def envelope_of(frame: Json) -> SocketEnvelope:
     """Return the envelope for the answers to `frame`.
 
     Raises:
-        Malformed: the id is too long.
+        Malformed: the id is too long or nested too deep.
     """
-    given = json_text.encode(frame.get("id"))
+    return SocketEnvelope(_id(frame, "id"), "jsonrpc" in frame)
+
+
+def _id(frame: Json, name: str) -> bytes:
+    value = frame.get(name)
+    if is_too_deep(value):
+        raise Malformed([Violation(name, RULE)])
+    given = json_text.encode(value)
     if len(given) > LONGEST_ID:
-        raise Malformed([Violation("id", f"must not be longer than {LONGEST_ID} bytes")])
-    return SocketEnvelope(given, "jsonrpc" in frame)
+        raise Malformed([Violation(name, f"must not be longer than {LONGEST_ID} bytes")])
+    return given
 
 
 def is_variants(frame: Json) -> bool:
@@ -207,7 +215,7 @@ def _request(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
             f"a frame must have one of {', '.join(_KINDS)} or be JSON-RPC 2.0"
         )
     if kinds == ["unsubscribe"]:
-        return Unsubscribe(json_text.encode(frame["unsubscribe"]))
+        return Unsubscribe(_id(frame, "unsubscribe"))
     if "id" not in frame:
         raise Malformed([Violation("id", "is required")])
     return _own(frame, kinds[0])

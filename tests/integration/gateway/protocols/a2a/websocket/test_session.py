@@ -245,6 +245,8 @@ async def test_json_rpc_requests_are_answered_in_their_own_shape(socket: Socket)
         ({"id": 1, "cancel": "x"}, 1, 400),
         ({"unsubscribe": 1}, None, 400),
         ({"id": "x" * 300, "send": message()}, None, 400),
+        ('{"id":' + "[" * 900 + "]" * 900 + ',"send":{}}', None, 400),
+        ('{"unsubscribe":' + "[" * 900 + "]" * 900 + "}", None, 400),
     ],
 )
 async def test_a_bad_frame_is_refused_and_the_socket_lives(
