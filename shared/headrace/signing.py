@@ -1,4 +1,4 @@
-"""Signing keys of the fleet, for agent cards and notifications (JSON Web Signature).
+"""Signing keys of the fleet, for agent cards, notifications and URLs of files.
 
 The keys come from files that an operator names. Without files, they come from a bucket that all
 gateways and task states share; the first one to start creates a key. A new key is published for a
@@ -154,9 +154,14 @@ class SigningKeys:
         used = [key for since, key in keys if since <= now]
         return used[-1] if used else keys[0][1]
 
+    @property
+    def known(self) -> "list[SigningKey]":
+        """All keys, the newest first; a process whose clock differs may sign with another one."""
+        return [key for _, key in reversed(self._keys.value)]
+
     def key_set(self) -> dict[str, Any]:
         """Return the JSON Web Key Set to publish: the public keys."""
-        return {"keys": [key.public for _, key in reversed(self._keys.value)]}
+        return {"keys": [key.public for key in self.known]}
 
     async def _watch(self) -> None:
         while True:

@@ -4,6 +4,7 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -11,9 +12,12 @@ import pytest
 
 from tests.support import extra_services
 from tests.support.chat_page import ChatPage
+from tests.support.credentials import ANN, write
 from tests.support.fleet import Fleet
 from tests.support.soak import in_soak
 from tests.support.waiting import eventually
+
+type Json = dict[str, Any]
 
 pytestmark = pytest.mark.timeout(900)
 """The first one installs the client and makes it one script."""
@@ -75,6 +79,35 @@ async def test_a_page_shows_an_agents_file_also_when_it_comes_back(
     await page.open(runtime, "background_activity", thread)
     await page.until(lambda it: it["files"] == shown, "the file is there again")
     assert page.shown["errors"] == []
+
+
+@in_soak(
+    shown_by="e2e/test_signed_urls.py"
+    "::test_a_page_of_another_site_shows_its_users_picture_and_nobody_elses"
+)
+@pytest.mark.usefixtures("extra_worker")
+async def test_a_page_shows_a_large_picture_to_the_user_who_is_signed_in(
+    page: ChatPage, fleet: Fleet, tmp_path: Path
+) -> None:
+    settings = {
+        "HEADRACE_CORS_ORIGINS": page.origin,
+        "HEADRACE_CREDENTIALS": str(write(tmp_path / "credentials.toml", ANN)),
+    }
+    gateway, url = extra_services.gateway(tmp_path / "gateway", fleet.nats_url, **settings)
+    thread = str(uuid4())
+
+    def is_drawn(shown: Json) -> bool:
+        return [width for name, _, width in shown["images"] if name == "picture.png"] == [256]
+
+    with gateway:
+        await page.open(f"{url}/copilotkit", "filer", thread, token=ANN.token)
+        await page.say("picture")
+        await page.until(is_drawn, "the picture is drawn")
+        [source] = [source for name, source, _ in page.shown["images"] if name == "picture.png"]
+        assert source.startswith(f"{url}/v1/signed-files/")
+        await page.open(f"{url}/copilotkit", "filer", thread, token=ANN.token, expired="yes")
+        await page.until(is_drawn, "the picture is drawn again, by its second URL")
+        assert page.shown["errors"] == []
 
 
 @in_soak(shown_by="e2e/test_copilotkit.py::test_stopping_stops_the_task")

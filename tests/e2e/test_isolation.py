@@ -95,6 +95,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "CopilotKit: connect": _ANNS,
     "CopilotKit: stop": _ANNS,
     "file download": _OPERATED,
+    "file: sign its URL": _OPERATED,
     "task log": _OPERATED,
     "task log: stream": _OPERATED,
     "tasks: watch": _OPERATED,
@@ -180,7 +181,7 @@ _CHANGING = (
 )
 _WATCHED = "tasks: watch"
 """Meanwhile its owner changes the thing."""
-_ENDS_AT_ONCE = (*_BEGINS_A_RUN, _WATCHED, "file download")
+_ENDS_AT_ONCE = (*_BEGINS_A_RUN, _WATCHED, "file download", "file: sign its URL")
 """Asked of the agent that makes a file."""
 _LARGE = "300000"
 _DECLARED = ("schedules", "triggers")

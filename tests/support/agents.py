@@ -9,6 +9,7 @@ from headrace import Agents, File, InputRequired, Retryable, RunContext, agent
 from tests.support.documented import caller, patcher
 from tests.support.everything import everything
 from tests.support.gates import opened
+from tests.support.noisy_png import noisy_png
 
 LONG_NAP = 9.0
 """Seconds: far beyond what a lost lease takes to show."""
@@ -52,7 +53,13 @@ async def typist(_: RunContext) -> AsyncIterator[str]:
 
 @agent(input_modes=["*/*"])
 async def filer(run: RunContext) -> AsyncIterator[str | File]:
-    """Makes a file of as many bytes as it is told, or says what one holds: sent, or by its link."""
+    """Makes a file of as many bytes as it is told, or says what one holds: sent, or by its link.
+
+    Asked for a picture, it makes one that is too large for the log.
+    """
+    if run.prompt == "picture":
+        yield File("picture.png", noisy_png(256, 256), "image/png")
+        return
     if run.prompt.isdecimal():
         yield File('made "up"', b"x" * int(run.prompt), "application/x-made")
     elif run.prompt:

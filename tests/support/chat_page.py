@@ -65,18 +65,22 @@ class ChatPage:
         self._script = bundle()
         self._todo: queue.SimpleQueue[Json] = queue.SimpleQueue()
         self.shown: Json = {}
-        """What it shows: ``user`` and ``assistant`` messages, ``background``; ``errors`` so far."""
+        """What it shows: ``user`` and ``assistant`` messages, ``files``, ``images``, ``background``
+        and the ``errors`` so far."""
         port = ports.pick()
         self.origin = f"http://127.0.0.1:{port}"
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self._browser: subprocess.Popen[bytes] | None = None
 
-    async def open(self, runtime: str, agent: str, thread: str) -> None:
-        """Open the chat with an agent of the CopilotKit runtime at that URL."""
+    async def open(self, runtime: str, agent: str, thread: str, **more: str) -> None:
+        """Open the chat with an agent of the CopilotKit runtime at that URL.
+
+        With a `token` its user is signed in. With `expired` the first signed URL of a file is.
+        """
         self._close()
         self.shown = {}
-        request = urlencode({"runtime": runtime, "agent": agent, "thread": thread})
+        request = urlencode({"runtime": runtime, "agent": agent, "thread": thread, **more})
         profile = f"--user-data-dir={self._folder / 'profile'}"
         command = [self._program, *FLAGS, profile, f"{self.origin}/?{request}"]
         self._browser = start_process(command, self._folder / "browser.log")

@@ -429,6 +429,9 @@ class Pages(Binding):
             "file download": lambda t: self._get(
                 t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}"
             ),
+            "file: sign its URL": lambda t: self._post(
+                t, f"/v1/agents/{t.agent}/tasks/{t.task}/files/{t.file}:sign", {}
+            ),
             **{what: partial(self._fleet, request) for what, request in FLEET.items()},
             "task log: stream": self._log_stream,
             "tasks: watch": self._watch,

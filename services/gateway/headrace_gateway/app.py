@@ -28,6 +28,7 @@ from headrace_gateway.fleet_metrics import FleetMetrics
 from headrace_gateway.protocol_table import ERRORS, Protocol
 from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
+from headrace_gateway.server.auth.signed_urls import is_download_by_signature
 from headrace_gateway.server.development import is_development
 from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
 from headrace_gateway.server.forwarded import ForwardedApp, TrustedProxies
@@ -148,8 +149,7 @@ def _routes(services: Services) -> list[BaseRoute]:
     return [
         *Health(services.bus, services.stream_health.trouble).routes(),
         *MetricsPage(services).routes(),
-        *files.routes(AGENT),
-        *files.routes(""),
+        *files.routes(),
     ]
 
 
@@ -166,4 +166,4 @@ def _guarded(app: ASGIApp, settings: GatewaySettings) -> ASGIApp:
             expose_headers=_EXPOSED,
             max_age=600,
         )
-    return OriginGuard(app, settings, ERRORS.forbidden)
+    return OriginGuard(app, settings, ERRORS.forbidden, is_download_by_signature)

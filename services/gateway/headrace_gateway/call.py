@@ -180,6 +180,22 @@ async def admitted_call(
     return _call(request, called, operation, traceparent=traceparent, version=version)
 
 
+async def begin_as(
+    services: Services, request: Request, caller: Caller, operation: str, *, agent: str, task: str
+) -> None:
+    """Begin an operation on a task of an agent, after access control.
+
+    The `caller` is known without credentials, from a URL that the fleet has signed.
+
+    Raises:
+        RateLimited: the caller, its tenant or the agent has reached its rate limit.
+    """
+    name_operation(operation)
+    _begin(request, agent, operation, task)
+    services.access.admit(caller, agent, operation, task)
+    await services.access.permitted(caller, agent, operation, task)
+
+
 def admit(
     services: Services,
     request: Request,

@@ -25,6 +25,7 @@ from headrace_gateway.server.auth.access import Access, RateLimits
 from headrace_gateway.server.auth.audit import Audited, AuditLog
 from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.schemes import key_headers
+from headrace_gateway.server.auth.signed_urls import SignedUrls
 from headrace_gateway.server.body import BodyLimits, HeldBodies
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.public_url import own_url
@@ -183,6 +184,7 @@ def _services(
         schedules=Schedules(bus),
         signing=running.signing,
         cards=SignedCards(running.signing, settings.public_url),
+        signed_urls=SignedUrls(running.signing, running.clock.now),
         submissions=submissions,
         idempotency=Idempotency(bus, feeds, submissions, records, background),
         canceler=TaskCanceler(bus, feeds, state, background),

@@ -140,6 +140,12 @@ class NotPermitted(HeadraceError):
     code = "permission_denied"
 
 
+class SignatureRefused(HeadraceError):
+    """The signed URL of a file is not the fleet's, or its time is over; ask for another one."""
+
+    code = "signature_refused"
+
+
 class RateLimited(HeadraceError):
     """The caller or its tenant has reached its request rate; nothing was started."""
 

@@ -13,6 +13,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.fleet_sample import FleetSampler
 from headrace_gateway.server.auth.access import Access
 from headrace_gateway.server.auth.authenticate import Callers
+from headrace_gateway.server.auth.signed_urls import SignedUrls
 from headrace_gateway.server.body import BodyLimits
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.stream_limits import StreamLimits
@@ -63,6 +64,7 @@ class Services:
     schedules: Schedules
     signing: SigningKeys
     cards: SignedCards
+    signed_urls: SignedUrls
     submissions: Submissions
     idempotency: Idempotency
     canceler: TaskCanceler

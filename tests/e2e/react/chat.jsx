@@ -10,12 +10,25 @@ const errors = [];
 console.error = (...said) => errors.push(said.map(String).join(" "));
 addEventListener("error", ({ message }) => errors.push(message));
 addEventListener("unhandledrejection", ({ reason }) => errors.push(String(reason)));
+const token = asked.get("token");
+const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
+
+if (asked.get("expired")) {
+  const real = window.fetch;
+  window.fetch = async (...given) => {
+    const answer = await real(...given);
+    if (!String(given[0]).endsWith(":sign")) return answer;
+    window.fetch = real;
+    return Response.json({ url: (await answer.json()).url.replace(/.{9}$/, "AAAAAAAA=") });
+  };
+}
 
 createRoot(document.getElementById("root")).render(
   <App
     runtime={asked.get("runtime")}
     agent={asked.get("agent")}
     thread={asked.get("thread")}
+    headers={headers}
     onError={({ error }) => errors.push(String(error))}
   />,
 );
@@ -57,6 +70,11 @@ setInterval(async () => {
     user: shown("user-message"),
     assistant: shown("assistant-message").filter((text) => text !== ""),
     files: [...document.querySelectorAll("a[download]")].map(({ download, href }) => [download, href]),
+    images: [...document.querySelectorAll("img[alt]")].map(({ alt, src, naturalWidth }) => [
+      alt,
+      src,
+      naturalWidth,
+    ]),
     background: document.body.style.background,
     errors,
   };

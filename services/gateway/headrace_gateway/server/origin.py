@@ -50,14 +50,21 @@ class OriginGuard:
         app: ASGIApp,
         settings: GatewaySettings,
         forbidden: Callable[[Request, PageRefused], Response],
+        for_any_page: Callable[[Scope], bool] = lambda _: False,
     ) -> None:
-        """Guard `app`; `forbidden` answers a refused request."""
+        """Guard `app`; `forbidden` answers a refused request.
+
+        Pages may send those that are `for_any_page`, because their URL is permission enough.
+        """
         self._app, self._origins, self._forbidden = app, Origins(settings), forbidden
+        self._for_any_page = for_any_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on."""
         if scope["type"] in ("http", "websocket"):
             refusal = self._origins.refusal(headers_of(scope))
+            if refusal and self._for_any_page(scope):
+                refusal = self._origins.refusal_of_host(headers_of(scope))
             if refusal:
                 await self._refuse(refusal, scope, receive, send)
                 return
@@ -96,6 +103,10 @@ class Origins:
         if self._may_call(origin, host) or self._is_local_fetch(origin, headers):
             return ""
         return f"origin {origin!r} is not allowed; add it to HEADRACE_CORS_ORIGINS"
+
+    def refusal_of_host(self, headers: IndexedHeaders) -> str:
+        """Return why the host that these headers name is refused; empty if it is not."""
+        return self._refusal_of_host(headers.first.get("host", ""))
 
     def refusal_of_effect(self, headers: Headers) -> str:
         """Return why a GET that starts work is refused; empty if it is not.
