@@ -21,6 +21,9 @@ type Kind = Literal["triggers", "schedules"]
 
 KINDS: tuple[Kind, ...] = ("triggers", "schedules")
 
+_MOST = 100_000
+"""Maximum number of values in a file. YAML's aliases make many more of a few lines."""
+
 
 def declared_in(file: Path, kind: Kind) -> "list[Json]":
     """Return the triggers or schedules that `file` declares; empty if it has none.
@@ -36,10 +39,28 @@ def declared_in(file: Path, kind: Kind) -> "list[Json]":
         content: Any = yaml.safe_load(file.read_text())
     except (OSError, ValueError, yaml.YAMLError) as invalid:
         raise CannotStart(f"{file}: {invalid}") from invalid
+    except RecursionError:
+        raise CannotStart(f"{file}: the file is nested too deeply") from None
+    if _has_more_than(_MOST, content):
+        raise CannotStart(f"{file}: the file has more than {_MOST} values or contains itself")
     declared = content.get(kind, []) if isinstance(content, dict) else None
     if not isinstance(declared, list) or not all(isinstance(one, dict) for one in declared):
         raise CannotStart(f"{file}: {kind}: must be a list of {kind}")
     return declared
+
+
+def _has_more_than(most: int, content: Any) -> bool:  # noqa: ANN401 - YAML
+    """Return whether `content` has more values, an alias counted as what it stands for."""
+    left = [content]
+    for _ in range(most):
+        if not left:
+            return False
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return bool(left)
 
 
 def declared_by_code(target: str, kind: Kind, name: str = "") -> "list[Json]":

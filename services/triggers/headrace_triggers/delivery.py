@@ -154,6 +154,9 @@ class Deliveries:
             await self._keep(raw, source, why)
         except BusUnavailable as lost:
             self._drop(source, f"{why}; no dead letter: {lost}", None)
+        except Exception as defect:  # noqa: BLE001 - else nobody would know of the event
+            _log.exception("%s: an event can't be kept as a dead letter", source.name)
+            self._drop(source, f"{why}; no dead letter: {defect!r}", None)
 
     async def _again(
         self, message: NatsMessage, source: FiringSource, error: HeadraceError

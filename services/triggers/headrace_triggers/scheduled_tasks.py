@@ -150,10 +150,11 @@ class Tick:
 
     @property
     def jitter(self) -> float:
-        """Its random delay, in seconds: the same in each delivery."""
+        """Its random delay, in seconds: the same in each delivery, to any replica."""
         if not self.is_of_clock:
             return 0.0
-        return self.schedule.jitter * zlib.crc32(f"{self.source}{self.name}".encode()) / _FRACTIONS
+        whose = "/".join((*self.key.tokens, self.name))
+        return self.schedule.jitter * zlib.crc32(whose.encode()) / _FRACTIONS
 
     def waited(self, now: float) -> float:
         """Return the seconds since JetStream stored it, at `now` by the server's clock."""

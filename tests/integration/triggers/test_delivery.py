@@ -3,9 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsMessage, PullSub
+from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
 from headrace.directory import Directory
@@ -13,7 +18,8 @@ from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable
 from headrace.tasks.dead_letters import LetterFilter, Letters
-from headrace_triggers.delivery import Deliveries, FiringSource
+from headrace_triggers import delivery
+from headrace_triggers.delivery import Deliveries, EventOutcome, FiringSource
 from headrace_triggers.firing import Firing, UndeliverableFiring
 from headrace_triggers.settings import TriggersSettings
 from tests.support.triggers import firings
@@ -113,3 +119,26 @@ async def test_an_event_that_has_waited_may_crash_as_often_as_any_other(
         assert [await seen.get() for _ in range(4)] == [1, 2, 3, 4]
         await eventually(lambda: is_settled(bus, settings), "the message is acknowledged")
     assert [one async for one in Letters(bus).find(LetterFilter())] == []
+
+
+async def test_an_event_that_no_stream_keeps_is_shown_as_dropped_whatever_keeps_its_letter_out(
+    bus: Bus, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[EventOutcome] = []
+    source = replace(SOURCE, note=outcomes.append)
+
+    async def refuse() -> Firing:
+        raise UndeliverableFiring("not JSON")
+
+    async def fail(*_: object) -> bool:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(delivery, "write_letter", fail)
+    message: Any = SimpleNamespace(raw_message=Msg(bus.connection, "orders", data=b"{broken"))
+    assert (
+        await Deliveries(bus, firings(bus, directory)).settle_unstored(message, source, refuse)
+        is None
+    )
+    assert [(one.kind, one.reason) for one in outcomes] == [
+        ("dropped", "not JSON; no dead letter: ZeroDivisionError('a defect')")
+    ]

@@ -1,6 +1,8 @@
 """What firings of schedules begin, by the rules of their schedule."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +33,7 @@ from headrace_triggers.delivery import Deliveries
 from headrace_triggers.firing import AgentMissing, UndeliverableFiring
 from headrace_triggers.scheduled_tasks import ScheduledTasks, TaskBeforeOpen, Tick
 from headrace_triggers.settings import TriggersSettings
+from tests.architecture.tree import ROOT
 from tests.support.triggers import firings
 from tests.support.waiting import eventually
 
@@ -499,3 +502,21 @@ def test_jitter_is_the_same_in_each_delivery_and_differs_between_firings() -> No
     assert len(set(delays)) == 50
     assert 0 <= min(delays) < max(delays) < 60
     assert tick(stored, is_manual=True).jitter == 0
+
+
+_IN_ANOTHER_PROCESS = """
+from tests.integration.triggers.test_scheduled_tasks import schedule, tick
+print(tick(schedule(jitter=60.0)).jitter)
+"""
+
+
+def test_another_replica_delays_a_firing_as_much() -> None:
+    """A replica that delays it by a time of its own would have it wait anew."""
+    other = subprocess.run(
+        [sys.executable, "-c", _IN_ANOTHER_PROCESS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(other.stdout) == tick(schedule(jitter=60.0)).jitter

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace_cli.declarations import declared_in
 from headrace_cli.dev.declarations import apply_code, apply_file
 from headrace_cli.dev.declared_by_agents import AgentInCode
+from headrace_cli.failures import CannotStart
 from headrace_worker.config import read
 from tests.architecture.tree import ROOT
 from tests.support.document import blocks
@@ -182,3 +184,27 @@ def test_code_that_blocks_when_it_is_imported_does_not_hold_up_the_stack(in_code
     with answering() as gateway:
         lines = asyncio.run(apply_code(gateway.url, [AgentInCode("counting:shop")], 1))
     assert lines == ["triggers and schedules of the agents: not imported in 1 s"]
+
+
+_DOUBLED = "\n".join(
+    ["a0: &a0 {x: y}", *(f"a{n}: &a{n} {{l: *a{n - 1}, r: *a{n - 1}}}" for n in range(1, 30))]
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (_DOUBLED + "\nschedules: [*a29]", "has more than 100000 values or contains itself"),
+        ("schedules: [&a {x: *a}]", "has more than 100000 values or contains itself"),
+        ("schedules: " + "[" * 5000 + "]" * 5000, "is nested too deeply"),
+    ],
+    ids=["aliases", "itself", "deep"],
+)
+def test_a_file_that_becomes_much_more_than_it_is_is_refused(
+    tmp_path: Path, content: str, why: str
+) -> None:
+    """What it declares is sent as JSON: 30 lines of aliases would fill the memory."""
+    file = tmp_path / "schedules.yaml"
+    file.write_text(content)
+    with pytest.raises(CannotStart, match=why):
+        declared_in(file, "schedules")
