@@ -16,9 +16,9 @@ _HEAD = """\
 # Errors
 
 To handle a refused request, look up its reason here. JSON-RPC, REST and file downloads
-return it in an `ErrorInfo` detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and the fleet API return
-`{"error": {"code", "message"}}` with the HTTP status and the code of the last column. After
-an error with Retry-After, the same request may be sent again.
+return it in an `ErrorInfo` detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and the fleet
+API return `{"error": {"code", "message"}}` with the HTTP status and the code of the last column.
+After an error with Retry-After, the same request may be sent again.
 
 | reason | JSON-RPC | HTTP | gRPC | Retry-After | when | code |
 |---|---|---|---|---|---|---|
