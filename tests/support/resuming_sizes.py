@@ -14,6 +14,6 @@ The same each time, so that what turns red is a change's doing; `make soak` draw
 os.environ["HEADRACE_SEED"] = str(SEED)  # The processes that share the tests draw alike.
 
 
-def sized(small: int, full: int) -> int:
+def sized[Size: (int, float)](small: Size, full: Size) -> Size:
     """Return `full` under `make soak`, else `small`."""
     return full if IS_SOAK else small

@@ -9,7 +9,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -43,7 +43,7 @@ from headrace.model.timestamp import read_time, timestamp
 from headrace.schedules import Schedules
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_triggers.delivery import Deliveries, FiringSource, FiringWaits
+from headrace_triggers.delivery import Deliveries, EventOutcome, FiringSource, FiringWaits
 from headrace_triggers.firing import Firing, Firings, UndeliverableFiring
 from headrace_triggers.pulled import pulled
 
@@ -214,10 +214,16 @@ class ScheduledTasks:
             # A clock that is behind puts off nothing further.
             await message.nack(delay=min(delay, tick.jitter))
             return
+        outcomes = list[EventOutcome]()
+        source = replace(tick.source, note=outcomes.append)
         try:
-            await self._deliveries.settle(message, tick.source, partial(self.fire, tick))
+            await self._deliveries.settle(message, source, partial(self.fire, tick))
         except TaskBeforeOpen:
             await message.nack(delay=tick.look_again(self._now()))
+        for one in outcomes:
+            if one.kind != "waits":
+                # Otherwise the next firings would wait for its task.
+                await self._settled(tick, "refused", one.reason)
 
     async def fire(self, tick: Tick) -> None:
         """Begin the task of `tick`, unless a rule of its schedule forbids it.

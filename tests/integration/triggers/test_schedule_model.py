@@ -29,7 +29,7 @@ from tests.support.schedule_times import ByCron, ByInterval, Once, Timing
 from tests.support.schedule_world import ScheduleWorld
 from tests.support.shifted_nats import CAN_SHIFT
 
-EXAMPLES, STEPS = sized(3, 24), sized(8, 25)
+EXAMPLES, STEPS = sized(2, 24), sized(8, 25)
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", None]
 MOMENTS = [
@@ -69,7 +69,7 @@ def timings(draw: st.DrawFn, near: datetime) -> Timing:
             return ByCron(3, None, day, draw(st.sampled_from(ZONES)))
 
 
-_BETWEEN = 0.8
+_BETWEEN = sized(0.5, 0.8)
 """Seconds between two steps: time for some schedules to be due."""
 
 

@@ -320,6 +320,30 @@ async def test_so_many_firings_at_most_begin_at_once_when_their_agent_is_back(
     assert found.last[-1].reason == "100 firings are beginning already"
 
 
+async def test_firings_go_on_after_one_that_was_given_up(
+    schedules: Schedules,
+    bus: Bus,
+    directory: Directory,
+    settings: TriggersSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def crash(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    begins, broker = firings(bus, directory), FleetBroker(settings, "test")
+    ScheduledTasks(bus, begins, Deliveries(bus, begins, most_crashes=1)).subscribe(broker)
+    monkeypatch.setattr(begins, "begin", crash)
+    await schedules.put(KEY, schedule(overlap="skip"))
+    await broker.start()
+    await schedules.run_now(KEY, "1")
+    [given_up] = await fired(schedules, "refused")
+    assert given_up.reason == "schedule/ann/report: RuntimeError('a defect')"
+    monkeypatch.undo()
+    await schedules.run_now(KEY, "2")
+    await fired(schedules, "refused", "began")
+    await broker.stop()
+
+
 @pytest.mark.usefixtures("taking")
 async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
     stored = (await schedules.put(KEY, schedule(every=None, at=later(0), jitter=4.0))).schedule
