@@ -25,7 +25,7 @@ from headrace.model.field_rule import first_problem
 from headrace.model.subjects import MAX_VERSION, check_agent_name, encode_token
 from headrace.model.task import TaskKey
 from headrace.sdk.context import RunContext
-from headrace.sdk.direct_run import DirectRun, Reply
+from headrace.sdk.direct_run import DirectRun, DirectStream, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
 from headrace.sdk.errors import Misdeclared
@@ -200,18 +200,21 @@ class Agent:
             MalformedOutput: The agent's output is invalid.
             FleetRequired: The agent does what needs a fleet.
         """
-        return Reply([output async for output in self.stream(message)])
+        async with aclosing(self.stream(message)) as outputs:
+            return Reply([output async for output in outputs])
 
-    async def stream(self, message: str | Json) -> AsyncGenerator[Emission]:
+    def stream(self, message: str | Json) -> DirectStream:
         """Call the agent as a function, and yield its output as it comes (see `__call__`).
 
         The agent waits until each output is taken. If the caller stops early, the agent is
         cancelled.
         """
-        run = DirectRun(self.name, message)
-        async with aclosing(run.outputs(drive(self, run.context))) as outputs:
-            async for output in outputs:
-                yield output
+
+        def prepare() -> tuple[DirectRun, Coroutine[Any, Any, None]]:
+            run = DirectRun(self.name, message)
+            return run, drive(self, run.context)
+
+        return DirectStream(prepare)
 
     @cached_property
     def streams(self) -> bool:

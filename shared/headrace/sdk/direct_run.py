@@ -2,10 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from headrace import clock
 from headrace.model import json_patch
@@ -104,18 +104,19 @@ class DirectRun:
             _runtime=self,
         )
 
-    async def outputs(self, work: Coroutine[Any, Any, None]) -> AsyncGenerator[Emission]:
-        """Yield what the agent emits while `work` runs it."""
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Return the task that runs the agent by `work`, after which no output follows."""
         working = asyncio.ensure_future(work)
         working.add_done_callback(lambda _: self._emitted.put_nowait(None))
-        try:
-            while (output := await self._emitted.get()) is not None:
-                yield output
-                self._emitted.task_done()
-            await working
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+        return working
+
+    async def next(self) -> Emission | None:
+        """Return the next output; None: the agent has ended."""
+        return await self._emitted.get()
+
+    def taken(self) -> None:
+        """Let the agent go on: the last output has been used."""
+        self._emitted.task_done()
 
     def emit(self, output: Emission) -> bool:
         """See `Runtime.emit`."""
@@ -248,3 +249,49 @@ class DirectRun:
 
 def _name(request: DelegationRequest) -> str:
     return request.agent if isinstance(request.agent, str) else request.agent.name
+
+
+class DirectStream:
+    """What an agent that is called as a function emits, as it comes.
+
+    A read that is cancelled, by a timeout for example, loses nothing: the agent goes on, and the
+    next read returns its output. Closing the stream, or dropping it, cancels the agent.
+    """
+
+    def __init__(self, prepare: Callable[[], tuple[DirectRun, Coroutine[Any, Any, None]]]) -> None:
+        """Begin the run that `prepare` returns, and what works on it, with the first read."""
+        self._prepare = prepare
+        self._run: DirectRun | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._is_taken = self._is_over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Emission:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._run is None or self._working is None:
+            self._run, work = self._prepare()
+            self._working = self._run.begin(work)
+        if self._is_taken:
+            self._is_taken = False
+            self._run.taken()
+        output = await self._run.next()
+        if output is not None:
+            self._is_taken = True
+            return output
+        self._is_over = True
+        await self._working  # It has ended, possibly by an exception.
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the stream: the agent is cancelled, and has stopped when this returns."""
+        self._is_over = True
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    def __del__(self) -> None:
+        if (working := self._working) is not None and not working.get_loop().is_closed():
+            working.cancel()

@@ -1,6 +1,7 @@
 """Agents that are called as functions."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -83,6 +84,43 @@ async def test_a_stream_goes_no_further_than_its_reader() -> None:
             break
     await stream.aclose()
     assert steps == ["made 0", "read 0", "made 1", "read 1", "ended"]
+
+
+async def test_a_read_that_takes_too_long_loses_nothing() -> None:
+    goes_on = asyncio.Event()
+
+    @agent
+    async def pausing(_: RunContext) -> AsyncIterator[Emission]:
+        yield "one"
+        await goes_on.wait()
+        yield "two"
+        yield "three"
+
+    stream = pausing.stream("")
+    assert await anext(stream) == "one"
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.01)
+    goes_on.set()
+    assert [output async for output in stream] == ["two", "three"]
+
+
+async def test_a_stream_that_is_dropped_cancels_its_agent() -> None:
+    ended = asyncio.Event()
+
+    @agent
+    async def endless(_: RunContext) -> AsyncIterator[Emission]:
+        try:
+            while True:
+                yield "again"
+        finally:
+            ended.set()
+
+    async for _ in endless.stream(""):
+        break
+    gc.collect()
+    async with asyncio.timeout(10):
+        await ended.wait()
 
 
 async def test_exceptions_are_raised_to_the_caller() -> None:
