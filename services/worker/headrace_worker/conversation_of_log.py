@@ -158,6 +158,7 @@ class _Log:
             return
         if status.get("state") == SUBMITTED:
             self._run, self._run_start = generation, len(self.turns)
+            self._arguments.clear()  # Ids recur: what a run left unfinished begins no later call.
         # Models must not see credential requests. An approval's prompt was not written by a model.
         is_shown = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
         if is_shown and metadata.get(TAKEN) not in self._credentials:

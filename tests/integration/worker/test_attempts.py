@@ -20,7 +20,7 @@ from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import Json
+from headrace.model.events import Json, status_metadata
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker.assignment import Assignment, RunTerms
@@ -93,6 +93,9 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
         task = await submitter.start("flaky")
         entries = await task.ended()
     assert attempts(entries) == [1, 2, 3]
+    begun = [status_metadata(one) for entry in entries for one in entry.events]
+    discarded = [one.get(events.DISCARDED_AFTER) for one in begun if events.ATTEMPT in one]
+    assert discarded == [None, 1, 1]
     assert taken_over("flaky") == before
     assert end_of(entries) == (COMPLETED, "")
     assert await dead_letters(submitter, "flaky") == []

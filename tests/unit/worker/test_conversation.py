@@ -310,3 +310,14 @@ def test_a_message_that_the_agent_itself_has_set_since_is_the_clients() -> None:
     short = {"id": words.id, "role": "assistant", "content": "Short."}
     [turn] = turns_of_agui([short], [], log.turns, {words.id})
     assert turn.text == "Short."
+
+
+def test_arguments_that_a_run_left_unfinished_are_none_of_a_later_call_with_that_id() -> None:
+    """Many models number their calls anew in each turn, and a message may cut a turn off."""
+    log = Log()
+    log.say(ToolArguments("call_1", '{"city": "Ro', "weather"))
+    log.status(COMPLETED)
+    log.status(SUBMITTED, USER)
+    log.say(ToolArguments("call_1", '{"city": "Paris"}', "weather", end=True))
+    [call] = log.turns[-1].calls
+    assert call == CallItem("call_1", "weather", {"city": "Paris"}, '{"city": "Paris"}')

@@ -7,7 +7,7 @@ import pytest
 from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.headers import StreamPosition
 from headrace.log.read import TOMBSTONE, LogMessage, from_message
-from headrace.model.entry import Stamp
+from headrace.model.entry import VERSION, Stamp
 from headrace.model.errors import UndecodableMessage
 from headrace.model.task import WORKING
 from tests.support.fake_bus import message
@@ -41,6 +41,7 @@ def both(headers: dict[str, str], data: bytes) -> tuple[LogMessage, LogMessage]:
         (STAMP | {"Headrace-Checkpoint": '{"a": 1}'} | SERVER, b'{"a":1}'),
         (STAMP | {"Headrace-Log": "?"} | SERVER, b'{"a":1}'),
         (STAMP | SERVER, b"no JSON"),
+        (STAMP | {VERSION: "99"} | SERVER, b'{"a":1}'),
         ({TOMBSTONE: "deleted"} | SERVER, b""),
         (STAMP | SERVER | {"Nats-Added-Later": "1"}, b'{"a":1}'),
         (dict(reversed(SERVER.items())) | STAMP, b'{"a":1}'),
@@ -51,6 +52,12 @@ def test_a_message_is_the_same_from_its_bytes(headers: dict[str, str], data: byt
     from_bytes, from_headers = both(headers, data)
     assert from_bytes == from_headers
     assert (from_bytes.sequence, from_bytes.previous) == (17, 12)
+
+
+def test_a_live_message_of_a_later_version_says_so() -> None:
+    later = from_message(received(STAMP | {VERSION: "99"} | SERVER, b'{"a":1}'), EVENT)
+    assert later.entry is None
+    assert "99" in later.newer
 
 
 def test_what_the_server_states_wins_over_what_a_writer_states() -> None:

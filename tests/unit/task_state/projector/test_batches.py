@@ -90,6 +90,7 @@ def test_a_task_that_is_removed_in_the_batch_that_began_it_does_not_come_back() 
         changes = batches.build([*arrivals(log)[len(before) :], gone], Progress()).changes
         # Its usage is counted before.
         assert [type(one) for one in changes] == [TaskChange, TaskRemoval]
+        assert changes[-1].owner == log.owner
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])
