@@ -106,6 +106,15 @@ LAWS = [
         'services.access.admit(caller, agent, "SendMessage")',
     ),
     Law(
+        "feeds are held by `async with` and handed over, nowhere released by hand: see HeldFeed",
+        re.compile(
+            r"\bfeeds?\.(?:acquire|release|share|users)\b|\.end_use\(|\bhanded_on\b"
+            r"|\b(?:accepted|opened|streaming)\.(?:held\.)?(?:release|share)\("
+        ),
+        ("services/gateway/headrace_gateway/feeds.py",),
+        "services.feeds.release(accepted.feed)",
+    ),
+    Law(
         "only streaming/ writes to clients' streams",
         re.compile(
             r"http\.response\.(?:start|body)|websocket\.send|\.send_(?:text|bytes|json)\("

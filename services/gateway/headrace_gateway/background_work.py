@@ -7,7 +7,8 @@ gateway. Requests wait for it, and it ends before the gateway closes its connect
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from headrace_gateway.timing import TIMING
@@ -32,14 +33,11 @@ class BackgroundWork:
             task.add_done_callback(self._over)
         return task
 
-    async def run[Result](
-        self,
-        work: Coroutine[Any, Any, Result],
-        unwanted: Callable[[Result], Awaitable[None]] | None = None,
-    ) -> Result:
+    async def run[Result](self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of `work`.
 
-        If the caller is cancelled, the work continues, and its result is passed to `unwanted`.
+        If the caller is cancelled, the work continues. A result that is an async context manager,
+        as one that holds a feed, is then entered and left, so that it holds nothing.
         """
         # The work ends this wait itself: `asyncio.shield` would take another iteration of the loop.
         is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -47,7 +45,7 @@ class BackgroundWork:
         try:
             await is_over
         except asyncio.CancelledError:
-            self.start(_give_back(task, unwanted))
+            self.start(_let_go(task))
             raise
         return task.result()
 
@@ -86,13 +84,13 @@ async def _until_over[Result](
             is_over.set_result(None)
 
 
-async def _give_back[Result](
-    task: asyncio.Task[Result], unwanted: Callable[[Result], Awaitable[None]] | None
-) -> None:
+async def _let_go(task: asyncio.Task[Any]) -> None:
+    """Wait for a result that nobody wants, and free what it holds."""
     try:
         result = await task
     except Exception as error:  # noqa: BLE001 - no caller is left to get it
         _log.info("an operation failed after its client disconnected: %s", error)
         return
-    if unwanted is not None:
-        await unwanted(result)
+    if isinstance(result, AbstractAsyncContextManager):
+        async with result:
+            pass

@@ -101,17 +101,14 @@ class Changes[Item]:
         return Batch(items, missed=behind > kept, end=self.head)
 
     @asynccontextmanager
-    async def held(
-        self, watched: "Changes[Item] | Topic[Item] | None" = None, /
-    ) -> AsyncIterator[None]:
-        """Count one watcher for the length of a block."""
-        topic = watched.topic if isinstance(watched, Topic) else None
+    async def held(self, topic: str | None = None) -> AsyncIterator["Changes[Item]"]:
+        """Count one watcher, of all changes or of a topic, for the length of a block."""
         self._users += 1
         self._watch(topic).users += 1
         if self._producing is None:
             self._producing = keep_running(self._produce, self.name)
         try:
-            yield
+            yield self
         finally:
             self._users -= 1
             self._watches[topic].users -= 1
@@ -160,6 +157,12 @@ class Topic[Item]:
     def name(self) -> str:
         """Its name in logs."""
         return self.changes.name
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator["Topic[Item]"]:
+        """Count one watcher for the length of a block."""
+        async with self.changes.held(self.topic):
+            yield self
 
     def reader(self, after: int) -> "ChangeReader[Item]":
         """Return a reader of the changes after number `after`."""

@@ -161,7 +161,7 @@ def _services(
     appends = InputAppends(bus, background, settings.append_timeout)
     state = StateClient(bus, links, appends.check)
     quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None
-    inputs = InputWriter(bus, feeds, RunLimits(running.admission, quotas), appends)
+    inputs = InputWriter(bus, links, RunLimits(running.admission, quotas), appends)
     submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
     records = IdempotencyRecords(bus, settings.idempotency_seconds, running.clock.now)
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
@@ -178,7 +178,7 @@ def _services(
         stream_limits=stream_limits,
         watch_limits=StreamLimits(-1, settings.max_watches_per_owner, "watches"),
         body_limits=_body_limits(settings, bus.max_payload),
-        subscriptions=Subscriptions(feeds, running.streams, requests, settings),
+        subscriptions=Subscriptions(running.streams, requests, settings),
         task_streams=TaskStreams(bus, feeds, state),
         webhooks=Webhooks(bus),
         schedules=Schedules(bus),
@@ -189,7 +189,7 @@ def _services(
         idempotency=Idempotency(bus, feeds, submissions, records, background),
         canceler=TaskCanceler(bus, feeds, state, background),
         deleter=TaskDeleter(bus, state, background),
-        forker=TaskForker(bus, feeds, state, submissions, inputs=inputs, background=background),
+        forker=TaskForker(bus, state, submissions, inputs=inputs, background=background),
         background=background,
         full_streams=FullStreams(bus),
         stream_health=appends.streams,

@@ -4,11 +4,10 @@ import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from headrace.jetstream.connection import Bus
 from headrace.links import Links
@@ -379,6 +378,8 @@ class FeedResources:
     notifier: FeedNotifier
     reading: asyncio.Semaphore
     """Held while a log is read; limits concurrent reads of all feeds."""
+    shared: "dict[TaskKey, Feed]"
+    """The feeds that others get, by their tasks."""
 
 
 class Feed:
@@ -447,10 +448,14 @@ class Feed:
         self._take(last)
         self._follower.begin(last.sequence)
 
-    def close(self) -> None:
-        """Unsubscribe, and free the memory."""
-        self._follower.stop()
-        self.ring.clear()
+    def end_use(self) -> None:
+        """End one use; the end of the last one closes the feed."""
+        self.users -= 1
+        if self.users == 0:
+            if self.resources.shared.get(self.key) is self:
+                del self.resources.shared[self.key]
+            self._follower.stop()
+            self.ring.clear()
 
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`."""
@@ -526,11 +531,75 @@ _READS = 8
 more at once would only wait for each other."""
 
 
-class Feeds:
-    """Opens feeds and counts their users.
+class HeldFeed:
+    """One use of a feed, which ends with its holder's block unless it is handed over before."""
 
-    Each `acquire` or `begin` must be followed by one `release`.
-    """
+    __slots__ = ("feed", "is_held")
+
+    def __init__(self, feed: Feed) -> None:
+        """Hold a use of `feed` that has begun."""
+        self.feed = feed
+        self.is_held = True
+        """False once it has ended or has been handed over."""
+
+    async def __aenter__(self) -> Feed:
+        return self.feed
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self.is_held:
+            self.is_held = False
+            self.feed.end_use()
+
+    def hand_over(self) -> "HeldFeed":
+        """Return the use for its next holder.
+
+        Others get the feed from now on: who opened it behind an entry has appended the next one.
+
+        Raises:
+            RuntimeError: the use has ended, or has been handed over before.
+        """
+        if not self.is_held:
+            raise RuntimeError(f"this use of the feed of {self.feed.key.task} is over")
+        self.is_held, feed = False, self.feed
+        feed.resources.shared.setdefault(feed.key, feed)
+        return HeldFeed(feed)
+
+
+class _Holding(Protocol):
+    @property
+    def held(self) -> HeldFeed: ...
+
+
+class FeedHolder:
+    """A result with a feed that it holds: for the length of a block, or until it hands it over."""
+
+    __slots__ = ()
+
+    @property
+    def feed(self: _Holding) -> Feed:
+        """The feed."""
+        return self.held.feed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self: _Holding,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self.held.is_held:
+            await self.held.__aexit__(kind, raised, at)
+
+
+class Feeds:
+    """Opens feeds, each of which is shared by its users and closed after the last use."""
 
     def __init__(
         self,
@@ -550,9 +619,11 @@ class Feeds:
         self.links = links
         """Converts links of files into addresses for clients."""
         self._ring_bytes = ring_bytes
-        self._resources = FeedResources(bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS))
         self._memory = FeedMemory(total_bytes)
         self._feeds: dict[TaskKey, Feed] = {}
+        self._resources = FeedResources(
+            bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS), self._feeds
+        )
         self._opening: dict[Feed, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -564,47 +635,41 @@ class Feeds:
         """Bytes that the recent events of all feeds take."""
         return self._memory.used
 
-    async def begin(self, key: TaskKey) -> Feed:
+    async def open_new(self, key: TaskKey) -> HeldFeed:
         """Return a feed of a new log; the caller appends generation 1.
 
         Raises:
             BusUnavailable: there is no connection.
         """
-        feed = self._new(key)
-        feed.users += 1
+        feed = self._feeds[key] = self._new(key)
         try:
             await feed.open_fresh()
         except BaseException:
-            self.release(feed)
+            feed.end_use()
             raise
-        return feed
+        return HeldFeed(feed)
 
-    async def behind(self, key: TaskKey, last: Entry) -> Feed:
+    async def open_after(self, key: TaskKey, last: Entry) -> HeldFeed:
         """Return a feed of a log that ended with `last` a moment ago, for who appends after it.
 
         A new one reads nothing: if another entry has come since, the append fails. Nobody else gets
-        it, until `share`.
+        it until its holder, who has appended, hands it over.
 
         Raises:
             TaskUnknown: no such log.
             BusUnavailable: there is no connection, or the log's leader does not answer.
         """
         if key in self._feeds:
-            return await self.acquire(key)
-        feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
-        feed.users += 1
+            return await self.open(key)
+        feed = self._new(key)
         try:
             await feed.open(last)
         except BaseException:
-            self.release(feed)
+            feed.end_use()
             raise
-        return feed
+        return HeldFeed(feed)
 
-    def share(self, feed: Feed) -> None:
-        """Let others get the feed, whose log has been appended to, unless there is another one."""
-        self._feeds.setdefault(feed.key, feed)
-
-    async def acquire(self, key: TaskKey) -> Feed:
+    async def open(self, key: TaskKey) -> HeldFeed:
         """Return the feed of an existing log: a new one, if what there is has lost it.
 
         Raises:
@@ -614,8 +679,8 @@ class Feeds:
         feed = self._feeds.get(key)
         opening: asyncio.Task[None] | None
         if feed is None or feed.loss is not None:
-            feed = self._new(key)
-            feed.users += 1  # Keeps the feed open while it opens, even if all callers leave.
+            # Its first use keeps it open while it opens, even if all callers leave.
+            feed = self._feeds[key] = self._new(key)
             opening = self._background.start(self._open(feed))
             if not opening.done():
                 self._opening[feed] = opening
@@ -626,9 +691,9 @@ class Feeds:
             try:
                 await asyncio.shield(opening)
             except BaseException:
-                self.release(feed)
+                feed.end_use()
                 raise
-        return feed
+        return HeldFeed(feed)
 
     async def _open(self, feed: Feed) -> None:
         try:
@@ -636,59 +701,15 @@ class Feeds:
         except BaseException:
             # Otherwise a caller that comes before the last waiting one has left would get this
             # feed.
-            self._forget(feed)
+            if self._feeds.get(feed.key) is feed:
+                del self._feeds[feed.key]
             raise
         finally:
             self._opening.pop(feed, None)
-            self.release(feed)
+            feed.end_use()
 
     def _new(self, key: TaskKey) -> Feed:
-        feed = self._feeds[key] = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
+        """Return a feed with one use, which nobody else gets yet."""
+        feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
+        feed.users += 1
         return feed
-
-    def release(self, feed: Feed) -> None:
-        """Release one use of `feed`; the last release closes it."""
-        feed.users -= 1
-        if feed.users == 0:
-            self._forget(feed)
-            feed.close()
-
-    def held(self, feed: Feed) -> "FeedUse":
-        """Return a context manager that releases `feed` at the end of its block."""
-        return FeedUse(self, feed)
-
-    def handed_on(self, feed: Feed) -> "FeedUse":
-        """Return a context manager that releases `feed` only if its block raises."""
-        return FeedUse(self, feed, only_if_raised=True)
-
-    def _forget(self, feed: Feed) -> None:
-        if self._feeds.get(feed.key) is feed:
-            del self._feeds[feed.key]
-
-    @asynccontextmanager
-    async def using(self, key: TaskKey) -> AsyncIterator[Feed]:
-        """Acquire the feed for the length of a block."""
-        async with self.held(await self.acquire(key)) as feed:
-            yield feed
-
-
-class FeedUse:
-    """One use of a feed, for the length of a block."""
-
-    __slots__ = ("_feed", "_feeds", "_only_if_raised")
-
-    def __init__(self, feeds: Feeds, feed: Feed, *, only_if_raised: bool = False) -> None:
-        """See `Feeds.held` and `Feeds.handed_on`."""
-        self._feeds, self._feed, self._only_if_raised = feeds, feed, only_if_raised
-
-    async def __aenter__(self) -> Feed:
-        return self._feed
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if raised is not None or not self._only_if_raised:
-            self._feeds.release(self._feed)

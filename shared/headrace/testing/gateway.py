@@ -42,13 +42,12 @@ class GatewayTasks:
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._background)
         appends = InputAppends(bus, self._background, settings.append_timeout)
         self._state = StateClient(bus, check_unknown=appends.check)
-        inputs = InputWriter(bus, self.feeds, RunLimits(Admission(bus, settings)), appends)
+        inputs = InputWriter(bus, None, RunLimits(Admission(bus, settings)), appends)
         self._submissions = Submissions(
             bus, self.feeds, self._state, directory, inputs=inputs, background=self._background
         )
         self._forker = TaskForker(
             bus,
-            self.feeds,
             self._state,
             self._submissions,
             inputs=inputs,
@@ -80,15 +79,15 @@ class GatewayTasks:
 
     async def begin(self, key: TaskKey, context: str, message: Json) -> None:
         """Begin the task at `key` with `message`."""
-        accepted = await self._submissions.begin(self._caller, key, context, message, None)
-        await self._submissions.give_back(accepted)
+        async with await self._submissions.begin(self._caller, key, context, message, None):
+            pass  # Each reader of the task opens a feed of its own.
 
     async def follow_up(self, key: TaskKey, message: Json) -> int:
         """Append `message` to the task and return its generation (see `Submissions.follow_up`)."""
         follow_up = FollowUp(key.task, message)
-        accepted = await self._submissions.follow_up(self._caller, key.agent, follow_up)
-        await self._submissions.give_back(accepted)
-        return accepted.generation
+        submissions, caller = self._submissions, self._caller
+        async with await submissions.follow_up(caller, key.agent, follow_up) as accepted:
+            return accepted.generation
 
     async def fork(
         self, key: TaskKey, generation: int | None, message: Json | None
@@ -106,7 +105,7 @@ class GatewayTasks:
         """
         if (await self.found(key)).state in TERMINAL:
             raise TaskEnded(f"task {key.task} is over")
-        async with self.feeds.using(key) as feed:
+        async with await self.feeds.open(key) as feed:
             await cancel_task(self._bus, key, writer_of("gateway"), _Reached(feed, reached))
 
     async def found(self, key: TaskKey) -> TaskFound:

@@ -142,7 +142,7 @@ class FleetTask:
     @asynccontextmanager
     async def _reading(self, after: int) -> AsyncIterator[AsyncIterator[Entry]]:
         feeds = self._fleet.gateway.feeds
-        async with feeds.using(self.key) as feed:
+        async with await feeds.open(self.key) as feed:
             reader = feed.reader(after)
 
             async def entries() -> AsyncIterator[Entry]:

@@ -26,7 +26,7 @@ from headrace.model.task import (
 )
 from headrace.settings import BusSettings
 from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.feeds import Feed, FeedHolder, Feeds, HeldFeed
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
@@ -90,7 +90,7 @@ async def drain(feed: Feed, after: int) -> None:
 async def generations(feeds: Feeds, log: Log, after: int) -> list[int]:
     """Read a feed to its end as a client would; return the generations it saw."""
     seen: list[int] = []
-    async with feeds.using(log.key) as feed, asyncio.timeout(60):
+    async with await feeds.open(log.key) as feed, asyncio.timeout(60):
         async for entries in feed.entries(after):
             for entry in entries:
                 seen += range(max(entry.generation, after + 1), entry.last_generation + 1)
@@ -99,13 +99,47 @@ async def generations(feeds: Feeds, log: Log, after: int) -> list[int]:
 
 async def test_a_fresh_feed_sees_the_log_from_its_first_event(bus: Bus, feeds: Feeds) -> None:
     log = Log(bus)
-    feed = await feeds.begin(log.key)
-    reading = asyncio.create_task(feed.reader(0).read())
-    await log.begin()
-    blocks = await asyncio.wait_for(reading, 60)
-    assert [block.entry.generation for block in blocks] == [1]
-    feeds.release(feed)
+    async with await feeds.open_new(log.key) as feed:
+        reading = asyncio.create_task(feed.reader(0).read())
+        await log.begin()
+        blocks = await asyncio.wait_for(reading, 60)
+        assert [block.entry.generation for block in blocks] == [1]
     assert len(feeds) == 0
+
+
+@dataclass
+class Opened(FeedHolder):
+    """A result with a feed."""
+
+    held: HeldFeed
+
+
+async def test_a_feed_is_open_as_long_as_one_of_its_holders(bus: Bus, feeds: Feeds) -> None:
+    log = Log(bus)
+    await log.begin()
+    async with Opened(await feeds.open(log.key)) as opened:
+        async with Opened(await feeds.open(log.key)) as other:
+            assert other.feed is opened.feed
+        assert len(feeds) == 1
+        async with opened:  # Its end is the end of the same use.
+            pass
+        assert len(feeds) == 0
+    assert not opened.feed.users
+
+
+async def test_a_feed_that_is_handed_over_is_its_next_holders(bus: Bus, feeds: Feeds) -> None:
+    log = Log(bus)
+    await log.begin()
+    async with Opened(await feeds.open(log.key)) as opened:
+        following = Opened(opened.held.hand_over())
+        with pytest.raises(RuntimeError, match="is over"):
+            opened.held.hand_over()
+    assert len(feeds) == 1
+    async with following:
+        assert following.feed is opened.feed
+    assert len(feeds) == 0
+    with pytest.raises(RuntimeError, match="is over"):
+        following.held.hand_over()
 
 
 async def test_a_feed_whose_last_entry_is_known_reads_nothing(
@@ -116,15 +150,16 @@ async def test_a_feed_whose_last_entry_is_known_reads_nothing(
     last = await last_entry(bus, log.key)
     assert last is not None
     monkeypatch.delattr("headrace_gateway.feeds.last_entry")
-    feed = await feeds.behind(log.key, last)
-    reading = asyncio.create_task(feed.reader(1).read())
-    await log.chunks(1)
-    feeds.share(feed)
-    async with feeds.using(log.key) as shared:
+    held = await feeds.open_after(log.key, last)
+    async with held as feed:
+        reading = asyncio.create_task(feed.reader(1).read())
+        await log.chunks(1)
+        assert len(feeds) == 0
+        following = held.hand_over()
+    async with following, await feeds.open(log.key) as shared:
         assert shared is feed
-    blocks = await asyncio.wait_for(reading, 60)
-    assert [block.entry.generation for block in blocks] == [2]
-    feeds.release(feed)
+        blocks = await asyncio.wait_for(reading, 60)
+        assert [block.entry.generation for block in blocks] == [2]
     assert len(feeds) == 0
 
 
@@ -137,13 +172,11 @@ async def test_nobody_else_gets_a_feed_that_was_opened_behind_an_old_entry(
     assert last is not None
     await log.chunks(1)
     await log.status(COMPLETED)
-    behind = await feeds.behind(log.key, last)
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open_after(log.key, last) as behind, await feeds.open(log.key) as feed:
         assert feed is not behind
         assert feed.ended
-        async with feeds.held(await feeds.behind(log.key, last)) as again:
-            assert again is feed, "who appends takes the feed that there is"
-    feeds.release(behind)
+        async with await feeds.open_after(log.key, last) as other:
+            assert other is feed, "who appends takes the feed that there is"
     assert len(feeds) == 0
 
 
@@ -169,7 +202,7 @@ async def test_a_client_that_fell_out_of_the_ring_reads_the_log_and_rejoins(
 ) -> None:
     log = Log(bus)
     await log.begin()
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         reader = feed.reader(0)
         seen = [block.entry.generation for block in await reader.read()]
         await log.chunks(400)  # far more than the ring of 20,000 bytes holds
@@ -205,19 +238,19 @@ async def test_many_large_watched_tasks_never_take_more_than_the_limit_of_all(bu
 
 async def test_a_feed_of_no_task_is_refused_for_all_who_wait(feeds: Feeds) -> None:
     key = TaskKey("default", "a", mint_task_id(0))
-    waiting = [asyncio.create_task(feeds.acquire(key)) for _ in range(3)]
+    waiting = [asyncio.create_task(feeds.open(key)) for _ in range(3)]
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(result, TaskUnknown) for result in results)
     assert len(feeds) == 0
 
 
 async def test_who_comes_just_as_a_feed_fails_to_open_is_not_left_with_it(feeds: Feeds) -> None:
-    key, late = TaskKey("default", "a", mint_task_id(0)), list[asyncio.Task[Feed]]()
+    key, late = TaskKey("default", "a", mint_task_id(0)), list[asyncio.Task[HeldFeed]]()
     loop = asyncio.get_running_loop()
-    first, waiting = (loop.create_task(feeds.acquire(key)) for _ in range(2))
+    first, waiting = (loop.create_task(feeds.open(key)) for _ in range(2))
     # Called before the one that waits hears that there is no such feed.
     first.add_done_callback(
-        lambda _: late.append(asyncio.Task(feeds.acquire(key), loop=loop, eager_start=True))
+        lambda _: late.append(asyncio.Task(feeds.open(key), loop=loop, eager_start=True))
     )
     await asyncio.wait([first, waiting])
     results = await asyncio.gather(first, waiting, *late, return_exceptions=True)
@@ -228,7 +261,7 @@ async def test_who_comes_just_as_a_feed_fails_to_open_is_not_left_with_it(feeds:
 async def test_a_feed_that_cannot_begin_is_not_kept(bus: Bus, feeds: Feeds) -> None:
     await bus.close()
     with pytest.raises(BusUnavailable):
-        await feeds.begin(TaskKey("default", "a", mint_task_id(0)))
+        await feeds.open_new(TaskKey("default", "a", mint_task_id(0)))
     assert len(feeds) == 0
 
 
@@ -236,7 +269,7 @@ async def test_a_log_purged_under_a_reader_is_lost_not_silent(bus: Bus, feeds: F
     log = Log(bus)
     await log.begin()
     await log.chunks(5)
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         await bus.js.purge_stream(bus.streams.events(0), subject=bus.subjects.event(log.key))
         with pytest.raises(LogLost):
             await asyncio.wait_for(drain(feed, feed.head), 60)
@@ -248,7 +281,7 @@ async def test_a_head_trimmed_by_retention_is_lost_not_a_hole(bus: Bus, feeds: F
     await log.chunks(5)
     await log.status(COMPLETED)
     await bus.js.purge_stream(bus.streams.events(0), subject=bus.subjects.event(log.key), keep=1)
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         with pytest.raises(LogLost):
             await asyncio.wait_for(drain(feed, 3), 60)
 
@@ -262,7 +295,7 @@ async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_f
     end = await last_entry(bus, log.key)
     assert end is not None
     await log.status(WORKING)
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         assert feed.head == end.last_generation + 1
         await log.writer.repeat(end)
 
@@ -273,7 +306,7 @@ async def test_an_end_repeated_behind_a_hostile_entry_is_no_loss_for_who_reads_f
         async with asyncio.timeout(60):
             seen = [each.generation async for entries in feed.entries(0) for each in entries]
         # A client that is slow to take its loss keeps the feed open; others are not left with it.
-        async with feeds.using(log.key) as other:
+        async with await feeds.open(log.key) as other:
             assert (other.ended, other.head) == (True, end.last_generation)
     assert seen == [1, end.generation]
     assert len(feeds) == 0
@@ -286,7 +319,7 @@ async def test_a_deleted_task_is_reported_as_such_to_a_reader_that_is_behind(
     await log.begin()
     await log.chunks(5)
     await log.status(COMPLETED)
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         await put_tombstone(bus, log.key, "anonymous", "deleted", 60, log.writer.sequence)
         await bus.js.purge_stream(
             bus.streams.events(0), subject=bus.subjects.event(log.key), keep=1
@@ -343,9 +376,9 @@ class Streaming:
         self.settings = GatewaySettings(keepalive=1.0, stall_timeout=2.0)
 
     async def stream(self, log: Log, client: Client, after: int = 0) -> None:
-        feed = await self.feeds.acquire(log.key)
-        shared = Subscriptions(self.feeds, self.streams, OpenRequests(), self.settings)
-        stream = HttpStream(shared, feed, after, SharedRenderer(LOG_LINES))
+        held = await self.feeds.open(log.key)
+        shared = Subscriptions(self.streams, OpenRequests(), self.settings)
+        stream = HttpStream(shared, held, after, SharedRenderer(LOG_LINES))
         await stream({"type": "http"}, client.receive, client.send)
 
 
@@ -440,16 +473,17 @@ async def test_a_reader_that_leaves_while_a_feed_opens_does_not_affect_others(
 ) -> None:
     log = Log(bus)
     await log.begin()
-    opening = asyncio.create_task(feeds.acquire(log.key))
-    waiting = [asyncio.create_task(feeds.acquire(log.key)) for _ in range(3)]
+    opening = asyncio.create_task(feeds.open(log.key))
+    waiting = [asyncio.create_task(feeds.open(log.key)) for _ in range(3)]
     await asyncio.sleep(0)
     opening.cancel()
-    feed, *others = await asyncio.gather(*waiting)
-    assert others == [feed, feed]
+    holders = await asyncio.gather(*waiting)
+    [feed] = {one.feed for one in holders}
     with pytest.raises(asyncio.CancelledError):
         await opening
-    for one in (feed, *others):
-        feeds.release(one)
+    for one in holders:
+        async with one:
+            assert feed.users
     assert len(feeds) == 0
     assert not feed.users
 
@@ -460,7 +494,7 @@ async def test_a_feed_without_readers_once_opened_leaves_no_subscription(
     log = Log(bus)
     await log.begin()
     before = set(bus.connection._subs)
-    opening = asyncio.create_task(feeds.acquire(log.key))
+    opening = asyncio.create_task(feeds.open(log.key))
     await asyncio.sleep(0)
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)

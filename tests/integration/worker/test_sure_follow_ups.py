@@ -54,7 +54,7 @@ class Gateway:
         feeds = Feeds(bus, self.rule, 1024 * 1024, background)
         appends = InputAppends(bus, background, 60.0)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        inputs = InputWriter(bus, feeds, RunLimits(Admission(bus, settings)), appends)
+        inputs = InputWriter(bus, None, RunLimits(Admission(bus, settings)), appends)
         state, directory = cast("StateClient", found), cast("Directory", found)
         self.submissions = Submissions(
             bus, feeds, state, directory, inputs=inputs, background=background

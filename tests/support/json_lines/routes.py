@@ -44,7 +44,7 @@ class _Endpoint:
 
         async def opening() -> ASGIApp:
             accepted = await services.submissions.start(call.caller, call.agent, message)
-            return self._stream(OpenedStream(accepted.feed, 0, accepted.log))
+            return self._stream(OpenedStream(accepted.held, 0, accepted.log))
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
@@ -77,7 +77,7 @@ class _Endpoint:
             opening = line(cursor, event, recovered=opened.recovered)
         renderer = LineRenderer(LINES, opening=opening)
         shared = self._services.subscriptions
-        return HttpStream(shared, opened.feed, opened.after, renderer, body=BODY)
+        return HttpStream(shared, opened.held, opened.after, renderer, body=BODY)
 
 
 def _refused(_: Request, error: Exception) -> Response:

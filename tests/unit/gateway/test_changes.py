@@ -84,7 +84,7 @@ async def test_changes_are_produced_only_while_there_are_watchers() -> None:
 @asynccontextmanager
 async def watching(topic: Topic[int], woken: list[str | None]) -> AsyncIterator[ChangeReader[int]]:
     """Wait for changes as a stream does, and note each time that the topic's watcher wakes."""
-    async with topic.changes.held(topic):
+    async with topic.held():
         reader = topic.reader(topic.changes.head)
 
         async def wait() -> None:
@@ -116,7 +116,7 @@ async def test_a_change_wakes_only_watchers_of_its_topics() -> None:
 async def test_who_slept_through_others_changes_has_missed_nothing() -> None:
     changes = Changes[int]("test", 3, _nothing)
     bobs = Topic(changes, "bob")
-    async with changes.held(Topic(changes, "ann")), changes.held(bobs):
+    async with Topic(changes, "ann").held(), bobs.held():
         reader = bobs.reader(changes.head)
         for number in range(10):
             changes.append(number, ["ann"])

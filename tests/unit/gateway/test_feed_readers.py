@@ -38,7 +38,7 @@ async def test_a_log_that_is_lost_after_its_end_is_no_loss_for_who_has_read_it(
     log = TaskLog(bus)
     await log.begin()
     await log.writer.append([log.text_event("text", state)], log.stamp(state))
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         reader, behind = feed.reader(1), feed.reader(1)
         assert len(reader.read_ring() or []) == 1
         feed.loss = LogLost("gone")
@@ -90,7 +90,7 @@ async def test_a_log_that_goes_while_it_is_read_is_a_loss_and_no_hang(
     log = TaskLog(bus)
     await log.begin()
     await log.append("kept")
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         feed.ring.clear()
         monkeypatch.setattr(feeds_module, "read_on", read_nothing)
         with pytest.raises(LogLost, match="gone after generation 1"):
@@ -107,7 +107,7 @@ async def test_a_change_wakes_only_readers_that_wait(bus: Bus, feeds: Feeds) -> 
         changes += 1
         return True
 
-    async with feeds.using(log.key) as feed:
+    async with await feeds.open(log.key) as feed:
         reader = feed.reader(1)
         waiting = asyncio.create_task(reader.wait(serve))
         await asyncio.sleep(0)

@@ -170,7 +170,7 @@ async def test_watchers_list_again_at_different_times(bus: ListeningBus) -> None
     drawn = iter((0.0, 3600.0, 0.0))
     receiver = ListChangeReceiver(bus, interest_spreads=3600, spread=lambda: next(drawn))
     watched = receiver.watched("default", "echo", "ann_2dlee")
-    async with receiver.changes.held(watched):
+    async with watched.held():
         bus.may_flush.set()
         await until_received(receiver, 1)
         readers = [watched.reader(0) for _ in range(3)]

@@ -27,7 +27,7 @@ class RpcStream:
     async def serve(
         self, shared: Subscriptions, feed: Feed, after: int, renderer: Renderer
     ) -> Interruption | None:
-        """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
+        """Serve a subscription of `feed`, which the caller holds. See `Subscription.run`."""
         return await Subscription(shared, feed, after, renderer, self).run()
 
     async def begin(self) -> None:

@@ -5,7 +5,7 @@ a client sends when it reconnects.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
 from starlette.types import Message, Receive, Scope, Send
@@ -95,8 +95,8 @@ class HttpStream:
         "_after",
         "_body",
         "_disconnects",
-        "_feed",
         "_headers",
+        "_held",
         "_is_head",
         "_renderer",
         "_send",
@@ -109,18 +109,18 @@ class HttpStream:
     def __init__(
         self,
         shared: Subscriptions,
-        feed: Source,
+        held: AbstractAsyncContextManager[Source],
         after: int,
         renderer: Renderer,
         *,
         headers: Mapping[str, str] | None = None,
         body: BodyFormat = EVENTS,
     ) -> None:
-        """Follow `feed` from after generation `after`; takes over the caller's use of it.
+        """Follow the source that it will hold while it is served, from after generation `after`.
 
         `headers` are added to the body's.
         """
-        self._shared, self._feed, self._after, self._renderer = shared, feed, after, renderer
+        self._shared, self._held, self._after, self._renderer = shared, held, after, renderer
         self._headers: Mapping[str, str] = {**body.headers, **(headers or {})}
         self._body = body
         self.keepalive: Messages = (body.keepalive,) if body.keepalive else ()
@@ -144,16 +144,17 @@ class HttpStream:
 
     async def _serve(self, receive: Receive, send: Send) -> None:  # noqa: ARG002 - a deferred part's
         self._send = send
-        # No attribute refers to the subscription: a reference cycle would delay freeing both.
-        kind = DirectSubscription if isinstance(self._feed, Feed) else Subscription
-        subscription = kind(self._shared, self._feed, self._after, self._renderer, self)
-        if self._is_head:
-            subscription.leave()  # HEAD has no body.
-        stop_watching = self._disconnects.watch(subscription.leave)
-        try:
-            await subscription.run()
-        finally:
-            stop_watching()
+        async with self._held as source:
+            # No attribute refers to the subscription: a reference cycle would delay freeing both.
+            kind = DirectSubscription if isinstance(source, Feed) else Subscription
+            subscription = kind(self._shared, source, self._after, self._renderer, self)
+            if self._is_head:
+                subscription.leave()  # HEAD has no body.
+            stop_watching = self._disconnects.watch(subscription.leave)
+            try:
+                await subscription.run()
+            finally:
+                stop_watching()
 
     async def begin(self) -> None:
         """Send the response's head."""

@@ -8,7 +8,7 @@ renderer decides what is sent; the transport decides how.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,18 +87,10 @@ class Source(Protocol):
         """Return a reader of what follows `after`."""
 
 
-class Sources(Protocol):
-    """Keeps sources open while they are used."""
-
-    def held(self, feed: Any, /) -> AbstractAsyncContextManager[object]:  # noqa: ANN401 - its own sources
-        """Return a context manager that ends one use of a source."""
-
-
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
     """The services that all subscriptions of a gateway share."""
 
-    feeds: Sources
     open: OpenStreams
     requests: OpenRequests
     settings: GatewaySettings
@@ -135,7 +127,7 @@ class Subscription:
         renderer: Renderer,
         transport: Transport,
     ) -> None:
-        """Follow `feed` from after generation `after`; takes over the caller's use of it."""
+        """Follow `feed`, which the caller holds, from after generation `after`."""
         self._shared, self._feed, self._reader = shared, feed, feed.reader(after)
         self._renderer, self._transport = renderer, transport
         self._why: Interruption | None = None
@@ -163,18 +155,17 @@ class Subscription:
         """Serve as `run` does, but the caller calls `tick` and `close`."""
         self._task = asyncio.current_task()
         self._silent_since = asyncio.get_running_loop().time()
-        async with self._shared.feeds.held(self._feed):
-            try:
-                await self._follow()
-            except asyncio.CancelledError:
-                if not self._cut or self._task is None or self._task.uncancel():
-                    raise
-            except Exception as error:  # noqa: BLE001 - every error is sent to the client
-                self._why = self._why or Interruption.by(error)
-            if self._gone:
-                await self._transport.end((), None)
-            elif self._why is not None:
-                await self._interrupt(self._why)
+        try:
+            await self._follow()
+        except asyncio.CancelledError:
+            if not self._cut or self._task is None or self._task.uncancel():
+                raise
+        except Exception as error:  # noqa: BLE001 - every error is sent to the client
+            self._why = self._why or Interruption.by(error)
+        if self._gone:
+            await self._transport.end((), None)
+        elif self._why is not None:
+            await self._interrupt(self._why)
         return self._why
 
     def tick(self, now: float) -> None:

@@ -27,7 +27,7 @@ class Wait:
         is_full: Callable[[float], bool] | None = None,
         silence: float = TIMING.full_stream,
     ) -> None:
-        """Wait until `collector` is over; takes over the caller's use of `feed`.
+        """Wait until `collector` is over; the caller holds `feed`.
 
         `is_full` returns whether the event stream is full, given loop time. A wait without an event
         for `silence` seconds ends early then.

@@ -106,7 +106,7 @@ class SocketConnection:
         self._shared.requests.refused(self._protocol, "websocket", error)
 
     async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
-        """Serve a subscription; takes over the caller's use of `feed`. See `Subscription.run`."""
+        """Serve a subscription of `feed`, which the caller holds. See `Subscription.run`."""
         subscription = Subscription(
             self._shared, feed, after, renderer, _SubscriptionTransport(self)
         )

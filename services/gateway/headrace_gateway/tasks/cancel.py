@@ -50,9 +50,10 @@ class TaskCanceler:
         found = await self._state.get(query)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over")
-        async with self._feeds.using(TaskKey(caller.tenant, found.agent, task)) as feed:
+        key = TaskKey(caller.tenant, found.agent, task)
+        async with await self._feeds.open(key) as feed:
             log = WatchedFeed(feed)
-            await cancel_task(self._bus, feed.key, writer_of("gateway"), log, self._timing)
+            await cancel_task(self._bus, key, writer_of("gateway"), log, self._timing)
         return await self._state.get(query)
 
 

@@ -19,7 +19,6 @@ from headrace.model.messages import GetTask, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.state_client import StateClient
-from headrace.tasks.begin import Input
 from headrace.tasks.continue_ import LogEnd, next_input
 from headrace.tasks.fork import (
     Fork,
@@ -31,7 +30,6 @@ from headrace.tasks.fork import (
     is_copy,
 )
 from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import Malformed, TaskBusy, Violation
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
@@ -64,7 +62,6 @@ class TaskForker:
     def __init__(
         self,
         bus: Bus,
-        feeds: Feeds,
         state: StateClient,
         submissions: Submissions,
         *,
@@ -72,7 +69,7 @@ class TaskForker:
         background: BackgroundWork,
     ) -> None:
         """Use these services; a fork finishes in `background` if its client disconnects."""
-        self._bus, self._feeds, self._state = bus, feeds, state
+        self._bus, self._state = bus, state
         self._submissions, self._inputs, self._background = submissions, inputs, background
 
     async def fork(self, caller: Caller, fork_request: ForkRequest) -> tuple[TaskKey, str]:
@@ -82,7 +79,8 @@ class TaskForker:
             TaskUnknown: no such task of this caller and agent, or its beginning is gone.
             Malformed: the task has no such generation.
             AgentUnknown: the agent is gone.
-            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
+            QuotaExceeded, TooManyWaiting: as `InputWriter.admit`.
+            EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.append`.
             StateUnavailable: the task can't be looked up.
         """
         key, context = await self._submissions.place(caller, fork_request.source.agent, None)
@@ -140,7 +138,7 @@ class TaskForker:
         try:
             of, point = await self._source(fork_request, found.sequence, most)
             fork = Fork(fork_request.source, key, caller.owner, context, of, point)
-            beginning = _Beginning(self._bus, self._feeds, self._inputs, fork, found.sequence)
+            beginning = _Beginning(self._bus, self._inputs, fork, found.sequence)
             await beginning.complete(fork_request)
         except LogLost as loss:
             raise TaskUnknown(f"the beginning of task {fork_request.source.task} is gone") from loss
@@ -194,7 +192,6 @@ class _Beginning:
     """The beginning of one fork."""
 
     bus: Bus
-    feeds: Feeds
     inputs: InputWriter
     fork: Fork
     head: int
@@ -225,26 +222,19 @@ class _Beginning:
 
     async def _with_message(self, fork_request: ForkRequest, message: Json) -> None:
         """Copy the past, and append the message as the next input."""
-        copied: list[Forked] = []
-
-        async def open_feed(key: TaskKey) -> Feed:
-            # Files of the message are stored and its run is admitted: now the log can begin.
-            copied.append(await self._copied())
-            return await self.feeds.acquire(key)
-
-        def build(message: Json, metadata: Json | None) -> Input:
-            [past] = copied
-            end = LogEnd(self.fork.key, past.sequence, past.generation)
-            if past.point.waiting:
-                metadata = {**(metadata or {}), WAITING: list(past.point.waiting)}
-            request = self._request(fork_request, past)
-            writer = f"gateway-{secrets.token_hex(6)}"
-            return next_input(self.bus, end, request, message, metadata, writer=writer)
-
-        sender = FileOwner(self.fork.owner, self.fork.context)
-        content = message, fork_request.metadata
-        accepted = await self.inputs.begin_run(self.fork.key, sender, content, build, open_feed)
-        self.feeds.release(accepted.feed)
+        fork, metadata = self.fork, fork_request.metadata
+        sender, writer = FileOwner(fork.owner, fork.context), f"gateway-{secrets.token_hex(6)}"
+        with await self.inputs.admit(fork.key, fork.owner) as admitted:
+            async with self.inputs.offloaded(fork.key, sender, message, metadata) as stored:
+                # Files of the message are stored and its run is admitted: now the log can begin.
+                past = await self._copied()
+                message, metadata = stored
+                if past.point.waiting:
+                    metadata = {**(metadata or {}), WAITING: list(past.point.waiting)}
+                end = LogEnd(fork.key, past.sequence, past.generation)
+                request = self._request(fork_request, past)
+                following = next_input(self.bus, end, request, message, metadata, writer=writer)
+                await self.inputs.append(following, admitted)
 
     def _request(self, fork_request: ForkRequest, copied: Forked) -> RunRequest:
         return RunRequest(

@@ -161,7 +161,7 @@ class Idempotency:
             HeadraceError: as `Submissions.start`.
         """
         starting = self._start(request, message, context, metadata)
-        return await self._background.run(_repeatable(starting), self._submissions.give_back)
+        return await self._background.run(_repeatable(starting))
 
     async def _start(
         self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
@@ -244,7 +244,7 @@ class Idempotency:
             HeadraceError: as `Submissions.follow_up`.
         """
         following = self._follow_up(request, follow_up)
-        return await self._background.run(_repeatable(following), self._submissions.give_back)
+        return await self._background.run(_repeatable(following))
 
     async def _follow_up(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
         async with self._one_at_a_time(request):
@@ -325,8 +325,8 @@ class Idempotency:
     ) -> AcceptedInput:
         if first.generation != 1:
             raise _gone(key)
-        feed = await self._feeds.acquire(key)
-        return AcceptedInput(key, record.context, first.stamp.log, 1, feed, again=True)
+        held = await self._feeds.open(key)
+        return AcceptedInput(key, record.context, first.stamp.log, 1, held, again=True)
 
     async def _input(
         self, key: TaskKey, record: IdempotencyRecord, request: KeyedRequest
@@ -353,9 +353,9 @@ class Idempotency:
         """Return the input in `entry`, with the Task as it was just before."""
         snapshot = await self._before(key, entry)
         generation = generation_of_input(entry, request.writer) or entry.generation
-        feed = await self._feeds.acquire(key)
+        held = await self._feeds.open(key)
         return AcceptedInput(
-            key, record.context, entry.stamp.log, generation, feed, snapshot=snapshot, again=True
+            key, record.context, entry.stamp.log, generation, held, snapshot=snapshot, again=True
         )
 
     async def _before(self, key: TaskKey, entry: Entry) -> TaskFound:

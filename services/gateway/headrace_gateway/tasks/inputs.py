@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.links import Links
-from headrace.log import AppendResult, last_entry, replay
+from headrace.log import last_entry, replay
 from headrace.log.logged_task import LoggedTask
 from headrace.model import events
 from headrace.model.entry import Entry
@@ -29,7 +30,6 @@ from headrace.model.events import Json
 from headrace.model.messages import Control, HolderReply, RunRequest, TaskFound
 from headrace.model.task import TaskKey
 from headrace.model.user_content import with_links
-from headrace.state_client import TaskRead
 from headrace.tasks.admission import AdmittedRun, RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, asking
@@ -37,7 +37,7 @@ from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.wait_for import ELECTION
-from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.feeds import FeedHolder, HeldFeed
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
 from headrace_gateway.tasks.settle import InputAppends, Unsettled
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class AcceptedInput:
+class AcceptedInput(FeedHolder):
     """An input that is in the log."""
 
     key: TaskKey
@@ -53,8 +53,7 @@ class AcceptedInput:
     log: str
     generation: int
     """The input's generation: the run's name."""
-    feed: Feed
-    """Open; the owner of this object must release it (`Feeds.release`)."""
+    held: HeldFeed
     snapshot: TaskFound | None = None
     """For a follow-up: the Task just before the input."""
     before: LoggedTask | None = None
@@ -81,6 +80,10 @@ class FollowUp:
     def continued_by(self, version: str) -> "FollowUp":
         """Return the same message for the agent's `version`, to which it pins the task."""
         return replace(self, metadata={**(self.metadata or {}), events.VERSION: version})
+
+    def stored_as(self, message: Json, metadata: Json | None) -> "FollowUp":
+        """Return the same message with its files offloaded."""
+        return replace(self, message=message, metadata=metadata)
 
     def without(self, keys: Container[str]) -> "FollowUp":
         """Return the same message without the given metadata keys."""
@@ -283,93 +286,75 @@ def _answered(task: str, holding: HolderReply, size: int) -> int | None:
             return holding.generation
 
 
-type BuildInput = Callable[[Json, Json | None], Input]
-"""Returns the input with a Message and metadata whose files are offloaded."""
+@dataclass(frozen=True, slots=True)
+class QuotaQuestion:
+    """What a task's user is asked instead of a run, at a quota that asks."""
+
+    text: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no run was admitted."""
 
 
 class InputWriter:
-    """Puts inputs into logs."""
+    """Puts inputs into logs, and requests their runs."""
 
     def __init__(
-        self,
-        bus: Bus,
-        feeds: Feeds,
-        limits: RunLimits,
-        appends: InputAppends,
+        self, bus: Bus, links: Links | None, limits: RunLimits, appends: InputAppends
     ) -> None:
-        """Append on `bus` the inputs of runs that `limits` admit."""
-        self._feeds, self._limits, self._appends = feeds, limits, appends
-        self._bus, self._requests = bus, BackgroundRuns(bus)
-        self._queued = QueuedInputs(bus)
-        self._offload = InputOffload(bus, feeds.links)
+        """Append on `bus` the inputs of runs that `limits` admit.
 
-    async def begin_run(
-        self,
-        key: TaskKey,
-        sender: FileOwner,
-        content: tuple[Json, Json | None],
-        build: BuildInput,
-        open_feed: Callable[[TaskKey], Awaitable[Feed]],
-    ) -> AcceptedInput:
-        """Append the input that `build` returns for `content`, and request its run.
+        `links` converts the addresses of files that clients see.
+        """
+        self._limits, self._appends = limits, appends
+        self._requests, self._queued = BackgroundRuns(bus), QueuedInputs(bus)
+        offload = InputOffload(bus, links)
+        self.offloaded = offload.offloaded
+        """Stores an input's files: see `InputOffload.offloaded`."""
 
-        At a quota that asks, the task waits for its user instead.
+    async def admit(self, key: TaskKey, owner: str) -> AdmittedRun | QuotaQuestion:
+        """Admit a run for a block that appends its input.
+
+        It comes first, so that a refused input stores no file.
+
+        Raises:
+            QuotaExceeded: a quota is used up.
+            TooManyWaiting: the limit of waiting runs is reached.
+            BusUnavailable: NATS does not answer.
+        """
+        await self._appends.ready(key)
+        try:
+            return await self._limits.admit(key, owner)
+        except QuotaExceeded as exceeded:
+            if not exceeded.asks:
+                raise
+            return QuotaQuestion(str(exceeded))
+
+    async def append(self, task_input: Input, admitted: AdmittedRun | QuotaQuestion) -> None:
+        """Append an input and request its run, or store the question with it.
 
         Raises:
             Fenced: another entry came first.
-            QuotaExceeded: a quota is used up.
-            TooManyWaiting: the limit of waiting runs is reached.
             EventTooLarge: the input does not fit a bus message.
             BusUnavailable: the log did not store it (LogFull: the stream is at its limit).
             Unsettled: it is unknown whether the log has stored it.
         """
-        await self._appends.ready(key)
-        # Admission comes first, so that a refused input stores no file.
-        try:
-            admitted = await self._limits.admit(key, sender.owner)
-        except QuotaExceeded as exceeded:
-            if not exceeded.asks:
-                raise
-            reason = str(exceeded)
+        timeout = self._appends.timeout
+        if isinstance(admitted, QuotaQuestion):
+            attempt = partial(asking(task_input, admitted.text).append, timeout)
+            await self._appends.carry_out(task_input.key, task_input.request.context, attempt)
+            return
 
-            def ask(message: Json, metadata: Json | None) -> Input:
-                return asking(build(message, metadata), reason)
+        async def begin() -> None:
+            appended = await task_input.append(timeout)
+            request, run = task_input.run_request(appended), task_input.stamp.run
+            priority = task_input.priority
+            self._requests.publish_soon(task_input.key, run, request, priority, admitted.settle)
 
-            return await self._append(
-                key, sender, content, ask, open_feed, request=_request_nothing
-            )
-        with admitted:
-            request = partial(self._request, admitted)
-            return await self._append(key, sender, content, build, open_feed, request=request)
-
-    async def _append(
-        self,
-        key: TaskKey,
-        sender: FileOwner,
-        content: tuple[Json, Json | None],
-        build: BuildInput,
-        open_feed: Callable[[TaskKey], Awaitable[Feed]],
-        *,
-        request: Callable[[Input, AppendResult], None],
-    ) -> AcceptedInput:
-        async with (
-            self._offload.offloaded(key, sender, *content) as offloaded,
-            self._feeds.handed_on(await open_feed(key)) as feed,
-        ):
-            task_input = build(*offloaded)
-            await self._appends.append(task_input, partial(request, task_input))
-        return AcceptedInput(
-            key, task_input.request.context, task_input.stamp.log, task_input.stamp.run, feed
-        )
-
-    def _request(self, admitted: AdmittedRun, task_input: Input, appended: AppendResult) -> None:
-        request = task_input.run_request(appended)
-        self._publish(task_input.key, task_input.stamp.run, request, task_input.priority, admitted)
-
-    def _publish(
-        self, key: TaskKey, run: int, request: RunRequest, priority: str, admitted: AdmittedRun
-    ) -> None:
-        self._requests.publish_soon(key, run, request, priority, admitted.settle)
+        await self._appends.carry_out(task_input.key, task_input.request.context, begin)
 
     async def continue_run(
         self,
@@ -392,43 +377,31 @@ class InputWriter:
         await self._appends.ready(key)
         with await self._limits.admit(key, owner) as admitted:
 
-            def publish(written: tuple[RunRequest, str]) -> None:
-                self._publish(key, run, *written, admitted)
+            async def attempt() -> None:
+                self._requests.publish_soon(key, run, *await write(), admitted.settle)
 
-            await self._appends.carry_out(key, context, write, publish)
+            await self._appends.carry_out(key, context, attempt)
 
-    async def queue(
-        self, key: TaskKey, owner: str, read: TaskRead, follow_up: FollowUp, name: str
-    ) -> AcceptedInput:
-        """Queue an owner's message under `name` for the task's active run.
+    async def check(self, key: TaskKey, owner: str) -> None:
+        """Check that an owner's message may be queued for the task's active run.
 
         Raises:
-            Fenced: the run has ended; read the task again.
             QuotaExceeded: a quota is used up.
-            HeadraceError: as `QueuedInputs.add`.
-            Unsettled: it is unknown whether the log has stored it.
+            BusUnavailable: NATS does not answer.
         """
         await self._limits.check(key, owner)
         await self._appends.ready(key)
-        found = read.found
-        context = found.task["contextId"]
-        async with (
-            self._offload.offloaded(
-                key, FileOwner(owner, context), follow_up.message, follow_up.metadata
-            ) as (offloaded, metadata),
-            self._feeds.handed_on(await self._feeds.acquire(key)) as feed,
-        ):
-            message = replace(follow_up, message=offloaded, metadata=metadata)
-            generation = await self._appends.carry_out(
-                key,
-                context,
-                lambda: self._queued.add(key, found, message, name),
-                lambda _: None,
-            )
-            if generation is None:
-                raise Fenced(f"run of {key.task} ended before it read the message")
-        return AcceptedInput(key, context, found.log, generation, feed, found, read.logged)
 
+    async def queue(self, key: TaskKey, found: TaskFound, follow_up: FollowUp, name: str) -> int:
+        """Queue a message under `name` for the task's active run; return its generation.
 
-def _request_nothing(_: Input, __: AppendResult) -> None:
-    """Request no run: the task waits for its user."""
+        Raises:
+            Fenced: the run has ended; read the task again.
+            HeadraceError: as `QueuedInputs.add`.
+            Unsettled: it is unknown whether the log has stored it.
+        """
+        attempt = partial(self._queued.add, key, found, follow_up, name)
+        generation = await self._appends.carry_out(key, found.task["contextId"], attempt)
+        if generation is None:
+            raise Fenced(f"run of {key.task} ended before it read the message")
+        return generation

@@ -11,10 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from headrace.jetstream.connection import Bus
-from headrace.log import AppendResult
 from headrace.model.errors import (
     BusUnavailable,
     HeadraceError,
@@ -25,7 +23,6 @@ from headrace.model.errors import (
     TaskUnknown,
 )
 from headrace.model.task import TaskKey, is_task_id
-from headrace.tasks.begin import Input
 from headrace.wait_for import RECONNECT
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.server.open_requests import unrepeatable_request
@@ -98,7 +95,9 @@ class InputAppends:
 
     def __init__(self, bus: Bus, background: BackgroundWork, timeout: float) -> None:
         """Continue in `background` with an append that has no outcome after `timeout` seconds."""
-        self._bus, self._background, self._timeout = bus, background, timeout
+        self._bus, self._background = bus, background
+        self.timeout = timeout
+        """Seconds after which the outcome of an append counts as unknown."""
         self.streams = StreamHealth(bus)
         self._open = Counter[tuple[str, str]]()
         """By tenant and task."""
@@ -112,35 +111,19 @@ class InputAppends:
         """
         self.streams.check(key)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(self._timeout, RECONNECT)
+        deadline = loop.time() + min(self.timeout, RECONNECT)
         while not self._bus.answers or self._open.total() >= MOST:
             if loop.time() > deadline:
                 raise BusUnavailable("NATS does not answer")
             await asyncio.sleep(_LOOK_EVERY)
-
-    def append(
-        self,
-        task_input: Input,
-        then: Callable[[AppendResult], None],
-    ) -> Awaitable[AppendResult]:
-        """Append an input; call `then` when it is stored.
-
-        Raises:
-            Unsettled: it is unknown whether the input is stored.
-            Fenced, LogLost, LogFull, EventTooLarge, BusUnavailable: as `LogWriter.append`; the
-                input is not stored and never will be.
-        """
-        attempt = partial(task_input.append, self._timeout)
-        return self.carry_out(task_input.log.key, task_input.request.context, attempt, then)
 
     async def carry_out[Result](
         self,
         key: TaskKey,
         context: str,
         attempt: Callable[[], Awaitable[Result]],
-        then: Callable[[Result], None],
     ) -> Result:
-        """Return the result of `attempt`, and call `then` with it.
+        """Return the result of `attempt`, which stores something and begins what follows.
 
         If the outcome is unknown, `attempt` is repeated in the background until it is known. A
         repeated `attempt` must find what an earlier one stored, not store it twice.
@@ -157,7 +140,7 @@ class InputAppends:
             result = await attempt()
         except OutcomeUnknown as unknown:
             # Started before the client gets the error, so that other gateways can find out first.
-            self._background.start(self._settle(key, attempt, then))
+            self._background.start(self._settle(key, attempt))
             raise unsettled from unknown
         except HeadraceError as error:
             if request is not None:
@@ -166,7 +149,6 @@ class InputAppends:
                 self.streams.note_full(key)
             raise
         self.streams.note_stored(key)
-        then(result)
         return result
 
     async def check(self, tenant: str, task: str, unknown: TaskUnknown) -> None:
@@ -209,15 +191,12 @@ class InputAppends:
     def _subject(self, task: str) -> str:
         return self._bus.among_role(f"settling.{task}")
 
-    async def _settle[Result](
-        self, key: TaskKey, attempt: Callable[[], Awaitable[Result]], then: Callable[[Result], None]
-    ) -> None:
+    async def _settle(self, key: TaskKey, attempt: Callable[[], Awaitable[object]]) -> None:
         _log.warning("task %s: unknown whether its input is stored; retrying", key.task)
         async with self._is_open(key):
             try:
                 with self.streams.awaiting(key):
-                    result = await _persistently(attempt)
-                then(result)
+                    await _persistently(attempt)
                 _log.info("task %s: its input is stored", key.task)
             except HeadraceError as refused:
                 _log.warning("task %s: its input is not stored: %s", key.task, refused)
@@ -225,9 +204,11 @@ class InputAppends:
             await asyncio.sleep(_AFTERWARDS)
 
 
-async def _persistently[Result](attempt: Callable[[], Awaitable[Result]]) -> Result:
+async def _persistently(attempt: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
-            return await attempt()
+            await attempt()
         except BusUnavailable:
             await asyncio.sleep(_PAUSE)
+        else:
+            return

@@ -6,9 +6,7 @@ An accepted submission is in the log before its caller gets an answer.
 import random
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import NoReturn
 
 from headrace import log_context, tracing
@@ -16,6 +14,7 @@ from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
 from headrace.log import last_entry
+from headrace.log.logged_task import LoggedTask
 from headrace.model import events
 from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced
@@ -31,11 +30,11 @@ from headrace.model.task import (
     mint_task_id,
 )
 from headrace.state_client import StateClient, TaskRead
-from headrace.tasks.begin import Input, first_input
+from headrace.tasks.begin import first_input
 from headrace.tasks.continue_ import LogEnd, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import Feeds
+from headrace_gateway.feeds import Feeds, HeldFeed
 from headrace_gateway.refusals import (
     AgentUnknown,
     ContextMismatch,
@@ -46,9 +45,6 @@ from headrace_gateway.refusals import (
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, InputWriter
-
-type Prepare = Callable[[TaskKey], Awaitable[None]]
-"""Called when a task has an id, before its log begins."""
 
 ROUNDS = 5
 """Maximum number of tries to append an input while other writers append too."""
@@ -83,18 +79,16 @@ class Submissions:
         *,
         context: str | None = None,
         metadata: Json | None = None,
-        prepare: Prepare | None = None,
     ) -> AcceptedInput:
         """Create a task from `message` (an A2A v1.0 Message) and request its first run.
 
         Raises:
             AgentUnknown: no such agent.
-            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.begin_run`.
+            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `begin`.
         """
         key, context = await self.place(caller, agent, context)
-        begin = partial(self.begin, caller, key, context, message, metadata)
-        begun = begin() if prepare is None else _after(prepare(key), begin)
-        return await self._background.run(begun, self.give_back)
+        beginning = self.begin(caller, key, context, message, metadata)
+        return await self._background.run(beginning)
 
     async def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key, and its context: `context`, or a new one if that is None.
@@ -115,7 +109,8 @@ class Submissions:
 
         Raises:
             Fenced: the log has already begun.
-            TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
+            QuotaExceeded, TooManyWaiting: as `InputWriter.admit`.
+            EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.append`.
         """
         if tracing.is_enabled():
             note_task(key.task, context)
@@ -126,21 +121,15 @@ class Submissions:
             version = route.version_for(key.agent, key.tenant, context)
         if version:
             metadata = {**(metadata or {}), events.VERSION: version}
-
-        def build(message: Json, metadata: Json | None) -> Input:
-            writer = f"gateway-{secrets.token_hex(6)}"
-            return first_input(
-                self._bus, key, context, message, metadata, owner=caller.owner, writer=writer
-            )
-
-        sender = FileOwner(caller.owner, context)
-        return await self._inputs.begin_run(
-            key, sender, (message, metadata), build, self._feeds.begin
-        )
-
-    async def give_back(self, accepted: AcceptedInput) -> None:
-        """Release the feed of an input whose client has disconnected."""
-        self._feeds.release(accepted.feed)
+        inputs, owner, sender = self._inputs, caller.owner, FileOwner(caller.owner, context)
+        with await inputs.admit(key, owner) as admitted:
+            async with inputs.offloaded(key, sender, message, metadata) as stored:
+                held = await self._feeds.open_new(key)
+                async with held:
+                    by = f"gateway-{secrets.token_hex(6)}"
+                    first = first_input(self._bus, key, context, *stored, owner=owner, writer=by)
+                    await inputs.append(first, admitted)
+                    return AcceptedInput(key, context, first.stamp.log, 1, held.hand_over())
 
     async def follow_up(self, caller: Caller, agent: str, follow_up: FollowUp) -> AcceptedInput:
         """Append the message to a task, and request a run if the task waits for input.
@@ -158,7 +147,7 @@ class Submissions:
             TooManyWaiting, EventTooLarge, BusUnavailable, Unsettled: as `start`.
             StateUnavailable: the task can't be looked up.
         """
-        return await self._background.run(self._follow_up(caller, agent, follow_up), self.give_back)
+        return await self._background.run(self._follow_up(caller, agent, follow_up))
 
     async def _follow_up(self, caller: Caller, agent: str, follow_up: FollowUp) -> AcceptedInput:
         name = f"input-{secrets.token_hex(12)}"
@@ -217,7 +206,21 @@ class Submissions:
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise TaskBusy(f"task {key.task} is running; wait until it asks for input")
         # The message joins a run that has begun, so that run's terms apply.
-        return await self._inputs.queue(key, caller.owner, read, follow_up.without(_TERMS), name)
+        return await self._queue(caller, key, read, follow_up.without(_TERMS), name)
+
+    async def _queue(
+        self, caller: Caller, key: TaskKey, read: TaskRead, follow_up: FollowUp, name: str
+    ) -> AcceptedInput:
+        inputs, found, context = self._inputs, read.found, read.found.task["contextId"]
+        await inputs.check(key, caller.owner)
+        sender, metadata = FileOwner(caller.owner, context), follow_up.metadata
+        async with inputs.offloaded(key, sender, follow_up.message, metadata) as stored:
+            held = await self._feeds.open(key)
+            async with held:
+                follow_up = follow_up.stored_as(*stored)
+                generation = await inputs.queue(key, found, follow_up, name)
+                feed = held.hand_over()
+                return AcceptedInput(key, context, found.log, generation, feed, found, read.logged)
 
     async def _next_run(
         self, caller: Caller, key: TaskKey, read: TaskRead, follow_up: FollowUp, name: str
@@ -230,25 +233,23 @@ class Submissions:
             traceparent=found.traceparent,
             version=found.version,
         )
-        following = self._directory.route(key.agent).continues(found.version)
-        if following != found.version:
-            follow_up = follow_up.continued_by(following or UNPINNED)
+        version = self._directory.route(key.agent).continues(found.version)
+        if version != found.version:
+            follow_up = follow_up.continued_by(version or UNPINNED)
+        inputs, sender = self._inputs, FileOwner(caller.owner, request.context)
+        message, metadata = follow_up.message, follow_up.metadata
+        with await inputs.admit(key, caller.owner) as admitted:
+            async with inputs.offloaded(key, sender, message, metadata) as stored:
+                held = await self._open_after(key, read.logged)
+                async with held:
+                    end = LogEnd(key, found.sequence, found.generation)
+                    following = next_input(self._bus, end, request, *stored, writer=name)
+                    await inputs.append(following, admitted)
+                    log, run, context = found.log, following.stamp.run, request.context
+                    feed = held.hand_over()
+                    return AcceptedInput(key, context, log, run, feed, found, read.logged)
 
-        def build(message: Json, metadata: Json | None) -> Input:
-            end = LogEnd(key, found.sequence, found.generation)
-            return next_input(self._bus, end, request, message, metadata, writer=name)
-
-        sender = FileOwner(caller.owner, request.context)
-        content = (follow_up.message, follow_up.metadata)
-        open_feed = self._feeds.acquire
-        if (logged := read.logged) is not None and logged.last is not None:
-            open_feed = partial(self._feeds.behind, last=logged.last)
-        accepted = await self._inputs.begin_run(key, sender, content, build, open_feed)
-        self._feeds.share(accepted.feed)
-        accepted.snapshot, accepted.before = found, logged
-        return accepted
-
-
-async def _after[Result](first: Awaitable[None], then: Callable[[], Awaitable[Result]]) -> Result:
-    await first
-    return await then()
+    async def _open_after(self, key: TaskKey, logged: LoggedTask | None) -> HeldFeed:
+        if logged is not None and logged.last is not None:
+            return await self._feeds.open_after(key, logged.last)
+        return await self._feeds.open(key)

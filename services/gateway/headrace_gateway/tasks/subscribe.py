@@ -16,7 +16,7 @@ from headrace.model.events import RECOVERED, START, Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
-from headrace_gateway.feeds import Feed, Feeds
+from headrace_gateway.feeds import Feed, FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
 
@@ -36,10 +36,10 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedStream:
-    """A stream that is about to begin. Its feed is open; release it if it is not streamed."""
+class OpenedStream(FeedHolder):
+    """A stream that is about to begin."""
 
-    feed: Feed
+    held: HeldFeed
     after: int
     """The stream continues with the log's events after this generation."""
     log: str
@@ -52,14 +52,14 @@ class OpenedStream:
     @property
     def key(self) -> TaskKey:
         """The task whose log is streamed."""
-        return self.feed.key
+        return self.held.feed.key
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedLog:
-    """A log that is about to be read. Its feed is open; release it after reading."""
+class OpenedLog(FeedHolder):
+    """A log that is about to be read."""
 
-    feed: Feed
+    held: HeldFeed
     after: int
     """Reading continues with the events after this generation."""
     first: int
@@ -96,14 +96,15 @@ class TaskStreams:
             StateUnavailable, BusUnavailable: try again.
         """
         oldest = (await self._first_entry(_VisibleTask(self._state, caller, key))).generation
-        feed = await self._feeds.acquire(key)
-        async with self._feeds.handed_on(feed):
+        held = await self._feeds.open(key)
+        async with held as feed:
             if isinstance(after, Cursor) and after.log != feed.log:
                 raise LogLost(f"the cursor is of another log; this task's is {feed.log}")
             place = after.generation if isinstance(after, Cursor) else after
             if place is not None and place + 1 < oldest:
                 raise LogLost(f"events before generation {oldest} are gone")
-            return OpenedLog(feed, oldest - 1 if place is None else place, oldest)
+            following = oldest - 1 if place is None else place
+            return OpenedLog(held.hand_over(), following, oldest)
 
     async def _from_now(self, view: "_VisibleTask") -> OpenedStream:
         found = await view.find()
@@ -113,29 +114,23 @@ class TaskStreams:
 
     async def _after(self, view: "_VisibleTask", cursor: str) -> OpenedStream:
         first = await self._first_entry(view)
-        feed = await self._feeds.acquire(view.key)
-        async with self._feeds.handed_on(feed):
+        held = await self._feeds.open(view.key)
+        async with held as feed:
             after = Cursor(feed.log, 0) if cursor == START else Cursor.parse(cursor)
-            stream = await self._resumed(feed, after, first)
-        if stream is not None:
-            return stream
-        self._feeds.release(feed)
+            if after is not None and await self._has(feed, after, first):
+                if feed.ended and after.generation >= feed.head:
+                    raise NothingFollows
+                return OpenedStream(held.hand_over(), after.generation, feed.log, task_shown=True)
         return await self._lost(view)
 
-    async def _resumed(
-        self, feed: Feed, cursor: Cursor | None, first: Entry
-    ) -> OpenedStream | None:
-        """Return the stream after `cursor`, or None if its place is lost."""
-        if cursor is None or cursor.log != feed.log or cursor.generation + 1 < first.generation:
-            return None
+    async def _has(self, feed: Feed, cursor: Cursor, first: Entry) -> bool:
+        """Return whether the log, whose oldest entry is `first`, has what follows `cursor`."""
+        if cursor.log != feed.log or cursor.generation + 1 < first.generation:
+            return False
         if first.stamp.log != feed.log:
             # The newest entry is of another log: a hostile worker's, behind the end.
-            return None
-        if cursor.generation > feed.head and not await self._reaches(feed.key, cursor):
-            return None
-        if feed.ended and cursor.generation >= feed.head:
-            raise NothingFollows
-        return OpenedStream(feed, cursor.generation, feed.log, task_shown=True)
+            return False
+        return cursor.generation <= feed.head or await self._reaches(feed.key, cursor)
 
     async def _first_entry(self, view: "_VisibleTask") -> Entry:
         """Return the oldest remaining entry of the caller's log.
@@ -165,10 +160,10 @@ class TaskStreams:
     async def _snapshot(
         self, key: TaskKey, found: TaskFound, *, recovered: bool = True
     ) -> OpenedStream:
-        feed = await self._feeds.acquire(key)
+        held = await self._feeds.open(key)
         first = Snapshot(found.generation, {"task": found.task})
         return OpenedStream(
-            feed, found.generation, found.log, first, task_shown=True, recovered=recovered
+            held, found.generation, found.log, first, task_shown=True, recovered=recovered
         )
 
 

@@ -38,13 +38,14 @@ class Gateway:
         known, stored = asyncio.Event(), asyncio.Event()
         self.open.append(known)
 
-        async def attempt() -> int:
+        async def attempt() -> None:
             if known.is_set():
-                return 1
+                stored.set()
+                return
             raise OutcomeUnknown("no ack")
 
         with pytest.raises(Unsettled):
-            await self.appends.carry_out(self.key, "context", attempt, lambda _: stored.set())
+            await self.appends.carry_out(self.key, "context", attempt)
         await self.bus.connection.flush()
         return known, stored
 

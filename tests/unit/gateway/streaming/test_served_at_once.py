@@ -126,9 +126,9 @@ class Stream:
 
     async def serve(self, *, at_once: bool = True) -> None:
         """Serve until the task is over; `at_once`: uvicorn itself sends."""
-        shared = Subscriptions(self._feeds, OpenStreams(), OpenRequests(), GatewaySettings())
-        feed = await self._feeds.acquire(self._log.key)
-        http = HttpStream(shared, feed, 0, SharedRenderer(LOG_LINES))
+        shared = Subscriptions(OpenStreams(), OpenRequests(), GatewaySettings())
+        held = await self._feeds.open(self._log.key)
+        http = HttpStream(shared, held, 0, SharedRenderer(LOG_LINES))
         send = cast("Send", self.cycle.send) if at_once else self._send
         await http(self.scope, cast("Receive", self.cycle.receive), send)
 
@@ -189,7 +189,7 @@ async def test_what_one_read_does_not_hold_is_written_although_nothing_follows(
         for _ in range(3):
             await log.append(log.text.draft("x" * 64 * 1024))
         await log.append(events.status_update(log.key.task, "c", WORKING))
-        async with asyncio.timeout(10), feeds.using(log.key) as feed:
+        async with asyncio.timeout(10), await feeds.open(log.key) as feed:
             while feed.head < 5:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.002)
     assert len(changed) == 1

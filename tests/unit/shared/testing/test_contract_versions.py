@@ -117,7 +117,8 @@ async def test_a_stream_ends_where_a_later_version_goes_on() -> None:
     async with TestFleet([tailor]) as fleet:
         task = await fleet.start("tailor", "hello")
         await task.result()
-        async with fleet._parts.gateway.feeds.using(task.key) as feed, asyncio.timeout(30):
+        feeds = fleet._parts.gateway.feeds
+        async with await feeds.open(task.key) as feed, asyncio.timeout(30):
             reader = feed.reader(0)
             while reader.after < 3:
                 await reader.read()

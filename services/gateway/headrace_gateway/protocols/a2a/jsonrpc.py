@@ -167,12 +167,12 @@ class JsonRpcBinding:
             if rpc_call.choice.events:
                 manner, variant = StreamOptions(ending), self._variant
                 return await folded_stream(services, variant, call, operation, params, manner)
-            streaming = await STREAMING[operation](services, call, params)
+            async with await STREAMING[operation](services, call, params) as streaming:
+                return rpc_stream(
+                    services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
+                )
         except NothingFollows:
             return empty_stream(call)
-        return rpc_stream(
-            services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
-        )
 
     def _error(self, request_id: _Id, error: Exception, binding: VersionBinding) -> Response:
         problem = problem_of(error)

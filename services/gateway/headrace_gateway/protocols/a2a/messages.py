@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
-from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
+from headrace.model.task import INTERRUPTED, TERMINAL
 from headrace.webhooks import Webhook
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
@@ -48,7 +49,7 @@ class _Submission(NamedTuple):
 
 
 async def accept(services: Services, call: Call, parameters: SendMessageParams) -> AcceptedInput:
-    """Append the message to a log and return its place; the caller releases its feed.
+    """Append the message to a log and return its place; it holds its feed.
 
     Raises:
         ContentTypeNotSupportedError: the agent does not accept a part of it.
@@ -110,6 +111,9 @@ def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
 async def _start(services: Services, call: Call, submission: _Submission) -> AcceptedInput:
     """Create a task; its webhook is stored before its log starts, so it receives every event."""
     parameters, metadata, keyed, webhook = submission
+    if keyed is None and webhook is not None:
+        starting = _start_with_webhook(services, call, submission, webhook)
+        return await services.background.run(starting)
     if keyed is None:
         return await services.submissions.start(
             call.caller,
@@ -117,20 +121,26 @@ async def _start(services: Services, call: Call, submission: _Submission) -> Acc
             parameters.message,
             context=parameters.context,
             metadata=metadata,
-            prepare=None if webhook is None else partial(_attach, services, webhook),
         )
     accepted = await services.idempotency.start(
         keyed, parameters.message, parameters.context, metadata
     )
     if webhook is not None:
-        async with services.feeds.handed_on(accepted.feed):
+        async with accepted:
             # A client that is refused here can retry with the same key, and gets task and webhook.
             await services.webhooks.put(accepted.key, webhook)
+            return replace(accepted, held=accepted.held.hand_over())
     return accepted
 
 
-async def _attach(services: Services, webhook: Webhook, key: TaskKey) -> None:
+async def _start_with_webhook(
+    services: Services, call: Call, submission: _Submission, webhook: Webhook
+) -> AcceptedInput:
+    parameters, submissions = submission.parameters, services.submissions
+    key, context = await submissions.place(call.caller, call.card.name, parameters.context)
     await services.webhooks.put(key, webhook)
+    message, metadata = parameters.message, submission.metadata
+    return await submissions.begin(call.caller, key, context, message, metadata)
 
 
 def _webhook(services: Services, call: Call, config: Json, keyed: KeyedRequest | None) -> Webhook:
@@ -198,7 +208,13 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
         A2AError, HeadraceError: as `accept`.
     """
     parameters = SendMessageParams.read(params)
-    accepted = await accept(services, call, parameters)
+    async with await accept(services, call, parameters) as accepted:
+        return await _outcome(services, call, accepted, parameters)
+
+
+async def _outcome(
+    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
+) -> Json:
     with answering(call, accepted):
         if accepted.snapshot is None:
             return await _new_task(services, call, accepted, parameters)
@@ -265,9 +281,7 @@ async def _continued_task(
     services: Services, call: Call, accepted: AcceptedInput, history_length: int | None
 ) -> Json:
     """Request the task from task state, because it takes long to read its earlier log."""
-    if accepted.return_immediately:
-        services.feeds.release(accepted.feed)
-    else:
+    if not accepted.return_immediately:
         rest = _Rest(accepted)
         await _wait(services, call, accepted, rest, accepted.generation - 1)
     query = GetTask(
@@ -283,7 +297,7 @@ async def _continued_task(
 async def _wait(
     services: Services, call: Call, accepted: AcceptedInput, rest: _Rest, after: int
 ) -> None:
-    """Wait for what follows generation `after`; releases the feed.
+    """Wait for what follows generation `after`.
 
     Raises:
         ClientDisconnect: the client has disconnected.
@@ -319,11 +333,11 @@ async def send_streaming(services: Services, call: Call, params: object) -> Open
     parameters = SendMessageParams.read(params)
     accepted = await accept(services, call, parameters)
     is_known = accepted.again or accepted.snapshot is not None
-    is_shown = accepted.feed.head and parameters.history_length != 0
+    is_shown = accepted.held.feed.head and parameters.history_length != 0
     if is_shown and not is_known and not call.card.bare_message:
         # A new task's log from its first event, which is here: nothing has to be read.
-        return OpenedStream(accepted.feed, 0, accepted.log, task_shown=True)
-    async with services.feeds.handed_on(accepted.feed):
+        return OpenedStream(accepted.held, 0, accepted.log, task_shown=True)
+    async with accepted:
         with answering(call, accepted):
             return await _streamed(services, call, parameters, accepted)
 
@@ -332,23 +346,16 @@ async def _streamed(
     services: Services, call: Call, parameters: SendMessageParams, accepted: AcceptedInput
 ) -> OpenedStream:
     if accepted.again and call.cursor:
-        return await _resumed(services, call, accepted)
+        return await services.task_streams.open(call.caller, accepted.key, call.cursor)
     if accepted.snapshot is not None:
         return _continued_stream(accepted, accepted.snapshot, parameters.history_length)
     if call.card.bare_message and not accepted.return_immediately:
         message = await bare_answer(accepted.feed)
         if message is not None:
-            return OpenedStream(accepted.feed, message - 1, accepted.log)
+            return OpenedStream(accepted.held.hand_over(), message - 1, accepted.log)
     if not accepted.feed.head:
         await _has_begun(services, accepted)
     return await _started(accepted, parameters.history_length)
-
-
-async def _resumed(services: Services, call: Call, accepted: AcceptedInput) -> OpenedStream:
-    """Return the stream of a message sent before, after the client's cursor."""
-    streaming = await services.task_streams.open(call.caller, accepted.key, call.cursor)
-    services.feeds.release(accepted.feed)
-    return streaming
 
 
 def _continued_stream(
@@ -357,18 +364,18 @@ def _continued_stream(
     """Return a follow-up's stream, which starts with the Task as it was just before."""
     task = with_history(snapshot.task, history_length)
     first = Snapshot(snapshot.generation, {"task": task})
-    return OpenedStream(accepted.feed, snapshot.generation, accepted.log, first, task_shown=True)
+    generation, held = snapshot.generation, accepted.held.hand_over()
+    return OpenedStream(held, generation, accepted.log, first, task_shown=True)
 
 
 async def _started(accepted: AcceptedInput, history_length: int | None) -> OpenedStream:
     """Return a new task's stream: its log from generation 1, unless history is excluded."""
     if history_length != 0:
-        return OpenedStream(accepted.feed, 0, accepted.log, task_shown=True)
+        return OpenedStream(accepted.held.hand_over(), 0, accepted.log, task_shown=True)
     (block, *_) = await accepted.feed.reader(0).read()
     task: Json = with_history(block.entry.events[0]["task"], 0)
-    return OpenedStream(
-        accepted.feed, 1, accepted.log, Snapshot(1, {"task": task}), task_shown=True
-    )
+    first = Snapshot(1, {"task": task})
+    return OpenedStream(accepted.held.hand_over(), 1, accepted.log, first, task_shown=True)
 
 
 async def _has_begun(services: Services, accepted: AcceptedInput) -> None:

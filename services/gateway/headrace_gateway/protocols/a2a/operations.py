@@ -76,13 +76,13 @@ async def _newer(services: Services, call: Call, found: messages.TaskFound, know
     gateway.
     """
     key = TaskKey(call.caller.tenant, found.agent, found.task["id"])
-    feed = await services.feeds.acquire(key)
-    wait = Wait(services.subscriptions, feed, found.generation, _Newer(known))
-    with suppress(TimeoutError):
-        async with asyncio.timeout(services.settings.long_poll):
-            why = await wait.over(call.disconnects)
-            if why is not None and why.error is not None:
-                raise why.error
+    async with await services.feeds.open(key) as feed:
+        wait = Wait(services.subscriptions, feed, found.generation, _Newer(known))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(services.settings.long_poll):
+                why = await wait.over(call.disconnects)
+                if why is not None and why.error is not None:
+                    raise why.error
 
 
 class _Newer(Renderer):

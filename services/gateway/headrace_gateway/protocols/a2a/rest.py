@@ -252,11 +252,13 @@ class RestBinding:
                 return await folded_stream(
                     services, variant, call, operation, rest_request.params, manner
                 )
-            streaming = await STREAMING[operation](services, call, rest_request.params)
+            opening = STREAMING[operation](services, call, rest_request.params)
+            async with await opening as streaming:
+                binding = rest_request.binding
+                return rest_stream(services.subscriptions, call, streaming, binding, manner)
         except NothingFollows:
             # EventSource reconnects after any other response.
             return Response(status_code=204) if is_get else empty_stream(call)
-        return rest_stream(services.subscriptions, call, streaming, rest_request.binding, manner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     start = streaming.after
     if binding.renderer is not None:
         renderer, start = binding.renderer(renderer, start), run_begins(call, streaming)
-    return HttpStream(shared, streaming.feed, start, renderer, headers=headers)
+    return HttpStream(shared, streaming.held.hand_over(), start, renderer, headers=headers)
 
 
 def run_begins(call: Call, streaming: OpenedStream) -> int:

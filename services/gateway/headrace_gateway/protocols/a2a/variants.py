@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call
-from headrace_gateway.feeds import EntryRenderer, Feed
+from headrace_gateway.feeds import EntryRenderer, Feed, FeedHolder, HeldFeed
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.protocols.a2a.stream_responses import PLAIN, StreamOptions
@@ -196,14 +196,19 @@ def reads_short(choice: VariantChoice, request: HTTPConnection, params: Json) ->
 
 
 @dataclass(frozen=True, slots=True)
-class FoldStream:
-    """A task's stream before its events are folded. The holder renders it or releases its feed."""
+class FoldStream(FeedHolder):
+    """A task's stream before its events are folded."""
 
     streaming: OpenedStream
     start: int
     """Generation after which the fold starts."""
     cursor: str
     """Cursor after which the client resumes; empty for all events."""
+
+    @property
+    def held(self) -> HeldFeed:
+        """The stream's feed."""
+        return self.streaming.held
 
 
 async def open_folding(
@@ -239,12 +244,12 @@ async def folded_stream(  # noqa: PLR0917 - as `open_folding`
     Raises:
         NothingFollows, A2AError, HeadraceError: as `open_folding`.
     """
-    folding = await open_folding(services, variant, call, operation, params)
-    streaming, start, cursor = folding.streaming, folding.start, folding.cursor
-    async with services.feeds.handed_on(streaming.feed):
-        if manner.reconnects and await variant.events.nothing_left(streaming.feed, start, cursor):
+    async with await open_folding(services, variant, call, operation, params) as folding:
+        streaming, start, cursor = folding.streaming, folding.start, folding.cursor
+        if manner.reconnects and await variant.events.nothing_left(folding.feed, start, cursor):
             raise NothingFollows
-    log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
-    renderer = variant.events.frames(log, start, cursor, manner.ending)
-    headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
-    return HttpStream(services.subscriptions, streaming.feed, start, renderer, headers=headers)
+        log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
+        renderer = variant.events.frames(log, start, cursor, manner.ending)
+        headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
+        held = folding.held.hand_over()
+    return HttpStream(services.subscriptions, held, start, renderer, headers=headers)

@@ -78,8 +78,8 @@ class RunEndpoint:
         call = await admitted_call(self._services, request, admission, thread=run_input.thread)
 
         async def opening() -> ASGIApp:
-            opened = await open_run(self._services, call, run_input)
-            return run_stream(self._services.subscriptions, opened, encoding)
+            async with await open_run(self._services, call, run_input) as opened:
+                return run_stream(self._services.subscriptions, opened, encoding)
 
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
@@ -100,14 +100,12 @@ class RunEndpoint:
         await MODELS.ready()
 
         async def opening() -> ASGIApp:
-            opened = await open_again(self._services, call, named)
             cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
-            async with self._services.feeds.handed_on(opened.feed):
+            async with await open_again(self._services, call, named) as opened:
                 # An EventSource reconnects after every stream that ends, until it receives 204.
-                if not await is_at_end(opened, cursor):
-                    return run_stream(self._services.subscriptions, opened, encoding)
-            self._services.feeds.release(opened.feed)
-            return Response(status_code=204)
+                if await is_at_end(opened, cursor):
+                    return Response(status_code=204)
+                return run_stream(self._services.subscriptions, opened, encoding)
 
         return await self._services.stream_limits.with_permit(call.caller, opening)
 

@@ -40,10 +40,10 @@ async def attach(
         StateUnavailable, BusUnavailable: its log, or its thread, cannot be read now.
     """
     try:
-        feed = await services.feeds.acquire(found.key)
+        held = await services.feeds.open(found.key)
     except TaskUnknown as erased:
         raise RunUnknown(f"run {found.run.id} of thread {found.run.thread}: {erased}") from erased
-    async with services.feeds.handed_on(feed):
+    async with held as feed:
         cursor = await _cursor(services, call, feed)
         join: FrameFilter
         if cursor is not None:
@@ -51,8 +51,8 @@ async def attach(
         else:
             messages = await _messages(services, call, found, with_thread=with_thread)
             join = SnapshotStart(feed.head, messages)
-    is_lost = bool(call.cursor) and cursor is None
-    return OpenedRun(feed, found.log, RunFrames(found.number, join), recovered=not is_lost)
+        is_lost, frames = bool(call.cursor) and cursor is None, RunFrames(found.number, join)
+        return OpenedRun(held.hand_over(), found.log, frames, recovered=not is_lost)
 
 
 async def _messages(
@@ -107,7 +107,7 @@ async def open_run(services: Services, call: Call, run_input: RunInput) -> Opene
     if call.cursor and (found := await _known(services, call, run_input)) is not None:
         return await attach(services, call, found)
     accepted = await submit(services, call, run_input)
-    return OpenedRun(accepted.feed, accepted.log, RunFrames(accepted.generation))
+    return OpenedRun(accepted.held, accepted.log, RunFrames(accepted.generation))
 
 
 async def open_again(services: Services, call: Call, named: NamedRun) -> OpenedRun:

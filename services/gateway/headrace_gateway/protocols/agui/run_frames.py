@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.feeds import Feed
+from headrace_gateway.feeds import FeedHolder, HeldFeed
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
@@ -193,10 +193,10 @@ class RunFrames:
 
 
 @dataclass(slots=True)
-class OpenedRun:
-    """A feed and one client's frames of it. The holder must release the feed."""
+class OpenedRun(FeedHolder):
+    """A feed and one client's frames of it."""
 
-    feed: Feed
+    held: HeldFeed
     log: str
     """The log id."""
     frames: RunFrames

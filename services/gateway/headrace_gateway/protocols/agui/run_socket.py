@@ -8,7 +8,7 @@ the client's cursor are lost.
 """
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 
 from starlette.websockets import WebSocket
 
@@ -76,14 +76,15 @@ class RunSession:
             if self._connection.is_closing:
                 return
             try:
-                with ExitStack() as permits:
+                async with AsyncExitStack() as holding:
                     async with self._connection.answering():
                         # First, so that what is refused below counts.
                         caller = self._calls.authenticate()
                         permit = self._services.stream_limits.acquire(caller)
-                        permits.callback(permit.release)
+                        holding.callback(permit.release)
                         self._calls.check_rate(len(body))
-                        opened = await self._open(caller, self._services.body_limits.check(body))
+                        opening = self._open(caller, self._services.body_limits.check(body))
+                        opened = await holding.enter_async_context(await opening)
                     body = b""  # Free the body: the run may take long.
                     held.release()
                     await self._stream(opened)

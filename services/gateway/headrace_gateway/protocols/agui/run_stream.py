@@ -55,14 +55,16 @@ class RunRenderer(Renderer):
 
 
 def run_stream(shared: Subscriptions, opened: OpenedRun, encoding: Encoding = SSE) -> HttpStream:
-    """Return the stream of an opened run; takes over the caller's use of its feed."""
+    """Return the stream of an opened run, which hands its feed over."""
     log = opened.log
 
     def encode(frames: list[AguiFrame]) -> Messages:
         return (encoding.encode(log, frames),) if frames else ()
 
     renderer = RunRenderer(opened.frames, encode)
-    headers = {TASK_HEADER: opened.feed.key.task}
+    headers = {TASK_HEADER: opened.held.feed.key.task}
     if not opened.recovered:
         headers[RECOVERED_HEADER] = "false"
-    return HttpStream(shared, opened.feed, 0, renderer, headers=headers, body=encoding.body)
+    return HttpStream(
+        shared, opened.held.hand_over(), 0, renderer, headers=headers, body=encoding.body
+    )

@@ -33,7 +33,7 @@ from headrace_gateway.tasks.terms import check_parts, terms
 
 
 async def submit(services: Services, call: Call, run_input: RunInput) -> AcceptedInput:
-    """Accept the run that `run_input` describes, or find it accepted; the caller releases its feed.
+    """Accept the run that `run_input` describes, or find it accepted.
 
     A run that resumes an interrupt or answers pending tool calls continues the waiting task.
 

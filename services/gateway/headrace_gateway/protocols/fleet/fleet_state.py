@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -52,11 +51,10 @@ class FleetState:
 
         async def opening() -> ASGIApp:
             changes = self._changes
-            shared = replace(services.subscriptions, feeds=changes)
             # Nobody has refreshed the kept sample since the last watcher left: wait for the next.
             after = 0 if changes.is_watched else changes.head
             renderer = _FleetRenderer(view, request.headers)
-            return HttpStream(shared, changes, after, renderer)
+            return HttpStream(services.subscriptions, changes.held(), after, renderer)
 
         return await services.stream_limits.with_permit(caller, opening)
 

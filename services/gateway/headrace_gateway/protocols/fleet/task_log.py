@@ -62,22 +62,18 @@ class TaskLog:
             return await self._page(call, key, after, limit)
 
         async def opening() -> ASGIApp:
-            opened = await services.task_streams.open_log(call.caller, key, after)
-            async with services.feeds.handed_on(opened.feed):
-                if not (opened.feed.ended and opened.after >= opened.feed.head):
-                    renderer = _LogRenderer(ROW_FRAMES)
-                    shared = services.subscriptions
-                    return HttpStream(shared, opened.feed, opened.after, renderer)
-            services.feeds.release(opened.feed)
-            return Response(status_code=204)
+            async with await services.task_streams.open_log(call.caller, key, after) as opened:
+                if opened.feed.ended and opened.after >= opened.feed.head:
+                    return Response(status_code=204)
+                renderer, shared = _LogRenderer(ROW_FRAMES), services.subscriptions
+                return HttpStream(shared, opened.held.hand_over(), opened.after, renderer)
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
     async def _page(
         self, call: Call, key: TaskKey, after: Cursor | int | None, limit: int
     ) -> Response:
-        opened = await self._services.task_streams.open_log(call.caller, key, after)
-        async with self._services.feeds.held(opened.feed):
+        async with await self._services.task_streams.open_log(call.caller, key, after) as opened:
             return _answer(opened, await _rows(opened, limit))
 
 

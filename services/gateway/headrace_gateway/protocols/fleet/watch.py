@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.datastructures import Headers
@@ -70,9 +70,8 @@ class TaskWatch:
         async def opening() -> ASGIApp:
             receiver, start = self._receiver, self._receiver.start(call.cursor)
             watched = receiver.watched(wanted.tenant, wanted.agent, wanted.owner)
-            shared = replace(services.subscriptions, feeds=receiver.changes)
             renderer = _WatchRenderer(services, self._receiver, wanted, call, request.headers)
-            return HttpStream(shared, watched, start, renderer)
+            return HttpStream(services.subscriptions, watched.held(), start, renderer)
 
         opening_stream = partial(services.stream_limits.with_permit, call.caller, opening)
         return await services.watch_limits.with_permit(call.caller, opening_stream)

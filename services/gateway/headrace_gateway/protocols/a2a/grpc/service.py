@@ -1,7 +1,7 @@
 """A2A's methods over gRPC: parse the request, run the operation, send the result or the stream."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,17 +63,14 @@ class RpcRenderer(Renderer):
 async def serve_stream(
     services: Services, form: Form, call: Call, streaming: OpenedStream, context: Context
 ) -> None:
-    """Stream to `context` until nothing more follows; takes over the use of the feed.
+    """Stream to `context` until nothing more follows.
 
     Raises:
         CutOff: the gateway stops, the log cannot be read, the client does not read, or protobuf
             cannot represent an event.
     """
     feed, first = streaming.feed, streaming.first
-    async with services.feeds.handed_on(feed):
-        opening = (
-            () if first is None else (form.event(first.event, streaming.log, first.generation),)
-        )
+    opening = () if first is None else (form.event(first.event, streaming.log, first.generation),)
     lost = {} if streaming.recovered else {RECOVERED_HEADER: "false"}
     stream = RpcStream(context, outgoing(call.headers | lost))
     renderer = RpcRenderer(entry_renderer_for(form.entry_renderer, call, streaming), opening)
@@ -158,7 +155,7 @@ class Service:
         permit = self._services.stream_limits.acquire(call.caller)
         try:
             opening = STREAMING[self._form.operations[method]](self._services, call, params)
-            streaming = await self._carried_out(asking, opening, self._unwanted)
+            streaming = await self._carried_out(asking, opening)
         except NothingFollows:
             return _Opened(call, permit, None)
         except BaseException:
@@ -172,7 +169,8 @@ class Service:
             if streaming is None:
                 await context.send_initial_metadata(outgoing(call.headers))
             else:
-                await serve_stream(self._services, self._form, call, streaming, context)
+                async with streaming:
+                    await serve_stream(self._services, self._form, call, streaming, context)
         finally:
             opened.permit.release()
 
@@ -221,24 +219,17 @@ class Service:
         return params
 
     async def _carried_out[Result](
-        self,
-        asking: RpcRequest,
-        work: Coroutine[Any, Any, Result],
-        unwanted: Callable[[Result], Awaitable[None]] | None = None,
+        self, asking: RpcRequest, work: Coroutine[Any, Any, Result]
     ) -> Result:
         """Return the result of `work`, which continues if the client disconnects.
 
-        Cancelling it midway could leave an input half accepted. If the client has disconnected, the
-        result goes to `unwanted`.
+        Cancelling it midway could leave an input half accepted.
         """
         try:
-            return await self._services.background.run(work, unwanted)
+            return await self._services.background.run(work)
         except asyncio.CancelledError:
             asking.hang_up()
             raise
-
-    async def _unwanted(self, streaming: OpenedStream) -> None:
-        self._services.feeds.release(streaming.feed)
 
 
 @dataclass(frozen=True, slots=True)

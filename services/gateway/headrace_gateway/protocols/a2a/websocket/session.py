@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
@@ -202,22 +202,23 @@ class A2ASession:
             traceparent=request.traceparent,
         )
 
-    async def _permitted(self, request: OperationRequest, permits: ExitStack) -> Call:
-        """Return the call of a stream, with a permit for it in `permits`."""
+    async def _permitted(self, request: OperationRequest, holding: AsyncExitStack) -> Call:
+        """Return the call of a stream, with a permit for it in `holding`."""
         call = await self._call(request)
-        permits.callback(self._services.stream_limits.acquire(call.caller).release)
+        holding.callback(self._services.stream_limits.acquire(call.caller).release)
         if (self._folds or self._shapes is not None) and request.operation in SENDS:
             request.params = self._variant.complete(request.params)
         return call
 
     async def _stream(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
-        with ExitStack() as permits:
+        async with AsyncExitStack() as holding:
             if self._folds:
-                await self._stream_folded(permits, envelope, request)
+                await self._stream_folded(holding, envelope, request)
                 return
             async with self._connection.answering():
-                call = await self._permitted(request, permits)
-                streaming = await STREAMING[request.operation](self._services, call, request.params)
+                call = await self._permitted(request, holding)
+                opening = STREAMING[request.operation](self._services, call, request.params)
+                streaming = await holding.enter_async_context(await opening)
             request.release()
             await self._stream_events(call, envelope, streaming)
 
@@ -238,13 +239,14 @@ class A2ASession:
         await self._connection.stream(feed, start, renderer)
 
     async def _stream_folded(
-        self, permits: ExitStack, envelope: SocketEnvelope, request: OperationRequest
+        self, holding: AsyncExitStack, envelope: SocketEnvelope, request: OperationRequest
     ) -> None:
         async with self._connection.answering():
-            call = await self._permitted(request, permits)
-            folding = await open_folding(
+            call = await self._permitted(request, holding)
+            opening = open_folding(
                 self._services, self._variant, call, request.operation, request.params
             )
+            folding = await holding.enter_async_context(await opening)
         request.release()
         streaming, start = folding.streaming, folding.start
         renderer = self._variant.events.messages(
