@@ -37,6 +37,7 @@ INTERNALS: dict[type, dict[str, str]] = {
     },
     NatsClient: {
         "_attempt_reconnect": "self",
+        "_build_message": "self, sid, subject, reply, data, headers",
         "_close": "self, status, do_cbs=True",
         "_connect_command": "self",
         "_connect_to_server": "self, s",

@@ -327,11 +327,11 @@ class Puller:
             _log.info("the work queue of %s: %s", self._consumer, error)
 
     async def _on_message(self, msg: Msg) -> None:
-        headers = msg.headers or {}
-        if STATUS not in headers:
+        # First: a stored message may have its own Status header.
+        if msg.reply:
             await self._on_run(msg)
         elif self._request is not None and msg.subject == self._request.inbox:
-            self._request.end(headers[STATUS])
+            self._request.end((msg.headers or {}).get(STATUS, ""))
 
     async def _on_run(self, msg: Msg) -> None:
         if not self._has_permit():

@@ -7,7 +7,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, override
 
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
@@ -22,6 +22,7 @@ from nats.errors import (
     StaleConnectionError,
 )
 from nats.errors import TimeoutError as NatsTimeout
+from nats.js.api import Header
 from nats.protocol.parser import Parser
 
 from headrace.jetstream.credentials import NatsCredentials
@@ -186,6 +187,9 @@ class _DirectInput:
 
 
 _CONNECT = b"CONNECT "
+_ACK = b"$JS.ACK."
+"""Beginning of the reply subject of a stored message that a consumer delivers."""
+_STATUS = Header.STATUS.value
 _STATUS_LENGTH = 3
 _EARLY = 1024 * 1024
 """Bytes that may have arrived while a connection was being made: fewer than this."""
@@ -231,6 +235,19 @@ def header_lines(raw: bytes) -> dict[str, str]:
         if separator and name.isascii():
             headers[name.strip()] = value.strip()
     return headers
+
+
+class StoredHeaders(dict[str, str]):
+    """The headers of a stored message that has one named ``Status``, as its publisher chose it.
+
+    nats-py's pulls would take the message for a status of the server: drop it, or fail. They ask
+    for the header by this method.
+    """
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a header; nats-py, which asks with a member of `Header`, is told of no status."""
+        return default if key is Header.STATUS else super().get(key, default)
 
 
 class _Deadlines:
@@ -461,6 +478,14 @@ class NatsClient(Client):
             await self._ps.parse(data)
         except Exception as error:  # noqa: BLE001 - whatever it is, this connection is useless
             await self._process_op_err(error)
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        if headers and _STATUS in headers and reply.startswith(_ACK):
+            headers = StoredHeaders(headers)
+        message: Msg = super()._build_message(sid, subject, reply, data, headers)
+        return message
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self._listeners.pop(sid, None)

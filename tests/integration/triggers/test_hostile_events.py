@@ -382,3 +382,16 @@ async def test_white_space_in_an_events_subject_leaves_the_services_connection_o
         return {*wanted, "zed 1"} <= set(await shops.texts())
 
     await eventually(have_begun, "each event has begun a task")
+
+
+async def test_an_event_with_a_header_status_is_no_status_of_its_consumer(
+    shops: Shops, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await shops.trigger(ACME, text="eve {headers.Status}", limit=2)
+    statuses = ("100", "404", "408", "409", "503", "up")
+    for status in statuses:
+        headers = {"Status": status, "Description": "Consumer Deleted"}
+        await shops.publish("acme", b"{}", **headers)
+    await shops.publish("acme", b"{}", Status="the last")
+    await shops.until_begun(*[f"eve {status}" for status in (*statuses, "the last")])
