@@ -494,12 +494,14 @@ async def retry(bus: Bus, letter: Letter) -> RetryResult:
         EventTooLarge: The input and the earlier messages no longer fit into one message.
         BusUnavailable: NATS does not answer. Another retry does nothing twice.
     """
+    if letter.content.size is not None and letter.kind in {"run", "run-request", "push"}:
+        raise NotRetryable(
+            f"only the beginning is kept of its {letter.content.size} bytes: it is too large"
+        )
     match letter.kind:
         case "run":
             return await _retry_run(bus, letter)
         case "run-request" | "push":
-            if letter.content.size is not None:
-                raise NotRetryable("only the beginning of the message is kept: it is too large")
             _check_stored(bus, letter)
             own = without_nats(letter.content.headers)
             await _send_again(bus, letter.content.subject, letter.body, own)

@@ -53,10 +53,6 @@ class NotConvertible(HeadraceError):
     code = "unsayable"
 
 
-BODY_MOST = 500_000
-"""Maximum bytes of a notification in a letter; in base64, it must fit a bus message."""
-
-
 class UndeliveredNotification(BusMessage):
     """An undelivered notification, in a form that can be sent again."""
 
@@ -93,16 +89,12 @@ class UndeliveredLetters:
         Raises:
             BusUnavailable: the letter is not stored, or the outcome is unknown.
         """
-        body = undelivered.encode()
-        if len(body) > BODY_MOST:
-            reason = f"{reason} (the notification of {len(body)} bytes is not stored)"
-            body = b""
         letter = DeadLetter(
             reason=f"{webhook.address.url.partition('?')[0]}: {reason}",
             # A notification published on this subject again gets one more attempt.
             subject=self._bus.subjects.push(key, token, undelivered.generation),
             task=key.task,
-            body=b64encode(body).decode(),
+            body=b64encode(undelivered.encode()).decode(),
             at=datetime.now(UTC).isoformat(),
         )
         name = f"push.{notice_id(undelivered.log, undelivered.generation, webhook.id)}"

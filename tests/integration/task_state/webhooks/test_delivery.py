@@ -23,7 +23,13 @@ from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.signing import SigningKeys
-from headrace.tasks.dead_letters import Letter, LetterFilter, Letters, retry
+from headrace.tasks.dead_letters import (
+    Letter,
+    LetterFilter,
+    Letters,
+    NotRetryable,
+    retry,
+)
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.architecture.tree import ROOT
 from tests.integration.task_state.webhooks.conftest import Hooked, Opening
@@ -243,6 +249,27 @@ async def test_after_the_last_attempt_it_becomes_a_dead_letter_and_the_next_is_d
     await receiver.until(lambda: len(receiver.taken()) == 2, "the dead letter is told")
     assert receiver.taken()[1].body == receiver.came[0].body
     assert receiver.taken()[1].id == receiver.came[0].id
+
+
+@pytest.mark.parametrize(("size", "is_whole"), [(600_000, True), (900_000, False)])
+async def test_a_large_dead_letter_is_told_whole_or_its_retry_is_refused(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, size: int, *, is_whole: bool
+) -> None:
+    receiver.plan["/hook"] = [500, 500, 500, 500, 200]
+    await fleet.start()
+    await hooked.hook(receiver.url("/hook"))
+    hooked.log.submit("x" * size)
+    await hooked.store()
+    await until_received(hooked)
+    [letter] = await letters(fleet)
+    if is_whole:
+        await retry(fleet.bus, letter)
+        await receiver.until(receiver.taken, "the dead letter is told")
+        assert receiver.taken()[0].body == receiver.came[0].body
+    else:
+        with pytest.raises(NotRetryable, match=f"only the beginning is kept of its {size // 1000}"):
+            await retry(fleet.bus, letter)
+        assert letter.content.sha256
 
 
 async def test_a_retried_dead_letter_that_was_often_delivered_has_all_its_attempts(
