@@ -63,7 +63,7 @@ type Settle = Callable[
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _Subscribed:
     """A trigger whose events are received."""
 
     trigger: Trigger
@@ -94,7 +94,7 @@ class EventTriggers:
         self._recorder, self._chains = recorder, chains
         self._store = TriggerStore(bus)
         self._consumers = EventConsumers(bus, self._store, _ACK_WAIT)
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _Subscribed] = {}
         """By the trigger's identity."""
         self._starting: dict[str, tuple[Trigger, asyncio.Task[None]]] = {}
         self._turns = defaultdict[tuple[str, str], asyncio.Semaphore](
@@ -170,7 +170,7 @@ class EventTriggers:
             _log.exception("%s: its subscription does not end cleanly", trigger.source)
         _log.info("%s of tenant %s no longer receives events", trigger.source, trigger.tenant)
 
-    def _note_pulls(self, identity: str, running: "_Running") -> None:
+    def _note_pulls(self, identity: str, running: "_Subscribed") -> None:
         """Note whether the trigger's events can be pulled, if they are."""
         if running.trigger.stream is None:
             return
@@ -179,7 +179,7 @@ class EventTriggers:
         else:
             self._failing.pop(identity, None)
 
-    def _is_refused(self, running: "_Running") -> bool:
+    def _is_refused(self, running: "_Subscribed") -> bool:
         is_stored = running.trigger.stream is not None
         return not is_stored and self._broker.is_refused(running.trigger.subject, running.since)
 
@@ -230,7 +230,7 @@ class EventTriggers:
             with suppress(Exception):
                 await subscriber.stop()
             raise
-        self._running[identity] = _Running(trigger, subscriber, since)
+        self._running[identity] = _Subscribed(trigger, subscriber, since)
         _log.info("%s of tenant %s receives events", trigger.source, trigger.tenant)
 
 

@@ -49,7 +49,7 @@ class IllegalMove(Exception):
     """A defect: the state does not lead there."""
 
 
-class State(Enum):
+class AppenderState(Enum):
     """What an appender does."""
 
     IDLE = "has nothing to append"
@@ -64,9 +64,9 @@ class State(Enum):
         """Have no moves yet; they are of states that are defined later."""
         self.doing = doing
         self.is_closed = False
-        self.leads_to: tuple[State, ...] = ()
+        self.leads_to: tuple[AppenderState, ...] = ()
 
-    def to(self, state: "State") -> "State":
+    def to(self, state: "AppenderState") -> "AppenderState":
         """Return `state`, to which this one leads.
 
         Raises:
@@ -78,14 +78,14 @@ class State(Enum):
 
 
 def _define_moves() -> None:
-    closed = State.CLOSED, State.ABORTED
-    sending = State.IDLE, State.SENDING, State.CATCHING_UP, *closed
-    State.IDLE.leads_to = State.WAITING_TICK, State.DUE, *closed
-    State.WAITING_TICK.leads_to = State.DUE, *sending
-    State.DUE.leads_to = sending
-    State.SENDING.leads_to = State.CATCHING_UP.leads_to = State.WAITING_TICK, *sending
-    State.CLOSED.leads_to = closed
-    State.ABORTED.leads_to = (State.ABORTED,)
+    idle, tick, due, sending, catching_up, *closed = AppenderState
+    busy = idle, sending, catching_up, *closed
+    idle.leads_to = tick, due, *closed
+    tick.leads_to = due, *busy
+    due.leads_to = busy
+    sending.leads_to = catching_up.leads_to = tick, *busy
+    AppenderState.CLOSED.leads_to = tuple(closed)
+    AppenderState.ABORTED.leads_to = (AppenderState.ABORTED,)
     for state in closed:
         state.is_closed = True
 
@@ -132,7 +132,7 @@ class Appender:
         self._in_flight: PendingMessage | None = None
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
-        self._state = State.IDLE
+        self._state = AppenderState.IDLE
         self._is_to_look = False
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
@@ -179,9 +179,9 @@ class Appender:
         pending = self._pending
         if pending.events >= PRESSING or not pending.has_room:
             self._send_at_once()
-        elif self._state is State.IDLE:
+        elif self._state is AppenderState.IDLE:
             if self._ticks.join(self._on_tick):
-                self._state = self._state.to(State.WAITING_TICK)
+                self._state = self._state.to(AppenderState.WAITING_TICK)
             else:
                 self._send_at_once()
         return pending.has_room
@@ -245,7 +245,7 @@ class Appender:
             self._pending.put(draft)
             self.offered += 1
         if not self._state.is_closed:
-            self._state = self._state.to(State.CLOSED)
+            self._state = self._state.to(AppenderState.CLOSED)
         await self._until_sent()
         if self._loss is not None:
             raise self._loss
@@ -295,7 +295,7 @@ class Appender:
         """Drop pending events and append `last`, if that takes at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                self._shut(State.CLOSED)
+                self._shut(AppenderState.CLOSED)
                 await self._until_sent()
                 if self._loss is None:
                     await self._store(lambda: ([last], self._stamp()))
@@ -306,7 +306,7 @@ class Appender:
 
     def abort(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
-        self._shut(State.ABORTED)
+        self._shut(AppenderState.ABORTED)
         if self._sender is not None:
             self._sender.cancel()
 
@@ -321,20 +321,20 @@ class Appender:
         self._pending.put(draft)
         self.offered += 1
 
-    def _shut(self, state: State) -> None:
-        if self._state is not State.ABORTED:
+    def _shut(self, state: AppenderState) -> None:
+        if self._state is not AppenderState.ABORTED:
             self._state = self._state.to(state)
         self._pending.lose()
 
     def _send_at_once(self) -> None:
         """Send in the loop's next turn, or after the append in flight."""
         self._pending.is_pressing = True
-        if self._state is State.IDLE or self._state is State.WAITING_TICK:
-            self._state = self._state.to(State.DUE)
+        if self._state is AppenderState.IDLE or self._state is AppenderState.WAITING_TICK:
+            self._state = self._state.to(AppenderState.DUE)
             self._loop.call_soon(self._proceed)
 
     def _on_tick(self) -> None:
-        if self._state is State.WAITING_TICK:
+        if self._state is AppenderState.WAITING_TICK:
             self._pending.is_pressing = True
             self._proceed()
 
@@ -345,15 +345,15 @@ class Appender:
         if self._is_to_look:
             self._catch_up()
         elif not self._pending.events:
-            self._state = self._state.to(State.IDLE)
+            self._state = self._state.to(AppenderState.IDLE)
         elif self._pending.is_pressing or not self._ticks.join(self._on_tick):
             self._send_next()
         else:
-            self._state = self._state.to(State.WAITING_TICK)
+            self._state = self._state.to(AppenderState.WAITING_TICK)
 
     def _send_next(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
-        self._state = self._state.to(State.SENDING)
+        self._state = self._state.to(AppenderState.SENDING)
         message = self._pending.take()
         try:
             sent = self._writer.send(message.drafts, self._stamp(message.state, message.checkpoint))
@@ -373,7 +373,7 @@ class Appender:
                 self._note_append()
                 message.stored(sent.stamp.generation)
                 self._proceed()
-            elif answer.cancelled() or self._state is State.ABORTED:
+            elif answer.cancelled() or self._state is AppenderState.ABORTED:
                 self._writer.give_up(sent)
                 message.lost()
             else:
@@ -387,7 +387,7 @@ class Appender:
     ) -> None:
         """Do in a task what may take several requests, first end the append of `message`."""
         if not self._state.is_closed:
-            self._state = self._state.to(State.CATCHING_UP)
+            self._state = self._state.to(AppenderState.CATCHING_UP)
         # Eager start: waiting for the next loop iteration would delay the first token.
         work = self._caught_up(message, sent)
         sender = asyncio.Task(work, loop=self._loop, eager_start=True)
@@ -409,7 +409,7 @@ class Appender:
     def _give_up(self, loss: Exception) -> None:
         if not isinstance(loss, Fenced | LogLost):
             _log.error("an append failed unexpectedly", exc_info=loss)
-        self._shut(State.CLOSED)
+        self._shut(AppenderState.CLOSED)
         self._loss = loss
         self._lost(loss)
 

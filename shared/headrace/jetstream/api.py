@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
-from headrace.model.errors import BusUnavailable, NobodyListens, NotPermitted
+from headrace.model.errors import BusUnavailable, DeniedByNats, NobodyListens
 from headrace.wait_for import ELECTION, RECONNECT
 
 type Json = dict[str, Any]
@@ -115,7 +115,7 @@ async def until_answered[Answer](
     are not answered, are refused, or find no listeners.
 
     Raises:
-        Refused, NotPermitted: As `ask`, if a repetition would not help.
+        Refused, DeniedByNats: As `ask`, if a repetition would not help.
         BusUnavailable: No leader answered, or the server was away for longer than a reconnect
             takes.
     """
@@ -128,7 +128,7 @@ async def until_answered[Answer](
         try:
             return await ask()
         except BusUnavailable as error:
-            if isinstance(error, NotPermitted) or (
+            if isinstance(error, DeniedByNats) or (
                 isinstance(error, Refused) and not error.is_passing
             ):
                 raise

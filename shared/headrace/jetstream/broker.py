@@ -30,7 +30,7 @@ from headrace.jetstream.credentials import NatsCredentials
 from headrace.jetstream.denials import Denials
 from headrace.jetstream.paced_pulls import PacedJetStream
 from headrace.metrics import MESSAGES_DROPPED
-from headrace.model.errors import NotPermitted
+from headrace.model.errors import DeniedByNats
 from headrace.settings import BusSettings
 from headrace.wait_for import reason
 
@@ -135,12 +135,12 @@ class FleetBroker(NatsBroker):
         """Return once NATS has accepted a subscription that was sent after `since`.
 
         Raises:
-            NotPermitted: It was refused.
+            DeniedByNats: It was refused.
             Error: of nats-py; NATS does not answer.
         """
         await self._client.flush()
         if self.is_refused(subject, since):
-            raise NotPermitted(f"NATS permissions forbid to subscribe to {subject}")
+            raise DeniedByNats(f"NATS permissions forbid to subscribe to {subject}")
 
     def is_refused(self, subject: str, since: float) -> bool:
         """Return whether NATS has refused a subscription to `subject` at or after `since`.

@@ -24,7 +24,7 @@ from headrace.jetstream.denials import Denials
 from headrace.jetstream.headers import STATUS
 from headrace.jetstream.health_probe import PROBE_TIMING, ProbeTiming
 from headrace.jetstream.streams import Streams, ensure_streams
-from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens, NotPermitted
+from headrace.model.errors import BusUnavailable, DeniedByNats, EventTooLarge, NobodyListens
 from headrace.secret_settings import SecretUnreadable
 from headrace.server_versions import NATS_MINIMUM, check_server_version
 from headrace.settings import BusSettings, without_credentials
@@ -338,7 +338,7 @@ class Bus:
 
         Raises:
             NobodyListens: The subject has no listener.
-            NotPermitted: The user of this connection may not publish on the subject.
+            DeniedByNats: The user of this connection may not publish on the subject.
             BusUnavailable: No answer came within `timeout` seconds, or the connection is down.
             EventTooLarge: See the class.
         """
@@ -352,7 +352,7 @@ class Bus:
         except NO_ANSWER as error:
             sent = in_domain(self.settings.nats_jetstream_domain, subject)
             if self._denials.of_publishing(sent, began):
-                raise NotPermitted(f"{subject}: NATS permissions forbid it") from error
+                raise DeniedByNats(f"{subject}: NATS permissions forbid it") from error
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
     def ask(

@@ -117,7 +117,7 @@ class NobodyListens(BusUnavailable):
     code = "nobody_listens"
 
 
-class NotPermitted(BusUnavailable):
+class DeniedByNats(BusUnavailable):
     """The permissions of this process's NATS user refuse it, so it was not carried out."""
 
     code = "not_permitted"

@@ -17,7 +17,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
 from headrace.model import json_text
 from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers, state_of
-from headrace.model.errors import BusUnavailable, EventTooLarge, NobodyListens, NotPermitted
+from headrace.model.errors import BusUnavailable, DeniedByNats, EventTooLarge, NobodyListens
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
@@ -154,7 +154,7 @@ class BusAnswers:
 
 def _is_settled(error: BusUnavailable) -> bool:
     """Return whether a stream that was not searched will not be for a repetition."""
-    return isinstance(error, NotPermitted) or (isinstance(error, Refused) and not error.is_passing)
+    return isinstance(error, DeniedByNats) or (isinstance(error, Refused) and not error.is_passing)
 
 
 def attributes_of(key: TaskKey, name: str, event: Json) -> dict[str, str]:

@@ -240,7 +240,6 @@ class SilentLeader:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, silences: int) -> None:
         self.searches, self._silences = 0, silences
         monkeypatch.setattr(bus_answers, "get_message", self._get)
-        monkeypatch.setattr(bus_answers, "_SEARCH", 0.1)
 
     async def _get(self, bus: Bus, stream: str, query: Json) -> Json | None:
         self.searches += 1
