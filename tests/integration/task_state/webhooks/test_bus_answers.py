@@ -248,7 +248,7 @@ class SilentLeader:
         return await get_message(bus, stream, query)
 
 
-@pytest.mark.parametrize("silences", [0, 20])
+@pytest.mark.parametrize("silences", [0, 60])
 @pytest.mark.parametrize("timing", [MaintenanceTiming(answer_looked_for=0.0)], ids=["hasty"])
 async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_once(
     fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch, silences: int
@@ -276,7 +276,7 @@ async def test_a_search_that_nobody_answers_is_no_answer_until_that_has_lasted(
     fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SilentLeader(monkeypatch, 10_000)
-    answers = BusAnswers(fleet.bus, 60.0, longest_silence=1.0)
+    answers = BusAnswers(fleet.bus, 60.0, longest_silence=4.0)
     began, refusals = time.monotonic(), 0
     while True:
         try:
@@ -286,7 +286,7 @@ async def test_a_search_that_nobody_answers_is_no_answer_until_that_has_lasted(
         else:
             break
     assert refusals > 1
-    assert time.monotonic() - began > 1.0
+    assert time.monotonic() - began > 4.0
 
 
 async def test_a_stream_that_may_not_be_searched_has_no_answer(tmp_path: Path) -> None:
