@@ -39,6 +39,7 @@ class ScheduleOwner:
     async def run(self) -> None:
         """Store and move schedules until cancelled."""
         while True:
+            await asyncio.sleep(_PAUSE)  # Also in a run without schedules.
             for name, spec in self._specs.items():
                 if "at" in spec:
                     await self._move(name)

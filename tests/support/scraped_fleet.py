@@ -49,7 +49,7 @@ class ScrapedFleet:
         self.triggers = ServiceProcess(
             "triggers",
             folder / "triggers",
-            ["triggers"],
+            ["triggers", "serve"],
             variables
             | {"HEADRACE_NATS_URL": nats_url, "HEADRACE_METRICS_PORT": str(triggers_port)},
             lambda: " is ready" in self.triggers.log.read_text(),

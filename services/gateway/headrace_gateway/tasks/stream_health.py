@@ -21,8 +21,6 @@ _VALID = 10.0
 class LogSilent(BusUnavailable):
     """The log's stream answers no append. Nothing was sent."""
 
-    code = "log_silent"
-
     @property
     def public(self) -> str:
         """The message for clients, without the stream's name."""

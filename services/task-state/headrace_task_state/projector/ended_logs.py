@@ -7,7 +7,6 @@ last entry alone can't know of the end, so it is appended once more, unchanged.
 
 import asyncio
 import logging
-import sys
 from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
@@ -40,6 +39,9 @@ _INTERVAL = 30.0
 """Seconds after which the list is read without a reason: completed summaries may be on it."""
 
 _TIMEOUT = 5.0
+
+_ALL = 2**53 - 1
+"""A stream sequence that none reaches; the largest integer that a script of the store takes."""
 
 _MOST = 10_000
 """Maximum logs in a pass, and logs of which is remembered what was reported."""
@@ -88,7 +90,7 @@ class EndedLogs:
             LeaseLost, StateUnavailable: as the store.
         """
         is_done = True
-        for name in await self._writer.due(DueList.CONTINUED, sys.maxsize, _MOST):
+        for name in await self._writer.due(DueList.CONTINUED, _ALL, _MOST):
             is_done = await self._look(name) and is_done
             await asyncio.sleep(_REST)
         return is_done
@@ -101,7 +103,7 @@ class EndedLogs:
         """
         [fields] = await self._writer.fields(name)
         try:
-            settled = await self._repair(name, fields) if fields else sys.maxsize
+            settled = await self._repair(name, fields) if fields else _ALL
         except Fenced:
             # The entry that was appended meanwhile brings the log back.
             return True
@@ -109,7 +111,7 @@ class EndedLogs:
             _log.warning("the end of task %s is not its log's last entry: %s", name, error)
             if isinstance(error, BusUnavailable):
                 return False
-            settled = sys.maxsize
+            settled = _ALL
         await self._writer.settle(name, settled)
         return True
 
@@ -127,7 +129,7 @@ class EndedLogs:
         end = await self._end_of(key, int(fields["sequence"]))
         message = await last_raw(self._bus, key, _TIMEOUT)
         if end is None or message is None:
-            return sys.maxsize
+            return _ALL
         last = from_leader(message)
         if not (last.is_tombstone or last.sequence <= end.sequence or _is_same(last.entry, end)):
             await self._report(key, end, last.sequence)

@@ -40,12 +40,20 @@ _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in
 class BusAnswers:
     """Publishes answers."""
 
-    def __init__(self, bus: Bus, timeout: float, longest_silence: float = _LONGEST_SILENCE) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        timeout: float,
+        longest_silence: float = _LONGEST_SILENCE,
+        search: float = _SEARCH,
+    ) -> None:
         """Publish on `bus`; a stream has `timeout` seconds to store an answer.
 
         One that does not answer for `longest_silence` seconds, although NATS does, is not searched.
+        A search asks for `search` seconds.
         """
         self._bus, self._timeout, self._longest_silence = bus, timeout, longest_silence
+        self._search = search
         self._silent = dict[str, tuple[float, float]]()
         """When a stream's leader first and last did not answer, by the monotonic clock."""
         self._stored = StoredAnswers(self._read)
@@ -139,7 +147,7 @@ class BusAnswers:
 
     async def _read(self, stream: str, query: Json) -> Json | None:
         return await until_answered(
-            self._bus, lambda: get_message(self._bus, stream, query), _SEARCH
+            self._bus, lambda: get_message(self._bus, stream, query), self._search
         )
 
     async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Failure | None:

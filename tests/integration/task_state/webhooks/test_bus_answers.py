@@ -276,7 +276,7 @@ async def test_a_search_that_nobody_answers_is_no_answer_until_that_has_lasted(
     fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SilentLeader(monkeypatch, 10_000)
-    answers = BusAnswers(fleet.bus, 60.0, longest_silence=4.0)
+    answers = BusAnswers(fleet.bus, 60.0, longest_silence=4.0, search=0.1)
     began, refusals = time.monotonic(), 0
     while True:
         try:

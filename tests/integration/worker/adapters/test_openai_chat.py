@@ -304,8 +304,8 @@ async def test_a_user_interfaces_tools_are_passed_on_and_their_results_go_on(
     assert messages == [
         ("user", None, "paint"),
         ("assistant", None, None),
-        ("tool", "c2", "2"),
         ("tool", "c1", "painted"),
+        ("tool", "c2", "2"),
     ]
 
 
