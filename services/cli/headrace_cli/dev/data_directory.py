@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ _NOTE = "temporary"
 """Name of the file that names the stack's temporary folder."""
 
 _PREFIX = "headrace-"
+
+_DYING = 1.0
+"""Seconds that a killed stack may take to die on a busy machine, and to drop its lock."""
 
 
 @contextmanager
@@ -39,17 +43,29 @@ def claimed(folder: Path) -> Iterator[Path]:
 
 
 def _lock(lock: IO[str], folder: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _is_locked_within(_DYING, lock):
         lock.seek(0)
         raise CannotStart(
             f"another headrace dev (pid {lock.read().strip() or 'unknown'}) runs on {folder}: "
             "stop it, or choose another folder with HEADRACE_DATA_DIR"
-        ) from None
+        )
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
     lock.flush()
+
+
+def _is_locked_within(seconds: float, lock: IO[str]) -> bool:
+    """Lock the file, and return whether nobody else had it for so long."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 @contextmanager

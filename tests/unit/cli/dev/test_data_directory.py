@@ -1,4 +1,5 @@
 import os
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def test_one_stack_at_a_time_owns_a_folder(tmp_path: Path) -> None:
         pass
     with data_directory.claimed(tmp_path) as folder:
         assert folder == tmp_path
+
+
+def test_a_folder_of_a_stack_that_is_dying_is_owned_once_it_has_died(tmp_path: Path) -> None:
+    dying = ExitStack()
+    dying.enter_context(data_directory.claimed(tmp_path))
+    died = threading.Timer(0.2, dying.close)
+    died.start()
+    with data_directory.claimed(tmp_path) as folder:
+        assert folder == tmp_path
+    died.join()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
