@@ -154,7 +154,8 @@ class Chains:
         if not own.left:
             async with own.asking:
                 if not own.left:
-                    own.left = await self._share(key, own)
+                    share = await self._share(key, own)
+                    own.left += share  # Something may have been given back meanwhile.
         if not own.left:
             return False
         own.left -= 1

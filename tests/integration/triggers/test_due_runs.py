@@ -1,5 +1,6 @@
 """Delayed run requests, which JetStream fires and a triggers service puts into the queue."""
 
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -98,6 +99,7 @@ async def test_a_delayed_run_states_its_version_also_when_it_is_due(bus: Bus) ->
 async def test_a_due_run_of_a_later_version_is_left_to_a_replica_that_reads_it(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     due = bus.subjects.due(bus.subjects.run(KEY, 1))
     await store(bus, due, request(-1.0).encode(), 5.0, {VERSION: "4"})
 
