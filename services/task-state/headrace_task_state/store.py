@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from headrace.model import json_text
 from headrace.model.change import Item
 from headrace.model.errors import HeadraceError, StateUnavailable
+from headrace.model.fold import TaskFields
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow
@@ -61,6 +63,33 @@ type Heads = Mapping[Range, int]
 
 type Fields = dict[str, str]
 """The fields of a task that events overwrite, by name (`TaskChange.fields`)."""
+
+
+def stored_fields(given: TaskFields) -> Fields:
+    """Return those of a fold's fields that events have set, as they are stored."""
+    values = {"traceparent": given.traceparent, "version": given.version}
+    fields = {name: text for name, text in values.items() if text}
+    if given.status_generation:
+        fields["status_generation"] = str(given.status_generation)
+    for name, value in (("status", given.status), ("answer", given.answer)):
+        if value:
+            fields[name] = json_text.encode(value).decode()
+    return fields
+
+
+def standing_of(task: str, fields: Fields) -> TaskFields:
+    """Return the fields of the fold of a stored task."""
+    status, answer = (json_text.decode(fields.get(name, "null")) for name in ("status", "answer"))
+    return TaskFields(
+        task,
+        fields["context"],
+        int(fields["generation"]),
+        status=status or {},
+        answer=answer,
+        status_generation=int(fields.get("status_generation", 0)),
+        traceparent=fields.get("traceparent"),
+        version=fields.get("version"),
+    )
 
 
 class LeaseLost(HeadraceError):
@@ -182,8 +211,8 @@ class TaskChange:
     """With a state that ends the task: when that was, milliseconds since 1970."""
     fields: Fields = field(default_factory=dict)
     """The fields that events overwrite, if changed: ``log``, ``agent``, ``owner``, ``context``,
-    ``state``, ``status`` (JSON) with its ``status_generation``, ``answer`` (JSON) with its
-    ``answer_generation``, ``generation`` and ``sequence`` of the last event; ``summary`` while
+    ``state``, ``status`` and ``answer`` (JSON) with the ``status_generation`` of the last of them,
+    ``generation`` and ``sequence`` of the last event; ``summary`` while
     history and artifacts are still to be read from the log; of the newest input its generation
     (``run``), when it was ``submitted`` and its start deadline (``start_by``; 0: none), ms, its
     ``priority`` and ``traceparent``; the ``version`` that the task is pinned to; ``parent``,

@@ -10,7 +10,7 @@ from headrace.model import json_text
 from headrace.model.change import Item
 from headrace.model.entry import BARE_MESSAGE, FINISHED
 from headrace.model.messages import ListTasks
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING, TaskKey
+from headrace.model.task import AT_WORK, INPUT_REQUIRED, TaskKey
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,
@@ -34,8 +34,6 @@ from headrace_task_state.store import (
     TaskRemoval,
 )
 from headrace_task_state.usage import CountedUsage, UsageRow
-
-_AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
 
 @dataclass(slots=True)
@@ -306,7 +304,7 @@ class _MemoryWriter:
             else:
                 children.discard(key.task)
                 due.pop(_name(key), None)
-        if change.state not in _AT_WORK:
+        if change.state not in AT_WORK:
             for child in self._store.projection.children[key.tenant, key.task]:
                 name = f"{key.tenant}:{child}"
                 if name in due:

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 
 from headrace.model import parts
 from headrace.model.change import DROP, OUT, Change
-from headrace.model.delegation import Lineage
-from headrace.model.entry import BARE_MESSAGE
-from headrace.model.fork import ForkOf
-from headrace.model.task import RUN_ENDED, WORKING, TaskKey
+from headrace.model.entry import BARE_MESSAGE, RUN_OVER
+from headrace.model.task import WORKING, TaskKey
 
 KEPT_DAYS = 400
 """Days for which the totals of a day are kept after the last change, unless another is given."""
@@ -79,17 +77,6 @@ class Ledger:
     """When the first attempt at the present run began, milliseconds since 1970."""
 
 
-def root_of(lineage: Lineage) -> str:
-    """Return the agent of the task that is at the root of the one that another task asked for."""
-    return lineage.path[0] if lineage.path else lineage.agent
-
-
-def copied_up_to(change: Change) -> int:
-    """Return the last generation of a log that is a copy of another task's; 0: none is."""
-    fork = ForkOf.of(change.own)
-    return 0 if fork is None else fork.generation
-
-
 def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRecord]:
     """Return the usage in an event stored at `stored` (ns); `is_working`: its run has started."""
     state = BARE_MESSAGE if change.answer is not None else (change.status or {}).get("state", "")
@@ -97,9 +84,7 @@ def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRe
     # A fork of a running task begins with a later attempt: the first one is its source's.
     is_later = DROP in [tag for _, tag, *_ in change.history]
     starts = state == WORKING and (is_later or not is_working)
-    ends = (
-        state in RUN_ENDED or state == BARE_MESSAGE or (change.is_input and change.generation > 1)
-    )
+    ends = state in RUN_OVER or (change.is_input and change.generation > 1)
     if not (reports or starts or ends):
         return []
     ms = stored // 1_000_000

@@ -14,7 +14,6 @@ from headrace.log.read import (
 )
 from headrace.model.entry import FINISHED, Entry
 from headrace.model.errors import LogLost, TaskUnknown
-from headrace.model.events import TRACEPARENT, VERSION
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.subjects import is_token, stream_of_shard
@@ -33,10 +32,6 @@ class LoggedTask:
     log: str
     sequence: int
     """Stream sequence of the last entry that the fold reflects."""
-    traceparent: str | None = None
-    """W3C trace context of the newest input that came with one."""
-    version: str | None = None
-    """The version of the agent that the newest input which names one pins the task to."""
     last: Entry | None = None
     """The last entry folded in. None: none yet, the rest is from a view."""
 
@@ -56,9 +51,6 @@ class LoggedTask:
             raise LogLost("another log has begun since the last read")
         self.fold.apply_entry(entry)
         self.sequence, self.last = entry.sequence, entry
-        if entry.generation == entry.stamp.run:
-            self.traceparent = term_of(entry, TRACEPARENT) or self.traceparent
-            self.version = term_of(entry, VERSION) or self.version
 
     @property
     def is_over(self) -> bool:
@@ -83,18 +75,9 @@ class LoggedTask:
             generation=self.fold.generation,
             sequence=self.sequence,
             state=self.fold.state,
-            traceparent=self.traceparent,
-            version=self.version,
+            traceparent=self.fold.standing.traceparent,
+            version=self.fold.standing.version,
         )
-
-
-def term_of(entry: Entry, name: str) -> str | None:
-    """Return the text under `name` in the metadata of the entry's first event, an input."""
-    for body in entry.events[0].values():
-        metadata = body.get("metadata") if isinstance(body, dict) else None
-        value = metadata.get(name) if isinstance(metadata, dict) else None
-        return value if isinstance(value, str) else None
-    return None
 
 
 async def fold_log(

@@ -27,7 +27,7 @@ status, but always contains the user's first message.
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.model.delegation import CHILD, Lineage
+from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
 from headrace.model.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json
 from headrace.model.task import STATES, SUBMITTED
@@ -63,21 +63,24 @@ class Change:
     context: str = ""
     is_input: bool = False
     """Whether a run begins here."""
-    lineage: Lineage | None = None
-    """The task that delegated this input; None: a client sent it."""
     own: Json = field(default_factory=dict)
     """Of an input: its metadata with Headrace's prefix, the options of its run."""
     opens: bool = False
     """Whether this is a ``task`` event, which starts a new log."""
 
 
-def generation_of(event: Json) -> int | None:
-    """Return the generation in the event's metadata; None: there is none."""
+def event_metadata(event: Json) -> Json:
+    """Return the event's metadata; empty: there is none."""
     for body in event.values():
         metadata = body.get("metadata") if type(body) is dict else None
-        generation = metadata.get(GENERATION) if type(metadata) is dict else None
-        return generation if type(generation) is int else None
-    return None
+        return metadata if type(metadata) is dict else {}
+    return {}
+
+
+def generation_of(event: Json) -> int | None:
+    """Return the generation in the event's metadata; None: there is none."""
+    generation = event_metadata(event).get(GENERATION)
+    return generation if type(generation) is int else None
 
 
 def read_change(event: Json, generation: int) -> Change:
@@ -143,7 +146,6 @@ def _status_update(update: Json, generation: int) -> Change:
         task=task,
         context=context,
         is_input=is_input,
-        lineage=Lineage.of(metadata) if is_input else None,
         own=_own(metadata) if is_input else {},
     )
     if type(dropped := metadata.get(DISCARDED_AFTER)) is int:
@@ -181,7 +183,6 @@ def _task(task: Json, generation: int) -> Change:
         task=name,
         context=context,
         is_input=True,
-        lineage=Lineage.of(metadata),
         own=_own(metadata),
         opens=True,
     )

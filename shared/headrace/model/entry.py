@@ -46,7 +46,8 @@ DEEPEST = 200
 FINISHED = TERMINAL | {BARE_MESSAGE}
 """States after which nothing follows in a log."""
 
-_RUN_ENDED = RUN_ENDED | {BARE_MESSAGE}
+RUN_OVER = RUN_ENDED | {BARE_MESSAGE}
+"""States in which no run is active until the user acts."""
 
 _STATED = {state.encode(): state for state in (*STATES, BARE_MESSAGE)}
 
@@ -155,7 +156,7 @@ class Entry:
     @property
     def ends_run(self) -> bool:
         """Whether the run is over after this entry."""
-        return self.stamp.state in _RUN_ENDED
+        return self.stamp.state in RUN_OVER
 
     @property
     def ends_task(self) -> bool:
@@ -314,7 +315,7 @@ def parse_body(subject: str, stamp: Stamp, data: bytes, sequence: int, time: str
         if (mended := json_text.without_halves(data)) == data:
             raise
         return parse_body(subject, stamp, mended, sequence, time)
-    if others or stamp.state in _RUN_ENDED:
+    if others or stamp.state in RUN_OVER:
         _check_state(subject, stamp, entry.last_generation, others)
     return entry
 
@@ -353,7 +354,7 @@ def parse_lines(
         for generation, event in enumerate(found, first)
         if type(event) is dict and "artifactUpdate" not in event
     ]
-    if others or stamp.state in _RUN_ENDED:
+    if others or stamp.state in RUN_OVER:
         _check_state(subject, stamp, first + len(lines) - 1, others)
     return lines, found
 
@@ -365,7 +366,7 @@ def _check_state(subject: str, stamp: Stamp, last: int, others: Sequence[tuple[i
     `last` is the generation of the last event, `others` are the events that are no artifact
     updates, with their generations.
     """
-    if len(others) == 1 and stamp.state not in _RUN_ENDED and _begins_as(stamp, others[0][1]):
+    if len(others) == 1 and stamp.state not in RUN_OVER and _begins_as(stamp, others[0][1]):
         return  # Nearly all that are not WORKING; a form that is wrong would make no difference.
     at, stated = 0, ""
     for generation, event in others:
@@ -374,7 +375,7 @@ def _check_state(subject: str, stamp: Stamp, last: int, others: Sequence[tuple[i
             if state in _STOPS:
                 break
     # Without a status the task stays as it was, which is not known here; but no run ends silently.
-    agrees = stated == stamp.state if stated else stamp.state not in _RUN_ENDED
+    agrees = stated == stamp.state if stated else stamp.state not in RUN_OVER
     if not agrees or (stated in FINISHED and at != last):
         found = f"event {at} of those up to {last} states {stated}" if stated else "no event does"
         raise UndecodableMessage(subject, f"{STATE} states {stamp.state}, but {found}")
@@ -407,7 +408,7 @@ def _state_in(event: Json, generation: int, before: str) -> str:
         change = read_change(event, generation)
     except IllFormedEvent:
         # Folds skip it, but streams show it to clients, which would believe it.
-        return _ILL_FORMED if type(shown) is str and shown in _RUN_ENDED else ""
+        return _ILL_FORMED if type(shown) is str and shown in RUN_OVER else ""
     if change.answer is not None:
         return BARE_MESSAGE
     return "" if change.status is None else str(change.status["state"])

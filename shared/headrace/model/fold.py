@@ -22,7 +22,7 @@ from headrace.model.change import (
     read_change,
 )
 from headrace.model.entry import BARE_MESSAGE, Entry
-from headrace.model.events import GENERATION, Json
+from headrace.model.events import GENERATION, TRACEPARENT, VERSION, Json
 from headrace.model.pieces import Pieces
 from headrace.model.task import COMPLETED
 
@@ -220,15 +220,27 @@ class TaskFields:
     generation: int = 0
     """Generation of the last event applied; 0: none."""
     status: Json = field(default_factory=dict)
+    answer: Json | None = None
+    """The bare Message with which the log has ended."""
     status_generation: int = 0
-    """Generation of the event that set the status."""
-    answered: bool = False
-    """Whether the log has ended with a bare Message."""
+    """Generation of the event that set the status or the answer."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input that came with one."""
+    version: str | None = None
+    """The version of the agent that the newest input which names one pins the task to."""
 
     @property
     def state(self) -> str:
-        """The task's state, or ANSWERED; empty before the first status."""
-        return BARE_MESSAGE if self.answered else self.status.get("state", "")
+        """The task's state, or BARE_MESSAGE; empty before the first status."""
+        return BARE_MESSAGE if self.answer is not None else self.status.get("state", "")
+
+    @property
+    def shown_status(self) -> Json:
+        """The status in A2A's Task: an answer completes it."""
+        if self.answer is None:
+            return self.status
+        kept = {key: self.status[key] for key in ("timestamp",) if key in self.status}
+        return {"state": COMPLETED, "message": self.answer} | kept
 
     def take(self, change: Change) -> None:
         """Overwrite the fields that `change` sets."""
@@ -238,10 +250,15 @@ class TaskFields:
         if change.status is not None:
             self.status, self.status_generation = change.status, change.generation
         if change.answer is not None:
-            stated = {"state": COMPLETED, "message": change.answer}
-            kept = {key: self.status[key] for key in ("timestamp",) if key in self.status}
-            self.status, self.status_generation = stated | kept, change.generation
-            self.answered = True
+            self.answer, self.status_generation = change.answer, change.generation
+        if change.own:
+            self.traceparent = _text(change.own, TRACEPARENT) or self.traceparent
+            self.version = _text(change.own, VERSION) or self.version
+
+
+def _text(metadata: Json, name: str) -> str | None:
+    value = metadata.get(name)
+    return value if isinstance(value, str) else None
 
 
 class TaskFold:
@@ -275,7 +292,7 @@ class TaskFold:
 
     @property
     def state(self) -> str:
-        """The task's state, or ANSWERED; empty before the first status."""
+        """As `TaskFields.state`."""
         return self.standing.state
 
     def apply_entry(self, entry: Entry) -> None:
@@ -310,7 +327,7 @@ class TaskFold:
             include_artifacts: Whether to include the artifacts.
         """
         now = self.standing
-        task: Json = {"id": now.task, "contextId": now.context, "status": now.status}
+        task: Json = {"id": now.task, "contextId": now.context, "status": now.shown_status}
         if include_artifacts and (artifacts := self._artifacts.whole()):
             task["artifacts"] = artifacts
         if history := self._history.messages(now.status_generation or 1, history_length):

@@ -7,7 +7,7 @@ from there. Where a fork may begin is a pure function of the source's log: `Fork
 from dataclasses import dataclass
 from typing import Any, Self
 
-from headrace.model.change import IllFormedEvent, read_change
+from headrace.model.change import IllFormedEvent, event_metadata, read_change
 from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -145,7 +145,7 @@ class ForkPoints:
     def _take(self, event: Json, generation: int, entry: Entry) -> None:
         if "artifactUpdate" in event:
             return
-        metadata = _metadata_of(event)
+        metadata = event_metadata(event)
         self._waiting.note(metadata, generation)
         if CHILD in metadata:
             self._is_entangled = True
@@ -169,10 +169,3 @@ def _is_input(event: Json, generation: int) -> bool:
         return read_change(event, generation).is_input
     except IllFormedEvent:
         return False
-
-
-def _metadata_of(event: Json) -> Json:
-    for body in event.values():
-        metadata = body.get("metadata") if type(body) is dict else None
-        return metadata if type(metadata) is dict else {}
-    return {}

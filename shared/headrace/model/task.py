@@ -39,6 +39,9 @@ INTERRUPTED = frozenset({INPUT_REQUIRED, AUTH_REQUIRED})
 RUN_ENDED = TERMINAL | {INPUT_REQUIRED}
 """States in which a run is over. In AUTH_REQUIRED its holder keeps waiting."""
 
+AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
+"""States in which a holder has the run."""
+
 STATES = frozenset({SUBMITTED, WORKING}) | TERMINAL | INTERRUPTED
 
 

@@ -15,13 +15,16 @@ import orjson
 
 from headrace.model import json_text
 from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
+from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import BARE_MESSAGE, FINISHED, Stamp
-from headrace.model.events import GENERATION, PRIORITY, START_BY, TRACEPARENT, VERSION, Json
+from headrace.model.events import GENERATION, PRIORITY, START_BY, Json
+from headrace.model.fold import TaskFields
+from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
-from headrace_task_state.store import LATEST, TaskChange
-from headrace_task_state.usage import copied_up_to, records_of, root_of
+from headrace.model.task import AT_WORK, INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace_task_state.store import LATEST, TaskChange, stored_fields
+from headrace_task_state.usage import records_of
 
 _TEXT = b'"text":'
 
@@ -170,10 +173,11 @@ class Compaction:
 LEARNT_FROM = 8
 """Events with an unknown frame after which learning it pays off: in one entry, or in several."""
 
-_AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
-
 _NONE = TaskChange(TaskKey("", "", ""), "")
 """A placeholder for no change, so that what a batch has flushed is not kept."""
+
+_NO_FIELDS = TaskFields()
+"""Likewise."""
 
 
 class Delta:
@@ -190,8 +194,8 @@ class Delta:
         "_history",
         "_is_working",
         "_log",
+        "_standing",
         "_start_by",
-        "_status",
         "_stored",
         "_unframed",
         "is_over",
@@ -216,7 +220,8 @@ class Delta:
         """Events since a frame was learned, of entries that end with a chunk of another."""
         self._change = _NONE
         self._is_working = False
-        self._status: Json | None = None
+        self._standing = _NO_FIELDS
+        """What the batch overwrites."""
         self._stored = self._start_by = 0
 
     def follows(self, stamp: Stamp) -> bool:
@@ -235,9 +240,10 @@ class Delta:
             owner = stamp.owner or ""
             change = self._change = TaskChange(self.key, log, begins=True, owner=owner)
             change.fields = {"log": log, "agent": self.key.agent, "owner": owner, "context": ""}
-            self._status, self._start_by, self._is_working = None, 0, False
+            self._standing, self._start_by, self._is_working = TaskFields(), 0, False
         elif not self.touched:
             change = self._change = TaskChange(self.key, log)
+            self._standing = TaskFields()
         self.touched = True
         self._log, self._stored = log, stored
         change.fields["generation"], change.fields["sequence"] = str(last), str(sequence)
@@ -275,36 +281,27 @@ class Delta:
         fields = self._change.fields
         if change.opens:
             fields["context"] = self._change.context = change.context
-            self._change.copied = copied_up_to(change)
-            if change.lineage is not None:
-                self._change.root = root_of(change.lineage)
+            if FORK_OF in change.own and (fork := ForkOf.of(change.own)) is not None:
+                self._change.copied = fork.generation
         self._change.usage += records_of(change, self._stored, is_working=self._is_working)
-        if change.status is not None:
-            self._status = change.status
-            self._change.state = change.status["state"]
-            self._is_working = self._change.state in _AT_WORK
-            fields["status_generation"] = str(change.generation)
-        if change.answer is not None:
-            self._change.state = BARE_MESSAGE
-            fields["answer"] = json_text.encode(change.answer).decode()
-            fields["answer_generation"] = str(change.generation)
-        self.is_over = self._change.state in FINISHED
+        self._standing.take(change)
+        if state := self._standing.state:
+            self._change.state = state
+            self._is_working, self.is_over = state in AT_WORK, state in FINISHED
         if change.is_input:
             self._take_input(change, fields)
 
     def _take_input(self, change: Change, fields: dict[str, str]) -> None:
-        """Take the terms of an input's run; a run without a trace continues the previous trace."""
+        """Take the terms of an input's run."""
         own = change.own
         self._start_by = time_ms(own[START_BY]) if START_BY in own else 0
         fields["run"] = str(change.generation)
         fields["submitted"] = str(self._stored // 1_000_000)
         fields["priority"] = str(own.get(PRIORITY) or NORMAL)
         fields["start_by"] = str(self._start_by)
-        if trace := own.get(TRACEPARENT):
-            fields["traceparent"] = str(trace)
-        if version := own.get(VERSION):
-            fields["version"] = str(version)
-        if (lineage := change.lineage) is not None:
+        if DELEGATION in own and (lineage := Lineage.of(own)) is not None:
+            if change.opens:
+                self._change.root = lineage.path[0] if lineage.path else lineage.agent
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent
             fields["parent_run"] = str(lineage.run)
@@ -317,18 +314,17 @@ class Delta:
     def flush(self, timeout: int, silence: int) -> TaskChange:
         """Return the changes of the batch; its task is due as `fall_due` says."""
         change, self._change, self.touched = self._change, _NONE, False
-        if self._status is not None:
-            change.fields["status"] = json_text.encode(self._status).decode()
+        standing, self._standing = self._standing, _NO_FIELDS
+        change.fields |= stored_fields(standing)
         if state := change.state:
             change.fields["state"] = state
             # An answer has no time of its own, and that of a status is known only to its batch.
-            status = self._status if state != BARE_MESSAGE else None
-            change.time = time_of(status or {}, self._stored)
+            change.time = time_of(standing.status if state != BARE_MESSAGE else {}, self._stored)
             stored = self._stored // 1_000_000
             fall_due(change, stored, timeout, silence, self._start_by)
         change.begins_child = change.begins and "parent" in change.fields
         change.history, change.artifacts = self._history.flush(), self._artifacts.flush()
-        self._status, self._start_by = None, 0
+        self._start_by = 0
         return change
 
 
@@ -346,7 +342,7 @@ def fall_due(
     elif state == SUBMITTED:
         due = stored + timeout
         change.due = min(due, start_by) if start_by else due
-    elif state in _AT_WORK:
+    elif state in AT_WORK:
         change.due = stored + silence
     elif state == INPUT_REQUIRED:
         change.due = stored

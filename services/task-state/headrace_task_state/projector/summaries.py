@@ -14,21 +14,17 @@ from dataclasses import replace
 from itertools import batched
 
 from headrace.jetstream.connection import Bus
-from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_change
-from headrace.model.entry import BARE_MESSAGE, Stamp, parse_lines
+from headrace.model.entry import RUN_OVER, Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
-from headrace.model.events import Json
-from headrace.model.task import INPUT_REQUIRED, RUN_ENDED, TaskKey
+from headrace.model.fold import TaskFields
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_task_state.projector.batches import StoreBatch, continuation
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter
 from headrace_task_state.projector.delta import fall_due, time_of
 from headrace_task_state.projector.whole_log import WholeLog, read_whole_log
-from headrace_task_state.store import SUMMARY, Progress, TaskChange, TaskRemoval
-
-_STILL = RUN_ENDED | {BARE_MESSAGE}
-"""States in which a task is idle until its user acts."""
+from headrace_task_state.store import SUMMARY, Progress, TaskChange, TaskRemoval, stored_fields
 
 _PLAIN_END = re.compile(
     rb'\{"statusUpdate":\{"taskId":"[\w-]+","contextId":"([^"\\\x00-\x1f]+)",'
@@ -54,7 +50,7 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
     """
     owner, state = stamp.owner, stamp.state
     if (plain := _plain_end(stamp, arrival.msg.data)) is not None:
-        last, context, status = plain
+        last, context, standing = plain
     else:
         lines, events = parse_lines(arrival.msg.subject, stamp, arrival.msg.data)
         last, event = stamp.generation + len(lines) - 1, events[-1]
@@ -64,10 +60,11 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
             change = read_change(event, last)
         except IllFormedEvent:
             return None
-        context, status = change.context, change.status or {}
-        if status.get("state") != state and change.answer is None:
+        context, standing = change.context, TaskFields()
+        standing.take(change)
+        if standing.state != state:
             return None
-    if not owner or state not in _STILL or not context:
+    if not owner or state not in RUN_OVER or not context:
         return None
     task = TaskChange(key, stamp.log, begins=True, owner=owner, context=context, state=state)
     task.fields = {
@@ -78,21 +75,20 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
         "generation": str(last),
         "sequence": str(arrival.sequence),
         "state": state,
-        "status": json_text.encode(status).decode(),
-        "status_generation": str(last),
         "run": str(stamp.run),
         SUMMARY: "1",
+        **stored_fields(standing),
     }
     stored = arrival.time // 1_000_000
-    task.time = time_of(status, arrival.time)
+    task.time = time_of(standing.status, arrival.time)
     fall_due(task, stored, 0, 0)
     # The newest first: lists show them first.
     task.urgency = -stored - (_FIRST_OF_ALL if state == INPUT_REQUIRED else 0)
     return task
 
 
-def _plain_end(stamp: Stamp, data: bytes) -> tuple[int, str, Json] | None:
-    """Return generation, context and status of a body that is one status without a message.
+def _plain_end(stamp: Stamp, data: bytes) -> tuple[int, str, TaskFields] | None:
+    """Return generation, context and fields of a body that is one status without a message.
 
     Most tasks end with such an event. To match it takes a third of the time of parsing and checking
     any event.
@@ -108,7 +104,8 @@ def _plain_end(stamp: Stamp, data: bytes) -> tuple[int, str, Json] | None:
         return None
     if state != stamp.state or int(generation) != stamp.generation:
         return None
-    return stamp.generation, context, {"state": state, "timestamp": timestamp}
+    status = {"state": state, "timestamp": timestamp}
+    return stamp.generation, context, TaskFields(status=status, status_generation=stamp.generation)
 
 
 class TooLittle(HeadraceError):

@@ -6,47 +6,24 @@ import logging
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log, log_of
 from headrace.log.read import as_if_empty
-from headrace.model import json_text
-from headrace.model.change import Change
 from headrace.model.errors import StateUnavailable, TaskUnknown
 from headrace.model.events import Json
-from headrace.model.fold import TaskFields, TaskFold
+from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask
-from headrace_task_state.store import Fields, Reader, StoredTask
+from headrace_task_state.store import Reader, StoredTask, standing_of
 
 
 def read_found(stored: StoredTask) -> LoggedTask:
     """Return the task that the store holds."""
     fields = stored.fields
-    standing = _standing(stored.task, fields)
+    standing = standing_of(stored.task, fields)
     return LoggedTask(
         TaskFold.restored(standing, stored.history, stored.artifacts),
         owner=fields["owner"],
         agent=fields["agent"],
         log=fields["log"],
         sequence=int(fields["sequence"]),
-        traceparent=fields["traceparent"] if fields.get("traceparent") else None,
-        version=fields.get("version"),
     )
-
-
-def _standing(task: str, fields: Fields) -> TaskFields:
-    standing = TaskFields(
-        task,
-        fields["context"],
-        status=_json(fields, "status"),
-        status_generation=int(fields.get("status_generation", 0)),
-    )
-    if "answer" in fields:
-        generation = int(fields["answer_generation"])
-        standing.take(Change(generation, answer=_json(fields, "answer")))
-    standing.generation = int(fields["generation"])
-    return standing
-
-
-def _json(fields: Fields, name: str) -> Json:
-    value: Json = json_text.decode(fields.get(name, "{}"))
-    return value
 
 
 _log = logging.getLogger(__name__)

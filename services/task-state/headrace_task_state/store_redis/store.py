@@ -45,7 +45,7 @@ from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "10"
+SHAPE = "11"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.log.logged_task import term_of
 from headrace.model import json_text
+from headrace.model.change import event_metadata
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, TRACEPARENT, Json
@@ -82,7 +82,7 @@ class DeliveryBatcher:
     def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
         """Take the next entry and yield the deliveries that it completes."""
         if entry.generation == entry.stamp.run:
-            self._traceparent = term_of(entry, TRACEPARENT) or self._traceparent
+            self._traceparent = event_metadata(entry.events[0]).get(TRACEPARENT, self._traceparent)
         for generation, line in enumerate(entry.lines, entry.generation):
             if generation <= self._progress.generation:
                 continue
