@@ -197,7 +197,7 @@ def _log_uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
 WINDOW = 60.0
 """Seconds for which lines are counted."""
 
-_LIMITED = ("headrace", "uvicorn")
+_LIMITED = ("headrace", "uvicorn", "grpc")
 """How the names of limited loggers begin."""
 
 UNLIMITED = {"is_unlimited": True}
@@ -219,8 +219,8 @@ class RepeatLimit(logging.Filter):
     """Lets through a number of lines per minute from each place in Headrace's code.
 
     The lines left out are counted, and reported at the end of the minute as one line. Debug lines,
-    and those of agents and libraries, are not limited, except those of the HTTP server: anybody can
-    cause them.
+    and those of agents and libraries, are not limited, except those of the HTTP and gRPC servers:
+    anybody can cause them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What our NATS client and HTTP server override or use inside their libraries is still there.
+"""What our NATS client, HTTP and gRPC servers override or use inside libraries is still there.
 
 Those members are no part of the libraries' interfaces, so an update may change them. Updates are
 bounded in `pyproject.toml`; whoever raises a bound finds here what to compare.
@@ -13,6 +13,7 @@ from importlib.metadata import version
 from itertools import chain
 
 import pytest
+from grpc._cython import cygrpc
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
@@ -208,6 +209,28 @@ def test_a_library_still_has_what_we_use(owner: type, name: str) -> None:
     assert hasattr(owner, name) or is_set
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (
+            "_handle_rpc",
+            "method_name method_resolver interceptors rpc_state loop concurrency_exceeded",
+        ),
+        ("_schedule_rpc_coro", "rpc_coro rpc_state loop method_name"),
+    ],
+)
+def test_grpc_still_has_the_functions_we_call(name: str, parameters: str) -> None:
+    code = getattr(cygrpc, name).__code__
+    assert list(code.co_varnames[: code.co_argcount]) == parameters.split()
+
+
+@pytest.mark.parametrize(
+    "name", ["_make_request_call_future", "_request_call", "_request_registered_call"]
+)
+def test_grpcs_server_still_has_the_methods_we_override_or_call(name: str) -> None:
+    assert callable(getattr(cygrpc.AioServer, name))
+
+
 def test_a_member_that_the_library_does_not_have_is_left_out() -> None:
     class Renamed(FastParser):
         async def parse_anew(self) -> None:
@@ -218,7 +241,7 @@ def test_a_member_that_the_library_does_not_have_is_left_out() -> None:
     assert internals(Renamed) == {}
 
 
-@pytest.mark.parametrize("library", ["nats-py", "uvicorn"])
+@pytest.mark.parametrize("library", ["grpcio", "nats-py", "uvicorn"])
 def test_its_version_is_bounded(library: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()

@@ -6,7 +6,7 @@ end.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import grpc
@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from headrace_gateway.protocols.a2a.grpc.errors import abort
 from headrace_gateway.protocols.a2a.grpc.request_message import next_message
+from headrace_gateway.protocols.a2a.grpc.rpc_server import RpcServer
 from headrace_gateway.server.turns import Turns
 from headrace_gateway.streaming.grpc import Context
 
@@ -39,27 +40,23 @@ _TOO_LATE = "the request was not received within the time limit"
 type _Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-class PublicServices(grpc.GenericRpcHandler):
-    """Dispatches calls to the services that generated code has added."""
+class PublicServices:
+    """What generated code takes for a server: adds services to one, with limits."""
 
-    def __init__(self) -> None:
-        """Begin with no services."""
-        self._services: list[grpc.GenericRpcHandler] = []
+    def __init__(self, server: RpcServer) -> None:
+        """Add services to `server`."""
+        self._server = server
         self._receptions = _Receptions()
 
-    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Add a service, as generated code adds it to a server."""
-        self._services.extend(handlers)
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Add nothing: generated code adds the same handlers as registered ones."""
 
-    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Add nothing: these are the same handlers, and would not pass through `service`."""
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
-        """Return the handler of a call; None if it is not one of these services."""
-        for one in self._services:
-            if (handler := one.service(handler_call_details)) is not None:
-                return self._limited(handler)
-        return None
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, _Handler]
+    ) -> None:
+        """Add the methods of a service."""
+        limited = {name: self._limited(handler) for name, handler in handlers.items()}
+        self._server.add_registered_method_handlers(service, limited)
 
     def _limited(self, handler: Any) -> _Handler:  # noqa: ANN401 - its type states no members
         """Return the handler with limits on its requests.

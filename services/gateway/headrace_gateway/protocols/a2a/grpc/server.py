@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import grpc
-import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
@@ -16,7 +15,9 @@ from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.public_services import PublicServices
-from headrace_gateway.protocols.a2a.grpc.service import Service
+from headrace_gateway.protocols.a2a.grpc.rpc_server import RpcServer
+from headrace_gateway.protocols.a2a.grpc.service import Answer, Service
+from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.listeners import CannotListen, listen
 from headrace_gateway.server.open_requests import GRACE
@@ -44,12 +45,9 @@ class GrpcServer:
         """Create the server for those versions of A2A, in the running loop."""
         self._settings, self._forms = settings, forms
         self._names = [form.service for form in forms]
-        self._handlers = _Handlers(self._names)
+        self._answers: Mapping[str, Answer] = {}
         self._health = health.aio.HealthServicer()
-        self._public = PublicServices()
-        self._server = grpc.aio.server(
-            handlers=[self._handlers, self._public], options=_options(settings, timing)
-        )
+        self._server = RpcServer(_options(settings, timing))
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
@@ -67,20 +65,16 @@ class GrpcServer:
             where = f"{host}:{port} (HEADRACE_HTTP_HOST, HEADRACE_GRPC_PORT)"
             raise CannotListen(f"cannot listen on {where}") from None
         await self._report(serving=False)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._public)
-        reflected = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(reflected), self._public
-        )
+        self._add_methods()
         await self._server.start()
         return port
 
     def open(self, services: Services) -> None:
         """Serve the operations over `services` from now on."""
-        self._handlers.handlers = {
-            path: handler
+        self._answers = {
+            path: answer
             for form in self._forms
-            for path, handler in Service(services, form).handlers()
+            for path, answer in Service(services, form).answers()
         }
         self._watching = keep_running(partial(self._watch, services.bus), "gRPC health")
 
@@ -90,6 +84,35 @@ class GrpcServer:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(GRACE)
+
+    def _add_methods(self) -> None:
+        for form in self._forms:
+            methods = {
+                method: self._handler(f"/{form.service}/{method}", streams=operation in STREAMING)
+                for method, operation in form.operations.items()
+            }
+            self._server.add_registered_method_handlers(form.service, methods)
+        public: Any = PublicServices(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, public)
+        reflected = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(reflected), public
+        )
+
+    def _handler(self, path: str, *, streams: bool) -> _Handler:
+        """Return the handler of one method.
+
+        It takes its request as the only message of a stream, which is the same on the wire.
+        Otherwise gRPC would read the whole request, and wait for it without limit, before the
+        caller is known.
+        """
+
+        async def answer(requests: object, context: Context) -> bytes | None:
+            return await self._answers.get(path, _refuse_for_now)(requests, context)
+
+        if streams:
+            return grpc.stream_stream_rpc_method_handler(answer)
+        return grpc.stream_unary_rpc_method_handler(answer)
 
     async def _watch(self, bus: Bus) -> None:
         """Make the health service report the same as ``/readyz``."""
@@ -104,23 +127,7 @@ class GrpcServer:
             await self._health.set(name, status)
 
 
-class _Handlers(grpc.GenericRpcHandler):
-    """Dispatches RPCs by their path."""
-
-    def __init__(self, services: Sequence[str]) -> None:
-        self._services = services
-        self.handlers: Mapping[str, _Handler] | None = None
-        self._starting: _Handler = grpc.stream_unary_rpc_method_handler(_refuse_for_now)
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler | None:
-        path = handler_call_details.method
-        if self.handlers is not None:
-            return self.handlers.get(path)
-        is_ours = any(path.startswith(f"/{name}/") for name in self._services)
-        return self._starting if is_ours else None
-
-
-async def _refuse_for_now(requests: object, context: Context) -> bytes:  # noqa: ARG001 - signature of a handler
+async def _refuse_for_now(requests: object, context: Context) -> bytes | None:  # noqa: ARG001 - signature of a handler
     await refuse(context, problem_of(GatewayStarting()))
 
 

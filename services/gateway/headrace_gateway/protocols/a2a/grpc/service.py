@@ -1,7 +1,7 @@
 """A2A's methods over gRPC: parse the request, run the operation, send the result or the stream."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,8 @@ async def serve_stream(
         raise CutOff(problem_of_interruption(why, feed.key.task))
 
 
-type _Handler = grpc.RpcMethodHandler[bytes, bytes]
+type Answer = Callable[[object, Context], Awaitable[bytes | None]]
+"""Answers one call. That of a streaming method writes its responses itself, and returns None."""
 
 _LARGE = 256 * 1024
 """Bytes above which a request is parsed in a thread."""
@@ -100,21 +101,13 @@ class Service:
         self._services, self._form = services, form
         self._is_old = form.version == PROTOCOL_VERSION_0_3
 
-    def handlers(self) -> Iterator[tuple[str, _Handler]]:
-        """Yield each method's full path and handler.
-
-        Each handler takes its request as the only message of a stream, which is the same on the
-        wire. Otherwise gRPC would read the whole request, and wait for it without limit, before the
-        caller is known.
-        """
+    def answers(self) -> Iterator[tuple[str, Answer]]:
+        """Yield each method's full path and what answers its calls."""
         for method, operation in self._form.operations.items():
-            path = f"/{self._form.service}/{method}"
-            if operation in STREAMING:
-                yield path, grpc.stream_stream_rpc_method_handler(self._stream(method))
-            else:
-                yield path, grpc.stream_unary_rpc_method_handler(self._unary(method))
+            made = self._stream(method) if operation in STREAMING else self._unary(method)
+            yield f"/{self._form.service}/{method}", made
 
-    def _unary(self, method: str) -> Any:  # noqa: ANN401 - gRPC's types do not cover asyncio
+    def _unary(self, method: str) -> Answer:
         operation = UNARY[self._form.operations[method]]
 
         async def answer(_requests: object, context: Context) -> bytes:
@@ -134,7 +127,7 @@ class Service:
 
         return answer
 
-    def _stream(self, method: str) -> Any:  # noqa: ANN401 - as _unary
+    def _stream(self, method: str) -> Answer:
         async def answer(_requests: object, context: Context) -> None:
             asking = RpcRequest(context, self._services.settings)
             try:
