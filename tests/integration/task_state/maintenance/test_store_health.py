@@ -1,5 +1,8 @@
 """What Redis refuses is told by readiness and metrics."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 from redis.asyncio import Redis
 
@@ -8,11 +11,39 @@ from headrace_task_state.maintenance.store_health import StoreHealth
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.integration.task_state.store_redis.test_credentials import OwnValkey
+from tests.support.waiting import eventually
 
 FULL = ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")
 """Without eviction, as a fleet's Redis is."""
 NO_REPLICA = ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0")
 READ_ONLY = ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
+
+
+async def test_a_redis_that_can_not_save_is_reported_until_it_can(tmp_path: Path) -> None:
+    """After a snapshot that failed, Redis and Valkey answer writes with MISCONF."""
+    gone, there = tmp_path / "gone", tmp_path / "there"
+    with OwnValkey(tmp_path, "valkey", "enable-protected-configs yes") as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        store = RedisStore(RedisSettings(redis_url=url), Keys.of("p", "s"), [])
+        operator, health, found = Redis.from_url(url), StoreHealth(store), []
+        for folder, outcome in ((gone, "err"), (there, "ok")):
+            folder.mkdir()
+            await operator.config_set("dir", str(folder))
+            if folder is gone:
+                folder.rmdir()
+            await operator.bgsave()
+            await eventually(partial(_has_saved, operator, outcome), f"a snapshot: {outcome}")
+            await health.look()
+            found.append(("MISCONF" in health.refusal, store_health.WRITABLE._value.get()))
+        await operator.aclose()
+        await store.close()
+    assert found == [(True, 0), (False, 1)]
+
+
+async def _has_saved(operator: Redis, outcome: str) -> bool:
+    state = await operator.info("persistence")
+    is_over = not state["rdb_bgsave_in_progress"]
+    return is_over and state["rdb_last_bgsave_status"] == outcome
 
 
 @pytest.mark.parametrize("how", [FULL, NO_REPLICA, READ_ONLY], ids=["full", "quorum", "replica"])
