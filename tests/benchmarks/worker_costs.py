@@ -90,7 +90,7 @@ async def per_token() -> float:
         meter=UsageMeter(UsageTotals()),
         may_answer=False,
     )
-    runtime = SimpleNamespace(loop=None, emit=emitter.emit, room=emitter.room)
+    runtime = SimpleNamespace(loop=None, output=emitter)
     ctx = RunContext(
         key=TaskKey("default", "talker", task),
         context=context,

@@ -2,9 +2,11 @@
 
 from base64 import b64encode
 from dataclasses import dataclass
+from datetime import datetime
 
 from nats.aio.msg import Msg
 
+from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.model.entry import Entry, Stamp
@@ -43,6 +45,11 @@ class Assignment:
     input: Entry | None = None
     """The input that the request carries, as its log's last entry; None if the log must be read."""
 
+    @property
+    def name(self) -> tuple[str, int]:
+        """Its task and run."""
+        return self.key.task, self.run
+
     def take_input(self) -> Entry | None:
         """Return `input`, once: if its log has changed, it must be read."""
         taken, self.input = self.input, None
@@ -77,6 +84,14 @@ class Assignment:
             nats.errors.Error: as for `ack`.
         """
         await bus.connection.publish(self.message.reply, nak(pause))
+
+    async def give_back_until(self, bus: Bus, time: datetime) -> None:
+        """Return the request to the queue, which delivers it at `time`.
+
+        Raises:
+            nats.errors.Error: as for `ack`.
+        """
+        await self.give_back(bus, max((time - clock.now()).total_seconds(), 0.0))
 
     async def keep_as_dead_letter(self, bus: Bus, reason: str) -> None:
         """Store the request as a dead letter, once; the request stays queued.

@@ -148,6 +148,9 @@ class Sleeping:
     until: datetime
 
 
+type Unclaimed = HeldElsewhere | Obsolete | Blocked | Sleeping | CleanUpDue
+"""Why a run is not claimed."""
+
 type Decision = Claimable | HeldElsewhere | Obsolete | CleanUpDue
 
 
@@ -216,7 +219,7 @@ class ClaimedRun:
 
 async def claim(
     bus: Bus, worker: str, assignment: Assignment, agent: Agent
-) -> ClaimedRun | HeldElsewhere | Obsolete | Blocked | Sleeping | CleanUpDue:
+) -> ClaimedRun | Unclaimed:
     """Claim the run if that is allowed; fail it if its attempts are used up.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Completion of an attempt: from what became of its agent to the run's last event."""
+"""Completion of an attempt: from what became of its agent to the last event, or the next try."""
 
 import logging
 import secrets
@@ -11,19 +11,23 @@ from headrace.log_lines import UNLIMITED
 from headrace.model import events
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
-from headrace.model.events import Draft
+from headrace.model.events import Draft, Json
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
+from headrace.model.timestamp import timestamp
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
+from headrace_worker.attempt import Attempt
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
-from headrace_worker.execution import Execution
 from headrace_worker.run_limits import why_overdue
 
 _log = logging.getLogger(__name__)
+
+_LAST_APPEND = 10.0
+"""Timeout in seconds for the last append of an attempt after which another one follows."""
 
 _LONGEST_REASON = 500
 """Maximum characters of the reason that a failed task shows."""
@@ -33,31 +37,102 @@ _CONTINUED = frozenset({COMPLETED, INPUT_REQUIRED})
 of the task that ends."""
 
 
-async def complete(execution: Execution, why: Interrupt) -> int | None:
-    """Append the agent's last output and the run's end; return the next run, if one follows.
+async def end(attempt: Attempt) -> None:
+    """End the attempt after its agent: its run ends too, or is given back for another attempt.
 
     Raises:
         Fenced, LogLost: another writer has taken over the log; nothing was logged as an error.
     """
-    end = _interrupted_end(execution, why) if why else _end(execution)
+    recovered, policy = attempt.claimed.recovered, attempt.agent.policy
+    match attempt.interrupted:
+        case Interrupt.LOST:
+            await _let_go(attempt)
+        case Interrupt.HANDED_BACK if (until := attempt.asleep_until) is not None:
+            await _fall_asleep(attempt, until)
+        case Interrupt.HANDED_BACK:
+            await _hand_back(attempt, events.LEAVING, attempt.resources.timing.hand_back)
+        case Interrupt.OVERDUE:
+            await _complete(attempt, why_overdue(policy, recovered))
+        case Interrupt.NONE if (again := attempt.retryable) is not None:
+            if attempt.failures < policy.max_attempts:
+                await _try_again(attempt, again)
+            else:
+                await _complete(attempt, "Given up: the last attempt failed")
+        case _:
+            await _complete(attempt)
+
+
+async def _let_go(attempt: Attempt) -> None:
+    attempt.claimed.span.note_error("taken_over")
+    await attempt.detach_children()
+    _log.info("task %s: another worker has taken over", attempt.ctx.task)
+
+
+async def _try_again(attempt: Attempt, again: Retryable) -> None:
+    attempt.claimed.span.note_error(again)
+    own = attempt.agent.policy.pause(attempt.failures)
+    pause = own if again.after is None else again.after
+    task, count = attempt.ctx.task, attempt.failures
+    _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
+    await _hand_back(attempt, events.TRYING_AGAIN, _LAST_APPEND, pause)
+
+
+async def _fall_asleep(attempt: Attempt, until: datetime) -> None:
+    why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
+    await _end_attempt(attempt, why, _LAST_APPEND)
+    # A run that sleeps past its deadline ends at the deadline.
+    wakes = min(until, attempt.ctx.deadline or until)
+    await attempt.assignment.give_back_until(attempt.resources.bus, wakes)
+
+
+async def _hand_back(attempt: Attempt, why: str, timeout: float, pause: float = 0.0) -> None:
+    """End the attempt because of `why`, and give the run back for one after `pause` seconds."""
+    await _end_attempt(attempt, {events.HANDED_BACK: why}, timeout)
+    await attempt.assignment.give_back(attempt.resources.bus, pause)
+
+
+async def _end_attempt(attempt: Attempt, why: Json, timeout: float) -> None:
+    """End the attempt but not the run: append `why` within `timeout` seconds, release the hold."""
+    await attempt.detach_children()
+    await attempt.appender.append_last(attempt.working(why), timeout)
+    await attempt.resources.leases.release_and_wait(attempt.hold)
+
+
+async def _complete(attempt: Attempt, given_up: str | None = None) -> None:
+    """Append the run's end; `given_up` is why the run becomes a dead letter, if it does."""
+    assignment, bus = attempt.assignment, attempt.resources.bus
+    is_interrupted = attempt.interrupted is not Interrupt.NONE
+    if given_up is not None:
+        await assignment.keep_as_dead_letter(bus, given_up)
+    last = _interrupted_end(attempt) if is_interrupted else _end(attempt)
+    run = await _append_end(attempt, last)
+    if given_up and not is_interrupted and attempt.agent.clean_up:
+        await assignment.ask_for(bus, attempt.appender.offered, cleans_up=True)
+    elif run is not None:
+        await assignment.ask_for(bus, run)
+    await assignment.ack(bus)
+
+
+async def _append_end(attempt: Attempt, end: End) -> int | None:
+    """Append the agent's last output and the run's end; return the next run, if one follows."""
     try:
-        next_run = await _append(execution, end)
+        next_run = await _append(attempt, end)
     except (Fenced, LogLost):
         if end.fault is not None:
-            _log.info("task %s: its agent raised %r", execution.key.task, end.fault.error)
+            _log.info("task %s: its agent raised %r", attempt.ctx.task, end.fault.error)
         raise
     except BaseException:
-        _log_fault(execution, end.fault)
+        _log_fault(attempt, end.fault)
         raise
-    _log_fault(execution, end.fault)
-    if (totals := execution.emitter.usage_totals).is_reported:
-        execution.series.count_usage(totals)
+    _log_fault(attempt, end.fault)
+    if (totals := attempt.usage).is_reported:
+        attempt.series.count_usage(totals)
     return next_run
 
 
-def _log_fault(execution: Execution, fault: Fault | None) -> None:
+def _log_fault(attempt: Attempt, fault: Fault | None) -> None:
     if fault is not None:
-        task = execution.key.task
+        task = attempt.ctx.task
         _log.error(
             "task %s: error %s: %s",
             task,
@@ -68,42 +143,42 @@ def _log_fault(execution: Execution, fault: Fault | None) -> None:
         )
 
 
-async def _append(execution: Execution, end: End) -> int | None:
-    if execution.children is not None:
-        await _end_children(execution, execution.children, end.state)
-    if execution.emitter.usage_totals.is_reported:
-        end = _with_usage(execution, end)
+async def _append(attempt: Attempt, end: End) -> int | None:
+    if attempt.started_children is not None:
+        await _end_children(attempt, attempt.started_children, end.state)
+    if attempt.usage.is_reported:
+        end = _with_usage(attempt, end)
     with suppress(RunOver):  # Then `close` raises why.
-        for draft in execution.encoder.last_halves():
-            execution.appender.offer(draft)
-    emitted = execution.encoder.artifacts
+        for draft in attempt.encoder.last_halves():
+            attempt.appender.offer(draft)
+    emitted = attempt.encoder.artifacts
     retractions = [
-        _retraction(execution, artifact)
-        for artifact in execution.recovered.unfinished_artifacts
+        _retraction(attempt, artifact)
+        for artifact in attempt.claimed.recovered.unfinished_artifacts
         if artifact not in emitted
     ]
-    inputs, appender = execution.inputs, execution.appender
+    inputs, appender = attempt.inputs, attempt.appender
     if not inputs.waiting:
         with suppress(GivesWay):
             await appender.close(
                 [*retractions, end.draft], end.state, gives_way=lambda: bool(inputs.waiting)
             )
-            _note_end(execution, end)
+            _note_end(attempt, end)
             return None
     if end.state not in _CONTINUED:
         await appender.close(retractions, WORKING)
-        await _end_unanswered(execution, end)
-        _note_end(execution, end)
+        await _end_unanswered(attempt, end)
+        _note_end(attempt, end)
         return None
     # The run does not end here: append the last message, then the next input.
-    last = [execution.working(message=end.message)] if end.message else []
+    last = [attempt.working(message=end.message)] if end.message else []
     await appender.close([*retractions, *last], WORKING)
-    return await appender.begin_next_run(lambda: _next_input(execution, *inputs.waiting))
+    return await appender.begin_next_run(lambda: _next_input(attempt, *inputs.waiting))
 
 
-async def _end_unanswered(execution: Execution, end: End) -> None:
+async def _end_unanswered(attempt: Attempt, end: End) -> None:
     """End the task although messages wait: they become part of it, so that none is lost."""
-    inputs, appender = execution.inputs, execution.appender
+    inputs, appender = attempt.inputs, attempt.appender
     while True:
         while inputs.waiting:
             await appender.append_closed(inputs.give_up_next())
@@ -114,22 +189,25 @@ async def _end_unanswered(execution: Execution, end: End) -> None:
             return
 
 
-def _note_end(execution: Execution, end: End) -> None:
-    execution.series.observe_end(execution.appender, execution.recovered.time, end.state)
-    execution.span.note_end(end.state, end.fault.error if end.fault else None)
+def _note_end(attempt: Attempt, end: End) -> None:
+    attempt.series.observe_end(attempt.appender, attempt.claimed.recovered.time, end.state)
+    attempt.claimed.span.note_end(end.state, end.fault.error if end.fault else None)
 
 
-async def _end_children(execution: Execution, children: Children, state: str) -> None:
+async def _end_children(attempt: Attempt, children: Children, state: str) -> None:
     # The append shows whether the children are still this attempt's to cancel. If another attempt
     # has taken over, it needs them.
-    if children.are_at_work and not await execution.append_ending(state):
-        await children.detach()
-    else:
-        await children.end(state)
+    if children.are_at_work:
+        try:
+            await attempt.appender.deliver(attempt.working({events.ENDING: state}))
+        except RunOver:
+            await children.detach()
+            return
+    await children.end(state)
 
 
-def _with_usage(execution: Execution, end: End) -> End:
-    usage, ctx = execution.emitter.usage_totals.metadata(), execution.context
+def _with_usage(attempt: Attempt, end: End) -> End:
+    usage, ctx = attempt.usage.metadata(), attempt.ctx
     if end.state == BARE_MESSAGE:
         return end
     # Usage in the agent's own metadata (a remote agent's) takes precedence.
@@ -138,74 +216,74 @@ def _with_usage(execution: Execution, end: End) -> End:
     return replace(end, draft=draft, metadata=metadata)
 
 
-def _next_input(execution: Execution, following: QueuedMessage, *others: QueuedMessage) -> Draft:
+def _next_input(attempt: Attempt, following: QueuedMessage, *others: QueuedMessage) -> Draft:
     metadata = {**following.metadata, events.WAITING: [other.generation for other in others]}
-    ctx = execution.context
+    ctx = attempt.ctx
     return submitted(ctx.task, ctx.context, following.message, metadata)
 
 
-def _retraction(execution: Execution, artifact: str) -> Draft:
+def _retraction(attempt: Attempt, artifact: str) -> Draft:
     """Return the event that empties an artifact which only earlier attempts emitted."""
     return events.artifact_update(
-        execution.key.task,
-        execution.context.context,
+        attempt.ctx.task,
+        attempt.ctx.context,
         {"artifactId": artifact, "parts": [{"text": ""}]},
         last_chunk=True,
         metadata={events.RETRACTED: True},
     )
 
 
-def _interrupted_end(execution: Execution, why: Interrupt) -> End:
-    agent_task = execution.agent_task
+def _interrupted_end(attempt: Attempt) -> End:
+    agent_task = attempt.agent_task
     if agent_task is not None and not agent_task.done():
-        _log.error("task %s: the agent did not stop after it was canceled", execution.key.task)
+        _log.error("task %s: the agent did not stop after it was canceled", attempt.ctx.task)
     elif agent_task and not agent_task.cancelled() and (error := agent_task.exception()):
-        _log.error("task %s: the agent's clean-up failed", execution.key.task, exc_info=error)
-    if why is Interrupt.OVERDUE:
-        return execution.endings.failed(why_overdue(execution.policy, execution.recovered))
-    if why is Interrupt.SUPERSEDED:
-        return execution.endings.completed()
-    return execution.endings.canceled()
+        _log.error("task %s: the agent's clean-up failed", attempt.ctx.task, exc_info=error)
+    if attempt.interrupted is Interrupt.OVERDUE:
+        return attempt.endings.failed(why_overdue(attempt.agent.policy, attempt.claimed.recovered))
+    if attempt.interrupted is Interrupt.SUPERSEDED:
+        return attempt.endings.completed()
+    return attempt.endings.canceled()
 
 
-def _end(execution: Execution) -> End:
-    agent_task = execution.agent_task
+def _end(attempt: Attempt) -> End:
+    agent_task = attempt.agent_task
     if agent_task is None or agent_task.cancelled():
-        return _failed(execution, "The agent cancelled itself", None)
-    match execution.retryable or agent_task.exception():
+        return _failed(attempt, "The agent cancelled itself", None)
+    match attempt.retryable or agent_task.exception():
         case None:
-            return _emitted_end(execution)
+            return _emitted_end(attempt)
         case Retryable() as error:
-            reason = f"Given up after {execution.failures} attempts: {error}"
-            return execution.endings.failed(reason[:_LONGEST_REASON])
+            reason = f"Given up after {attempt.failures} attempts: {error}"
+            return attempt.endings.failed(reason[:_LONGEST_REASON])
         case error if (malformed := _malformed(error)) is not None:
-            return _failed(execution, f"The agent's output is malformed: {malformed}", error)
+            return _failed(attempt, f"The agent's output is malformed: {malformed}", error)
         case error:
-            return _failed(execution, _public_reason(error), error)
+            return _failed(attempt, _public_reason(error), error)
 
 
-def _emitted_end(execution: Execution) -> End:
-    emitter, endings = execution.emitter, execution.endings
-    if emitter.answer is not None and _is_task_shown(execution):
-        return endings.completed_with(emitter.answer)
-    return emitter.end or endings.completed()
+def _emitted_end(attempt: Attempt) -> End:
+    output, endings = attempt.output, attempt.endings
+    if output.answer is not None and _is_task_shown(attempt):
+        return endings.completed_with(output.answer)
+    return output.end or endings.completed()
 
 
-def _is_task_shown(execution: Execution) -> bool:
+def _is_task_shown(attempt: Attempt) -> bool:
     """Return whether the client has been sent the Task, so that the run must end as a task."""
-    recovered, ctx = execution.recovered, execution.context
+    recovered, ctx = attempt.claimed.recovered, attempt.ctx
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
         return True
-    if execution.inputs.waiting:
+    if attempt.inputs.waiting:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
-    return age.total_seconds() > execution.timing.bare_message
+    return age.total_seconds() > attempt.resources.timing.bare_message
 
 
-def _failed(execution: Execution, reason: str, error: BaseException | None) -> End:
+def _failed(attempt: Attempt, reason: str, error: BaseException | None) -> End:
     """Return a failure that shows only an id; the log has the details under the same id."""
     fault = Fault(secrets.token_hex(4), reason[:_LONGEST_REASON], error)
-    failed = execution.endings.failed(f"{fault.reason} (error {fault.id})")
+    failed = attempt.endings.failed(f"{fault.reason} (error {fault.id})")
     return replace(failed, fault=fault)
 
 

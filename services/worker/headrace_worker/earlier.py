@@ -1,60 +1,96 @@
-"""Earlier tasks of a conversation, and their logs."""
+"""The past of an attempt: its task's log, and the earlier tasks of the conversation."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry
+from headrace.log import last_entry, replay
 from headrace.log.read import copy_of_beginning
 from headrace.model.delegation import Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, Json
+from headrace.model.fold import TaskFold
 from headrace.model.fork import ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
-from headrace_worker.recovery import entries_before
 
 _PAGE = 100
 _AT_A_TIME = 8
 """Maximum number of logs read concurrently."""
 
 
-async def earlier_tasks(bus: Bus, key: TaskKey, owner: str, context: str) -> list[Json]:
-    """Return the owner's other tasks in `context`, least recently changed first.
+@dataclass(frozen=True, slots=True)
+class TaskPast:
+    """What came before an attempt: its task's log, and the other tasks of the conversation.
 
-    Raises:
-        StateUnavailable: task state does not answer.
+    Methods raise `LogLost` if a log is gone and `BusUnavailable` if it does not answer.
     """
-    query = ListTasks(
-        tenant=key.tenant, owner=owner, context=context, page_size=_PAGE, include_artifacts=True
-    )
-    return await _listed(bus, key, query)
 
+    bus: Bus
+    key: TaskKey
+    owner: str
+    context: str
+    head: int
+    """Stream sequence up to which the log is read."""
 
-async def earlier_logs(  # noqa: PLR0917 - which conversation it is
-    bus: Bus, key: TaskKey, owner: str, context: str, requested_by: str | None, fork: ForkOf | None
-) -> list[list[Entry]]:
-    """Return the logs of the conversation that the task at `key` continues, oldest first.
+    async def task(self) -> Json:
+        """Return the A2A v1.0 Task."""
+        fold = TaskFold()
+        for entry in await self.entries():
+            fold.apply_entry(entry)
+        return fold.task()
 
-    These are the logs of the owner's other tasks of the same agent in `context`, up to the last run
-    that has ended. Requests of another agent are a conversation of their own: `requested_by` is
-    that agent, or None for requests of users. A fork also continues its source's conversation, as
-    it was then.
+    async def events(self) -> list[tuple[int, Json]]:
+        """Return the task's events, each with its generation."""
+        return [
+            numbered
+            for entry in await self.entries()
+            for numbered in enumerate(entry.parsed(), entry.generation)
+        ]
 
-    Raises:
-        StateUnavailable: task state does not answer.
-        BusUnavailable: the log does not answer.
-    """
-    logs = list[list[Entry]]()
-    for source in reversed(fork.chain() if fork is not None else []):
-        source_key = TaskKey(key.tenant, key.agent, source.task)
-        until = datetime.fromisoformat(source.at)
-        logs += await _other_logs(bus, source_key, owner, source.context, until)
-    logs += await _other_logs(bus, key, owner, context)
-    return [log for log in logs if log and asking_agent(_first_task(log)) == requested_by]
+    async def entries(self) -> list[Entry]:
+        """Return the task's entries."""
+        return await entries_before(self.bus, self.key, self.head)
+
+    async def context_tasks(self) -> list[Json]:
+        """Return the owner's other tasks in the context, least recently changed first.
+
+        Raises:
+            StateUnavailable: task state does not answer.
+        """
+        query = ListTasks(
+            tenant=self.key.tenant,
+            owner=self.owner,
+            context=self.context,
+            page_size=_PAGE,
+            include_artifacts=True,
+        )
+        return await _listed(self.bus, self.key, query)
+
+    async def context_logs(
+        self, requested_by: str | None, fork: ForkOf | None
+    ) -> list[list[Entry]]:
+        """Return the logs of the conversation that the task continues, oldest first.
+
+        These are the logs of the owner's other tasks of the same agent in the context, up to the
+        last run that has ended. Requests of another agent are a conversation of their own:
+        `requested_by` is that agent, or None for requests of users. A fork also continues its
+        source's conversation, as it was then.
+
+        Raises:
+            StateUnavailable: task state does not answer.
+        """
+        bus, key, logs = self.bus, self.key, list[list[Entry]]()
+        for source in reversed(fork.chain() if fork is not None else []):
+            source_key = TaskKey(key.tenant, key.agent, source.task)
+            until = datetime.fromisoformat(source.at)
+            logs += await _other_logs(bus, source_key, self.owner, source.context, until)
+        logs += await _other_logs(bus, key, self.owner, self.context)
+        return [log for log in logs if log and asking_agent(_first_task(log)) == requested_by]
 
 
 async def _other_logs(
@@ -130,3 +166,13 @@ async def _ended_runs(
 
 def _is_before(entry: Entry, until: datetime | None) -> bool:
     return until is None or datetime.fromisoformat(entry.time) <= until
+
+
+async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
+    """Return the task's entries up to stream sequence `head`.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the stream does not answer.
+    """
+    return [entry async for batch in replay(bus, key, 0, head) for entry in batch]

@@ -75,7 +75,6 @@ class Emitter:
         self._loop_turns = LoopTurns()
         self._lost_numbers = LostNumbers(encoder.task)
         self.new_id = ids.mint
-        self.usage_totals = meter.totals
         self.end: End | None = None
         """The end that the agent emitted, or None."""
         self.answer: Message | None = None
@@ -120,6 +119,11 @@ class Emitter:
         """Wait until the log has caught up with the output."""
         await self._loop_turns.take()
         await self._appender.room()
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """A copy of the state that the agent shares with its user interface."""
+        return self._encoder.state.now
 
     def _emit(self, output: Emission) -> bool:
         if self.end is not None:

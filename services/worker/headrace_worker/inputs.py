@@ -113,16 +113,16 @@ class Inputs:
         """Whether a waiting message must stop the agent."""
         return self._follow_ups == "interrupt" and bool(self._of_kind(is_answer=False))
 
-    async def next_steering(self) -> Json:
+    async def next_message(self) -> Json:
         """Wait for the next message to a steered agent, and return it."""
-        while not self.has_steering:
+        while not self.has_message:
             self._changed.clear()
             await self._changed.wait()
         return await self._take(self._of_kind(is_answer=False)[0])
 
     @property
-    def has_steering(self) -> bool:
-        """Whether `next_steering` would return at once."""
+    def has_message(self) -> bool:
+        """Whether `next_message` would return at once."""
         return self._follow_ups == "steer" and bool(self._of_kind(is_answer=False))
 
     def give_up_next(self) -> Draft:

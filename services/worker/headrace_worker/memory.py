@@ -70,7 +70,7 @@ async def remembered(
     """
     log, earlier = list[Entry](), list[list[Entry]]()
     if ctx.run > 1 or ctx.attempt > 1:
-        log = await runtime_of(ctx).entries()
+        log = await runtime_of(ctx).past.entries()
     own = turns_of_log(log, ctx.task) if log else user_turn(ctx.message, ctx.task, ctx.run)
     requested_by = asking_agent(log[0].events[0]["task"] if log else {"metadata": ctx.metadata})
     sent: Json = ctx.metadata.get(AGUI) or {}
@@ -107,7 +107,7 @@ async def logs_before(ctx: RunContext, log: Sequence[Entry] = ()) -> list[list[E
     """
     task = log[0].events[0]["task"] if log else {"metadata": ctx.metadata}
     try:
-        return await runtime_of(ctx).context_logs(asking_agent(task), fork_of(task))
+        return await runtime_of(ctx).past.context_logs(asking_agent(task), fork_of(task))
     except StateUnavailable as error:
         raise Retryable("the conversation can't be read now") from error
 
@@ -146,7 +146,7 @@ async def keep_response(
         MalformedOutput, RunOver: as for `RunContext.checkpoint`.
     """
     kept = {} if verbatim is None else await _kept(ctx, verbatim)
-    await runtime_of(ctx).checkpoint({RESPONSE: kept}, last)
+    await runtime_of(ctx).output.checkpoint({RESPONSE: kept}, last)
 
 
 async def keep_result(
@@ -160,7 +160,7 @@ async def keep_result(
         MalformedOutput, RunOver: as for `RunContext.checkpoint`.
     """
     kept = None if verbatim is None else {RESULT: await _kept(ctx, verbatim)}
-    await runtime_of(ctx).checkpoint(kept, result)
+    await runtime_of(ctx).output.checkpoint(kept, result)
 
 
 async def _kept(ctx: RunContext, verbatim: Verbatim) -> Json:
@@ -188,7 +188,7 @@ async def stored(ctx: RunContext, response: Any) -> Json:  # noqa: ANN401  # any
     encoded = json_text.encode(response)
     if len(encoded) <= _INLINE:
         return {"response": response}
-    link = await runtime_of(ctx).store(encoded, "application/json")
+    link = await runtime_of(ctx).files.store(encoded, "application/json")
     return {"response": response} if link is None else {"link": link}
 
 

@@ -73,7 +73,7 @@ class Offload:
                 return replace(
                     output,
                     content=None,
-                    url=await self.put(content, output.name, output.media_type),
+                    url=await self._put(content, output.name, output.media_type),
                 )
             case Artifact():
                 return replace(output, parts=[await self._part(part) for part in output.parts])
@@ -101,12 +101,24 @@ class Offload:
         """Request the deletion of files of the task; ignored if task state does not answer."""
         await drop_links(self.files, self.key, links)
 
-    async def put(self, content: bytes, filename: str = "", media_type: str = "") -> str:
+    async def store(self, content: bytes, media_type: str = "") -> str:
         """Store a file of the task and return its link. Waits while NATS is unavailable.
 
         Raises:
             LogFull: the store is full.
         """
+        return await self._put(content, "", media_type)
+
+    async def content(self, link: str) -> bytes:
+        """Return the content of a stored file of the task or its conversation.
+
+        Raises:
+            FileUnknown: the file is gone, of another conversation, or not in this store.
+            BusUnavailable: the store does not answer.
+        """
+        return await self.files.read(link, self.key.tenant, self.belongs_to)
+
+    async def _put(self, content: bytes, filename: str, media_type: str) -> str:
         put = partial(self.files.put, self.key, self.belongs_to, content, filename, media_type)
         return await self._wait_for(put)
 

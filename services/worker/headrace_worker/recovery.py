@@ -4,42 +4,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.jetstream.connection import Bus
-from headrace.log import find_generation, last_entry, replay
+from headrace.log import find_generation, replay
 from headrace.model import events, parts
-from headrace.model.delegation import ASKS_FOR, CHILD
+from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
-from headrace.model.events import Json
-from headrace.model.fold import TaskFold
+from headrace.model.events import AGUI, Json
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, TaskKey
 from headrace.tasks.unanswered import read_queued
 from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.child_events import KnownChildren
+from headrace_worker.shared_state import SharedState
 from headrace_worker.usage import UsageTotals, usage_of
-
-
-async def waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:
-    """Return task and agent of the child that the input of `run` answers, or None.
-
-    Raises:
-        LogLost: that part of the log is gone.
-        BusUnavailable: the log does not answer.
-    """
-    last = await last_entry(bus, key)
-    if run == 1 or last is None:
-        return None
-    question = run - 1
-    after = await find_generation(bus, key, question, last)
-    async for batch in replay(bus, key, after, last.sequence):
-        event = batch[0].events[question - batch[0].generation]
-        child = events.status_metadata(event).get(ASKS_FOR)
-        if isinstance(child, dict):
-            return str(child.get("task")), str(child.get("agent"))
-        return None
-    raise LogLost(f"the question before input {run} of {key.task} is gone")
-
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 
@@ -101,6 +79,21 @@ class RecoveredRun:
         """Number of attempts that do not count as failed."""
         return self.handed_back + self.survived
 
+    def shared_state(self) -> SharedState | None:
+        """Return the initial state of the attempt: the client's, plus the updates saved since.
+
+        Returns:
+            None if it is empty, as most runs have it.
+        """
+        sent = self.metadata.get(AGUI)
+        initial = sent.get("state") if isinstance(sent, dict) else None
+        if initial in (None, {}) and not self.signals:
+            return None
+        state = SharedState(initial)
+        for part in self.signals:
+            state.replay(part)
+        return state
+
     def knows(self, name: str) -> bool:
         """Return whether a message with that input id was queued: it is the same message."""
         return bool(name) and any(queued.name == name for queued in self.queued)
@@ -143,39 +136,6 @@ async def _read_all(bus: Bus, key: TaskKey, run: int, last: Entry) -> RecoveredR
     if recovered is None:
         raise LogLost(f"the input {run} of {key.task} is gone")
     return recovered
-
-
-async def task_before(bus: Bus, key: TaskKey, head: int) -> Json:
-    """Return the A2A v1.0 Task as of stream sequence `head`.
-
-    Raises:
-        LogLost: that part of the log is gone.
-        BusUnavailable: the stream does not answer.
-    """
-    fold = TaskFold()
-    async for batch in replay(bus, key, 0, head):
-        for entry in batch:
-            fold.apply_entry(entry)
-    return fold.task()
-
-
-async def events_before(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
-    """Return the task's events up to stream sequence `head`, each with its generation.
-
-    Raises:
-        LogLost, BusUnavailable: as for `task_before`.
-    """
-    log = await entries_before(bus, key, head)
-    return [numbered for entry in log for numbered in enumerate(entry.parsed(), entry.generation)]
-
-
-async def entries_before(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
-    """Return the task's entries up to stream sequence `head`.
-
-    Raises:
-        LogLost, BusUnavailable: as for `task_before`.
-    """
-    return [entry async for batch in replay(bus, key, 0, head) for entry in batch]
 
 
 def _begin(entry: Entry, run: int) -> RecoveredRun:

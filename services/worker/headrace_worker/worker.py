@@ -27,12 +27,13 @@ from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.assignment import make_dead_letter, read_assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, ConcurrencyLimit, Permit
-from headrace_worker.execution import WorkerResources
 from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.offload import WorkerFiles
 from headrace_worker.poll import Puller, QueueWatch, Repair
 from headrace_worker.registration import Registration
+from headrace_worker.resources import WorkerResources
+from headrace_worker.run_attempt import run_attempt
 from headrace_worker.run_metrics import begin_at_zero
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
@@ -265,9 +266,9 @@ class Worker:
             if (run := await self._attempt(agent, msg, permit)) is not None:
                 # Not in a coroutine of its own, which would take 240 bytes while the run waits.
                 try:
-                    await run.run()
+                    await run_attempt(run)
                 finally:
-                    del self._runs[run.name]
+                    del self._runs[run.assignment.name]
         except (BusUnavailable, NatsError) as error:
             _log.warning(
                 "could not start a run on %s; it will be delivered again: %s", msg.subject, error
@@ -289,11 +290,10 @@ class Worker:
             _log.warning("storing an unreadable run request as a dead letter: %s", error)
             await make_dead_letter(self._bus, msg, error.reason)
             return None
-        attempt = Attempt(self._resources, agent, assigned, permit)
-        if attempt.name in self._runs:
+        if assigned.name in self._runs:
             _log.debug("ignored a second copy of a run of task %s", assigned.key.task)
             return None
-        self._runs[attempt.name] = attempt
+        attempt = self._runs[assigned.name] = Attempt(self._resources, agent, assigned, permit)
         return attempt
 
     async def _finish(self) -> None:

@@ -62,14 +62,14 @@ class Inbox:
 
     def __bool__(self) -> bool:
         """Return whether a message is available."""
-        return runtime_of(self._ctx).has_input
+        return runtime_of(self._ctx).inputs.has_message
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Json:
         """Wait for the next message and return it."""
-        return await self._ctx._awaited.next_input()  # noqa: SLF001  # of this module
+        return await self._ctx._awaited.inputs.next_message()  # noqa: SLF001  # of this module
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RunContext:
         False while the run is not stopped, and if it is stopped because another worker continues
         it.
         """
-        return self._runtime.interrupt in STOPS
+        return self._runtime.interrupted in STOPS
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON
@@ -171,7 +171,7 @@ class RunContext:
         `set_state` and `change_state` change it. Its initial value is the state that the AG-UI
         client sent with the run, or ``{}`` for other clients.
         """
-        return self._runtime.state
+        return self._runtime.output.state
 
     async def load_task(self) -> Json:
         """Return the task as it was when this attempt began, from the log: an A2A v1.0 Task.
@@ -180,7 +180,7 @@ class RunContext:
             LogLost: The log is gone.
             BusUnavailable: The log does not answer.
         """
-        return await self._awaited.task()
+        return await self._awaited.past.task()
 
     async def load_events(self) -> list[tuple[int, Json]]:
         """Return the log's StreamResponses with their generations: ``[(1, {"task": …}), …]``.
@@ -189,7 +189,7 @@ class RunContext:
             LogLost: The log is gone.
             BusUnavailable: The log does not answer.
         """
-        return await self._awaited.events()
+        return await self._awaited.past.events()
 
     async def history(self) -> Sequence[Json]:
         """Return the task's messages up to this input, from the log: A2A v1.0 Messages.
@@ -208,7 +208,7 @@ class RunContext:
         Raises:
             StateUnavailable: Task state does not answer.
         """
-        return await self._awaited.context_tasks()
+        return await self._awaited.past.context_tasks()
 
     @property
     def inbox(self) -> Inbox:
@@ -231,7 +231,7 @@ class RunContext:
         """
         if (raw := part.get("raw")) is not None:
             return b64decode(raw)
-        return await self._awaited.content(part.get("url", ""))
+        return await self._awaited.files.content(part.get("url", ""))
 
     @property
     def prompt(self) -> str:
@@ -254,7 +254,7 @@ class RunContext:
             MalformedOutput: The data is not JSON or is too large.
             RunOver: The run has ended.
         """
-        await self._awaited.checkpoint(data)
+        await self._awaited.output.checkpoint(data)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, up to 365 days (see `sleep_until`).
@@ -318,7 +318,7 @@ class RunContext:
         if schema is not None:
             message["metadata"] = {events.INPUT_SCHEMA: schema}
         async with asyncio.timeout(timeout):
-            return await self._awaited.ask(message)
+            return await self._awaited.inputs.ask(message)
 
     async def emit(self, output: Emission) -> None:
         """Emit any output: a string or an output type such as `Text` or `ToolCall`.
@@ -328,14 +328,14 @@ class RunContext:
             RunOver: The run has ended.
         """
         if type(output) in FILES:
-            output = await self._awaited.offloaded(output)
-        runtime = self._awaited
-        if not runtime.emit(output):
-            await runtime.room()
+            output = await self._awaited.files.offloaded(output)
+        accepts = self._awaited.output
+        if not accepts.emit(output):
+            await accepts.room()
 
     def new_id(self, kind: str) -> str:
         """Return a new id for a `kind` such as "call". Other attempts get the same ids."""
-        return self._runtime.new_id(kind)
+        return self._runtime.output.new_id(kind)
 
     async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
         """Emit a piece of the answer (see `Text`)."""
@@ -461,7 +461,7 @@ class RunContext:
             RunOver: This run has ended.
         """
         request = DelegationRequest(agent, message, key, relay, timeout, budget)
-        return await self._awaited.delegate(request)
+        return await self._awaited.children.delegate(request)
 
     def delegate_stream(  # by keyword
         self,
@@ -482,7 +482,7 @@ class RunContext:
             DelegationRefused, RunOver: As for `delegate`.
         """
         request = DelegationRequest(agent, message, key, relay, timeout, budget)
-        return self._awaited.delegate_stream(request)
+        return self._awaited.children.delegate_stream(request)
 
     async def answer(
         self,
@@ -506,12 +506,12 @@ class RunContext:
                 ``not_waiting`` if no child waits for input.
         """
         reply = self.message if message is None else message
-        return await self._awaited.answer(result, reply, relay=relay, timeout=timeout)
+        return await self._awaited.children.answer(result, reply, relay=relay, timeout=timeout)
 
     @property
     def tokens_left(self) -> int | None:
         """Tokens that this run and its children may still use. None: no budget."""
-        return self._runtime.tokens_left
+        return self._runtime.children.tokens_left
 
 
 def _method() -> str:

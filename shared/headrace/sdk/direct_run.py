@@ -78,7 +78,7 @@ def _text_of(output: Emission) -> str:
 
 
 class DirectRun:
-    """One such run; it is the `Runtime` of its context."""
+    """One such run; it is the `Runtime` of its context, and all of its parts."""
 
     def __init__(self, agent: str, message: str | Json) -> None:
         """Prepare the run of `agent` on `message`, a text or an A2A v1.0 Message."""
@@ -118,8 +118,15 @@ class DirectRun:
         """Let the agent go on: the last output has been used."""
         self._emitted.task_done()
 
+    @property
+    def output(self) -> Self:
+        """The run: it is so small that it is each part itself."""
+        return self
+
+    files = past = inputs = children = output
+
     def emit(self, output: Emission) -> bool:
-        """See `Runtime.emit`."""
+        """Keep the output for who called the agent; it waits until that has been used."""
         if self._has_ended:
             raise MalformedOutput(f"{type(output).__name__} after the run's end")
         if not isinstance(output, str):
@@ -141,11 +148,11 @@ class DirectRun:
             raise MalformedOutput(f"the state, or its patch, {excess}") from None
 
     async def room(self) -> None:
-        """See `Runtime.room`."""
+        """Wait until the output has been used."""
         await self._emitted.join()
 
     async def offloaded(self, output: Emission) -> Emission:
-        """See `Runtime.offloaded`."""
+        """Return `output`: there is no file store."""
         return output
 
     async def checkpoint(
@@ -153,24 +160,24 @@ class DirectRun:
         data: Any,  # noqa: ANN401, ARG002  # any JSON; there is no other attempt
         output: ToolArguments | ToolResult | None = None,
     ) -> None:
-        """See `Runtime.checkpoint`."""
+        """Emit `output`; nothing is saved, as there is no other attempt."""
         if output is not None:
             self.emit(output)
         await self.room()
 
     def new_id(self, kind: str) -> str:
-        """See `Runtime.new_id`."""
+        """Return a new id."""
         return f"{kind}-{next(self._numbers)}"
 
     async def store(self, content: bytes, media_type: str = "") -> None:
-        """See `Runtime.store`."""
+        """Return None: there is no file store."""
 
     async def content(self, link: str) -> bytes:
-        """See `Runtime.content`."""
+        """Refuse: there is no stored file."""
         raise FileUnknown(link)
 
     async def task(self) -> Json:
-        """See `Runtime.task`."""
+        """Return the task with its only message."""
         return {
             "id": _ID,
             "contextId": _ID,
@@ -179,15 +186,15 @@ class DirectRun:
         }
 
     async def events(self) -> list[tuple[int, Json]]:
-        """See `Runtime.events`."""
+        """Return the only event."""
         return [(1, {"task": await self.task()})]
 
     async def entries(self) -> list[Entry]:
-        """See `Runtime.entries`."""
+        """Return nothing: there is no log."""
         return []
 
     async def context_tasks(self) -> list[Json]:
-        """See `Runtime.context_tasks`."""
+        """Return nothing: the conversation has no other task."""
         return []
 
     async def context_logs(
@@ -195,38 +202,38 @@ class DirectRun:
         requested_by: str | None,  # noqa: ARG002  # there are none
         fork: ForkOf | None,  # noqa: ARG002  # as `requested_by`
     ) -> list[list[Entry]]:
-        """See `Runtime.context_logs`."""
+        """Return nothing, likewise."""
         return []
 
     async def sleep(self, until: datetime) -> float:
-        """See `Runtime.sleep`."""
+        """Return the seconds to sleep: there is no other attempt."""
         return (until - clock.now()).total_seconds()
 
     async def ask(self, prompt: Json | None) -> Json:  # noqa: ARG002  # nobody is asked
-        """See `Runtime.ask`."""
+        """Refuse: nobody can answer."""
         self._need_fleet("asks its user during the run")
 
-    has_input = False
+    has_message = False
 
-    async def next_input(self) -> Json:
-        """See `Runtime.next_input`."""
+    async def next_message(self) -> Json:
+        """Refuse: nobody can send any."""
         self._need_fleet("waits for messages during the run")
 
-    interrupt = Interrupt.NONE
+    interrupted = Interrupt.NONE
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON
-        """See `Runtime.state`."""
+        """The state that the agent has set."""
         return self._state
 
     tokens_left = None
 
     async def delegate(self, request: DelegationRequest) -> Result:
-        """See `RunContext.delegate`."""
+        """Refuse: there is no other agent."""
         self._need_fleet(f"delegates to {_name(request)!r}")
 
     def delegate_stream(self, request: DelegationRequest) -> Delegation:
-        """See `RunContext.delegate_stream`."""
+        """Refuse, likewise."""
         self._need_fleet(f"delegates to {_name(request)!r}")
 
     async def answer(
@@ -237,7 +244,7 @@ class DirectRun:
         relay: bool,  # noqa: ARG002
         timeout: float | None,  # noqa: ARG002
     ) -> Result:
-        """See `RunContext.answer`."""
+        """Refuse: there is no child."""
         self._need_fleet("answers an agent that it delegated to")
 
     def _need_fleet(self, does: str) -> NoReturn:

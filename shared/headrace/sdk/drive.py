@@ -91,14 +91,15 @@ def _needs_await(agent: RunnableAgent, call: unawaited.LostCall) -> str:
 
 async def _stream(agent: RunnableAgent, ctx: RunContext) -> None:
     runtime = runtime_of(ctx)
-    emit = runtime.emit
+    accepts = runtime.output
+    emit = accepts.emit
     async with aclosing(agent.streaming(ctx)) as stream:
         try:
             async for output in stream:
                 if type(output) in FILES:
-                    output = await runtime.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
+                    output = await runtime.files.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
                 if not emit(output):
-                    await runtime.room()
+                    await accepts.room()
         except MalformedOutput as error:
             raise _located(agent, error, _frame_of(stream)) from error
 

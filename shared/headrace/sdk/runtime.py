@@ -38,16 +38,8 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class Runtime(Protocol):
-    """One attempt at a run, as its context uses it.
-
-    Methods that read raise `LogLost` if the log is gone and `BusUnavailable` if it does not answer.
-    Methods that write raise `RunOver` once the run has ended.
-    """
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The only event loop in which its methods may be awaited. None: in any."""
+class RunOutput(Protocol):
+    """The output of one attempt. Its methods raise `RunOver` once the run has ended."""
 
     def emit(self, output: Emission) -> bool:
         """Accept the agent's output. False: await `room` before emitting more.
@@ -59,14 +51,6 @@ class Runtime(Protocol):
 
     async def room(self) -> None:
         """Wait until the log has caught up with the emitted output."""
-
-    async def offloaded(self, output: Emission) -> Emission:
-        """Return `output` with its large files moved to the file store and replaced by links.
-
-        Raises:
-            MalformedOutput: A field has the wrong type.
-            LogFull: The file store is at its limit.
-        """
 
     async def checkpoint(
         self,
@@ -83,6 +67,22 @@ class Runtime(Protocol):
     def new_id(self, kind: str) -> str:
         """Return a new id. Other attempts at the run get the same ids."""
 
+    @property
+    def state(self) -> Any:  # noqa: ANN401  # any JSON
+        """A copy of the state that the agent shares with its user interface."""
+
+
+class RunFiles(Protocol):
+    """The files of one run's task. Methods raise `BusUnavailable` if the store does not answer."""
+
+    async def offloaded(self, output: Emission) -> Emission:
+        """Return `output` with its large files moved to the file store and replaced by links.
+
+        Raises:
+            MalformedOutput: A field has the wrong type.
+            LogFull: The file store is at its limit.
+        """
+
     async def store(self, content: bytes, media_type: str = "") -> str | None:
         """Store a file of the task and return its link. None: no file store is configured.
 
@@ -98,8 +98,15 @@ class Runtime(Protocol):
                 fleet's store.
         """
 
+
+class RunPast(Protocol):
+    """The task, and its conversation, as they were when the attempt began.
+
+    Methods raise `LogLost` if the log is gone and `BusUnavailable` if it does not answer.
+    """
+
     async def task(self) -> Json:
-        """Return the task as it was when the attempt began, an A2A v1.0 Task."""
+        """Return the task, an A2A v1.0 Task."""
 
     async def events(self) -> list[tuple[int, Json]]:
         """Return the log's StreamResponses with their generations."""
@@ -119,11 +126,81 @@ class Runtime(Protocol):
     ) -> list[list[Entry]]:
         """Return the logs of the conversation's other tasks that `requested_by` or a user started.
 
-        `fork` is the task's source if it is a fork.
+        `fork` is the task's source if it is a fork. The oldest log comes first, and each is read up
+        to its last run that has ended.
 
         Raises:
             StateUnavailable: Task state does not answer.
         """
+
+
+class RunInputs(Protocol):
+    """The messages that arrive during a run."""
+
+    async def ask(self, prompt: Json | None) -> Json:
+        """Show `prompt`, an A2A Message, to the user and return the Message that answers.
+
+        Raises:
+            RunOver: The run has ended.
+        """
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `next_message` would return at once."""
+
+    async def next_message(self) -> Json:
+        """Wait for the next A2A Message for a steered agent and return it."""
+
+
+class RunChildren(Protocol):
+    """The tasks that a run delegates. Methods raise as those of `RunContext` do."""
+
+    async def delegate(self, request: DelegationRequest) -> Result:
+        """Return the child's result."""
+
+    def delegate_stream(self, request: DelegationRequest) -> Delegation:
+        """Return the child's events and result."""
+
+    async def answer(
+        self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
+    ) -> Result:
+        """Answer the child of `result`, or the one whose question the previous run passed on."""
+
+    @property
+    def tokens_left(self) -> int | None:
+        """Tokens that the run may still use. None: no budget."""
+
+
+class Runtime(Protocol):
+    """One attempt at a run, as its context uses it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The only event loop in which its methods may be awaited. None: in any."""
+
+    @property
+    def output(self) -> RunOutput:
+        """What the agent emits."""
+
+    @property
+    def files(self) -> RunFiles:
+        """The task's files."""
+
+    @property
+    def past(self) -> RunPast:
+        """What came before the attempt."""
+
+    @property
+    def inputs(self) -> RunInputs:
+        """Messages that arrive meanwhile."""
+
+    @property
+    def children(self) -> RunChildren:
+        """Delegated tasks."""
+
+    @property
+    def interrupted(self) -> Interrupt:
+        """The reason why the agent is being stopped."""
 
     async def sleep(self, until: datetime) -> float:
         """Begin the run's next sleep, or find it again, and return its seconds that are left.
@@ -134,36 +211,3 @@ class Runtime(Protocol):
         Raises:
             RunOver: The run has ended.
         """
-
-    async def ask(self, prompt: Json | None) -> Json:
-        """Show `prompt`, an A2A Message, to the user and return the Message that answers."""
-
-    @property
-    def has_input(self) -> bool:
-        """Whether `next_input` has a message available."""
-
-    async def next_input(self) -> Json:
-        """Wait for the next A2A Message for a steered agent and return it."""
-
-    @property
-    def interrupt(self) -> Interrupt:
-        """The reason why the agent is being stopped."""
-
-    @property
-    def state(self) -> Any:  # noqa: ANN401  # any JSON
-        """A copy of the state that the agent shares with its user interface."""
-
-    @property
-    def tokens_left(self) -> int | None:
-        """Tokens that the run may still use. None: no budget."""
-
-    async def delegate(self, request: DelegationRequest) -> Result:
-        """See `RunContext.delegate`."""
-
-    def delegate_stream(self, request: DelegationRequest) -> Delegation:
-        """See `RunContext.delegate_stream`."""
-
-    async def answer(
-        self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
-    ) -> Result:
-        """See `RunContext.answer`."""

@@ -12,7 +12,7 @@ from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import ATTEMPT, Json
+from headrace.model.events import ATTEMPT
 from headrace.model.messages import DeadLetter
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
 from headrace.sdk.agent import Policy
@@ -26,9 +26,8 @@ from headrace.tasks.dead_letters import (
     write_letter,
 )
 from headrace.tasks.end import fail_task
-from headrace_worker import assignment, attempt, claim
+from headrace_worker import assignment, claim, earlier
 from headrace_worker.assignment import read_assignment
-from headrace_worker.recovery import events_before
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import UNHURRIED, Working
 from tests.integration.worker.test_cancelling import cancel
@@ -176,16 +175,18 @@ async def test_a_log_that_cannot_be_read_is_no_failure_of_the_clean_up(
 ) -> None:
     refusals = [BusUnavailable("no leader")] * 5 + [TimeoutError()] * 5
 
-    async def read(bus: Bus, key: TaskKey, head: int) -> list[tuple[int, Json]]:
+    entries_before = earlier.entries_before
+
+    async def read(bus: Bus, key: TaskKey, head: int) -> list[Entry]:
         if refusals:
             raise refusals.pop()
-        return await events_before(bus, key, head)
+        return await entries_before(bus, key, head)
 
     tidy = Tidy()
     timing = Timing(cleanup_pauses=(0.0,), cleanup_log=0.01, cleanup_deliveries=1)
     async with working(tidy.agent(), timing=timing):
         task = await asks(submitter)
-        monkeypatch.setattr(attempt, "events_before", read)
+        monkeypatch.setattr(earlier, "entries_before", read)
         assert await cancel(task) == CANCELED
         await eventually(lambda: done_with(task))
     assert not refusals

@@ -11,7 +11,7 @@ from headrace.log import read
 from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import COMPLETED, TaskKey, mint_task_id
 from headrace.state_client import StateClient
-from headrace_worker.earlier import earlier_logs
+from headrace_worker.earlier import TaskPast
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog, generations
 
@@ -43,7 +43,7 @@ async def logs(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> list[TaskLog]:
 
 async def read_generations(bus: Bus) -> list[list[int]]:
     key = TaskKey("default", "agent", mint_task_id(3))
-    found = await earlier_logs(bus, key, "owner", "context", None, None)
+    found = await TaskPast(bus, key, "owner", "context", 0).context_logs(None, None)
     return [generations(log) for log in found]
 
 

@@ -214,7 +214,7 @@ class AdkEvents(BasePlugin):
 
     async def keep(self, *events: Event) -> None:
         """Save events for later attempts and for later runs of the task."""
-        await runtime_of(self._ctx).checkpoint(await self._as_kept(*events))
+        await runtime_of(self._ctx).output.checkpoint(await self._as_kept(*events))
 
     async def end(self) -> None:
         """Save what is not saved yet."""
@@ -391,7 +391,7 @@ class AdkEvents(BasePlugin):
 
     async def _emit_result(self, call: str, kept: Json | None) -> None:
         content, error = result_and_error(self.results[call])
-        await runtime_of(self._ctx).checkpoint(kept, ToolResult(call, content, error))
+        await runtime_of(self._ctx).output.checkpoint(kept, ToolResult(call, content, error))
 
     async def _as_kept(self, *events: Event) -> Json:
         kept = as_kept(events, self._ctx.run, self.results)

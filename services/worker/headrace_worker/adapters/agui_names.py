@@ -49,7 +49,7 @@ class NamedEvents(AguiEvents):
         if self.open:
             await super().emit_result(result)
         else:
-            await runtime_of(self._ctx).checkpoint(self._taken(), result)
+            await runtime_of(self._ctx).output.checkpoint(self._taken(), result)
 
     @override
     def begin_call(self, own: str, event: Json) -> None:
@@ -64,7 +64,7 @@ class NamedEvents(AguiEvents):
     async def finish(self, outcome: Json) -> None:
         """Save the outcome, and end the run."""
         kept = {**self._taken(), FINISHED: await stored(self._ctx, outcome)}
-        await runtime_of(self._ctx).checkpoint(kept)
+        await runtime_of(self._ctx).output.checkpoint(kept)
         await super().finish(outcome)
 
     def _note(self, event: Json) -> None:

@@ -135,7 +135,7 @@ class LogQueue(EventQueue):
         name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         self._has_answered = True
-        self._asking = asyncio.create_task(runtime_of(self._ctx).ask(prompt))
+        self._asking = asyncio.create_task(runtime_of(self._ctx).inputs.ask(prompt))
         # Start the request now, so that the log has it before the next event.
         await asyncio.sleep(0)
 

@@ -170,7 +170,7 @@ async def _calls_before(ctx: RunContext) -> GraphCalls:
     """Return the calls that the task's log has."""
     if ctx.run == ctx.attempt == 1:
         return GraphCalls()
-    return GraphCalls(turns_of_log(await runtime_of(ctx).entries()))
+    return GraphCalls(turns_of_log(await runtime_of(ctx).past.entries()))
 
 
 async def _stream(

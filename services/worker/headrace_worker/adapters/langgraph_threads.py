@@ -209,7 +209,7 @@ class Thread:
 
     async def _log_before(self) -> list[Entry]:
         """Return the task's log up to this run's input."""
-        log = await runtime_of(self._ctx).entries()
+        log = await runtime_of(self._ctx).past.entries()
         return [entry for entry in log if entry.stamp.run < self._ctx.run]
 
     async def _turns_before(self, memory: Memory) -> list[Turn]:
@@ -222,7 +222,7 @@ class Thread:
         """Give a fork's thread the source's state, if that is what the log's past ends with."""
         if _id(await self._state()) is not None:
             return
-        log = await runtime_of(self._ctx).entries()
+        log = await runtime_of(self._ctx).past.entries()
         fork = fork_of(log[0].events[0]["task"])
         if fork is None:
             return
@@ -383,7 +383,7 @@ async def check_unasked(ctx: RunContext) -> None:
     Raises:
         MemoryLost: The graph had a checkpointer when it asked.
     """
-    log = [entry for entry in await runtime_of(ctx).entries() if entry.stamp.run < ctx.run]
+    log = [entry for entry in await runtime_of(ctx).past.entries() if entry.stamp.run < ctx.run]
     if _last_position(log).at is not None and await interrupts_before(ctx):
         raise MemoryLost(NO_CHECKPOINTER)
 

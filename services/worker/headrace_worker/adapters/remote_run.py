@@ -95,7 +95,7 @@ class CredentialRequests:
         name = message.get("messageId") or self._ctx.new_id("message")
         prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         async with asyncio.timeout(self._timeout):
-            return await runtime_of(self._ctx).ask(prompt)
+            return await runtime_of(self._ctx).inputs.ask(prompt)
 
 
 async def _next[T](events: AsyncIterator[T]) -> T:

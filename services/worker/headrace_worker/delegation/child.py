@@ -48,8 +48,18 @@ type Events = asyncio.Queue[Json | None]
 class Child:
     """A child task that this attempt has started, or found started."""
 
-    def __init__(self, parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> None:
-        """Prepare `request` under `name`; `begin` sends it."""
+    def __init__(
+        self,
+        parent: Parent,
+        key: TaskKey,
+        request: ChildRequest,
+        name: str,
+        asking: asyncio.Lock,
+    ) -> None:
+        """Prepare `request` under `name`; `begin` sends it.
+
+        `asking` is held while the user answers a child's question: one question at a time.
+        """
         loop = asyncio.get_running_loop()
         self.key, self.request = key, request
         self.waits = 0
@@ -59,8 +69,9 @@ class Child:
         self.started: asyncio.Future[TaskStarted] = loop.create_future()
         self._parent, self._name = parent, name
         self._fold, self._run, self._relayed = TaskFold(), 1, 0
-        self.relay = Relay((parent.key.task, parent.context), key.task, all_events=request.relay)
-        self._credentials = ChildCredentials(parent, key)
+        parents = parent.ctx.task, parent.ctx.context
+        self.relay = Relay(parents, key.task, all_events=request.relay)
+        self._credentials = ChildCredentials(parent, key, asking)
         self._listeners: list[Events] = []
         self._work: asyncio.Task[None] | None = None
         self._is_over = False
@@ -126,10 +137,8 @@ class Child:
 
     async def _follow(self) -> Result:
         arrived: asyncio.Queue[Entry | LogLost | LogTooNew] = asyncio.Queue()
-        parent = self._parent
-        follower = Follower(
-            parent.bus, parent.rule, self.key, arrived.put_nowait, arrived.put_nowait
-        )
+        parent, shared, note = self._parent, self._parent.resources, arrived.put_nowait
+        follower = Follower(shared.bus, shared.rule, self.key, note, note)
         await follower.subscribe()
         try:
             started = await start_child(parent, self.key, self.request, self._name)
@@ -150,7 +159,7 @@ class Child:
             await self._take(Entry(stamp, [started.input.encode()], started.sequence, ""))
             follower.begin(started.sequence)
             return
-        last = await last_entry(self._parent.bus, self.key)
+        last = await last_entry(self._parent.resources.bus, self.key)
         follower.begin(0)
         follower.tail_is(last.sequence if last is not None else started.sequence)
 
@@ -193,7 +202,7 @@ class Child:
     def _result(self) -> Result:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
-        self._parent.usage_totals.add_tokens(result.tokens)
+        self._parent.usage.add_tokens(result.tokens)
         if state in _SUCCESSFUL or state == BARE_MESSAGE:
             return result
         ended = _ENDS.get(state, f"the task ended as {state}")

@@ -9,6 +9,7 @@ from headrace.model.events import Json
 from headrace.model.messages import ChildInput
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import RunOver
+from headrace.state_client import StateClient
 from headrace_worker.delegation.parent import Parent
 
 _log = logging.getLogger(__name__)
@@ -23,9 +24,9 @@ _PAUSE = 0.3
 class ChildCredentials:
     """Forwarding of one child's credential requests to the user."""
 
-    def __init__(self, parent: Parent, child: TaskKey) -> None:
-        """Ask the user of `parent` on behalf of `child`."""
-        self._parent, self._child = parent, child
+    def __init__(self, parent: Parent, child: TaskKey, asking: asyncio.Lock) -> None:
+        """Ask the user of `parent` on behalf of `child`, with `asking` held."""
+        self._parent, self._child, self._user = parent, child, asking
         self._asking: asyncio.Task[None] | None = None
 
     def needed(self, prompt: Json | None, generation: int) -> None:
@@ -42,14 +43,14 @@ class ChildCredentials:
     async def _ask(self, prompt: Json | None, generation: int) -> None:
         await asyncio.sleep(_SETTLE)
         with suppress(RunOver):
-            async with self._parent.asking:
+            async with self._user:
                 message = None if prompt is None else _without_ids(prompt)
                 answer = await self._parent.inputs.ask(message)
             await self._send_answer(answer, generation)
 
     async def _send_answer(self, answer: Json, asked_at: int) -> None:
         """Send the answer to the child's holder, with retries; its input id prevents duplicates."""
-        parent = self._parent.key
+        parent = self._parent.ctx.key
         request = ChildInput(
             tenant=self._child.tenant,
             agent=self._child.agent,
@@ -62,7 +63,7 @@ class ChildCredentials:
         )
         while True:
             try:
-                if await self._parent.state.send_input(request) is not None:
+                if await StateClient(self._parent.resources.bus).send_input(request) is not None:
                     return
             except (StateUnavailable, TaskUnknown) as error:
                 _log.info("task %s: %s", self._child.task, error)

@@ -67,11 +67,11 @@ class ChildRequest:
 
     def _within(self, parent: Parent, timeout: float | None, budget: int | None) -> "ChildRequest":
         own = clock.now() + timedelta(seconds=timeout) if timeout is not None else None
-        left = parent.tokens_left
+        left = parent.ctx.tokens_left
         if left == 0:
             raise DelegationRefused(self.agent, "budget", "the token budget is exhausted")
         wanted = [tokens for tokens in (left, budget) if tokens is not None]
-        deadline = earliest(parent.deadline, own)
+        deadline = earliest(parent.ctx.deadline, own)
         return replace(self, deadline=deadline, budget=min(wanted, default=None))
 
 
@@ -116,6 +116,6 @@ def _message_of(
         ) from None
     if (lost := json_text.lost_number(message, written, "message")) is not None:
         text = "task %s: to %s, %s is %s, which JSON does not have: null is sent"
-        _log.warning(text, parent.key.task, agent, *lost)
+        _log.warning(text, parent.ctx.key.task, agent, *lost)
     # What every reader of the request will find.
     return dict(json_text.decode(written))

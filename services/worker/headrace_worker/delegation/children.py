@@ -9,15 +9,18 @@ from typing import Self
 import orjson
 
 from headrace import clock
-from headrace.model import json_text
-from headrace.model.delegation import MAX_NAME, child_task_id
-from headrace.model.errors import StateUnavailable, TaskUnknown
+from headrace.jetstream.connection import Bus
+from headrace.log import find_generation, last_entry, replay
+from headrace.model import events, json_text
+from headrace.model.delegation import ASKS_FOR, MAX_NAME, Lineage, child_task_id
+from headrace.model.errors import LogLost, StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import CancelChild
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
-from headrace.sdk.results import Result
+from headrace.sdk.results import DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt
+from headrace.state_client import StateClient
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.child_events import KnownChildren
 from headrace_worker.delegation.child_request import ChildRequest
@@ -78,12 +81,55 @@ class Children:
     def __init__(self, parent: Parent, known_children: KnownChildren) -> None:
         """Start for `parent`, with the children in its log."""
         self._parent, self._known_children = parent, known_children
-        self._names = ChildNames(parent.key.task, parent.run, known_children.spent)
+        self._confirmation = parent.resources.timing.child_confirmation
+        self._names = ChildNames(parent.ctx.task, parent.ctx.run, known_children.spent)
         self._claimed: dict[str, Child] = {}
         self._answers: dict[str, int] = {}
         self._canceling: list[asyncio.Task[None]] = []
+        self._user = asyncio.Lock()
+        """Held while the user answers a child's question: one question at a time."""
 
-    def ask(self, request: ChildRequest) -> Child:
+    @property
+    def tokens_left(self) -> int | None:
+        """Tokens left of the budget for the run and its children; None: no limit."""
+        lineage = Lineage.of(self._parent.ctx.metadata)
+        if lineage is None or lineage.budget is None:
+            return None
+        return max(lineage.budget - self._parent.usage.tokens, 0)
+
+    async def delegate(self, request: DelegationRequest) -> Result:
+        """Return the result of the child for `request`, as `RunContext.delegate` does."""
+        return await self.result(self._ask(ChildRequest.of(request, self._parent)))
+
+    def delegate_stream(self, request: DelegationRequest) -> "ChildStream":
+        """Return the stream of the child for `request`, as `RunContext.delegate_stream` does."""
+        return ChildStream(self, self._ask(ChildRequest.of(request, self._parent)))
+
+    async def answer(
+        self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
+    ) -> Result:
+        """Return the next result of a child that waits, as `RunContext.answer` does."""
+        if result is not None:
+            task, agent = result.id, result.agent
+        else:
+            task, agent = await self._waiting_child()
+        request = DelegationRequest(agent, message, relay=relay, timeout=timeout)
+        return await self.result(
+            self._answer(task, ChildRequest.answering(task, request, self._parent))
+        )
+
+    async def _waiting_child(self) -> tuple[str, str]:
+        """Return task and agent of the child for which the previous run asked the user."""
+        ctx = self._parent.ctx
+        try:
+            found = await _waiting_child(self._parent.resources.bus, ctx.key, ctx.run)
+        except LogLost:
+            found = None
+        if found is None:
+            raise DelegationRefused("", "not_waiting", "no child task is waiting for input")
+        return found
+
+    def _ask(self, request: ChildRequest) -> Child:
         """Return the child for the request: a new one, or the one that has it already.
 
         Raises:
@@ -93,13 +139,8 @@ class Children:
         name, task = self._names.of(request.agent, request.message, request.key)
         return self._claim(task, request, name)
 
-    def answer(self, request: ChildRequest) -> Child:
-        """Return the waiting child with id `request.into`, which `request` answers.
-
-        Raises:
-            RunOver: the run has ended.
-        """
-        task = request.into or ""
+    def _answer(self, task: str, request: ChildRequest) -> Child:
+        """Return the waiting child `task`, which `request` answers."""
         number = self._answers[task] = self._answers.get(task, 0) + 1
         # The child's earlier run has its result; a new `Child` follows the next run.
         self._claimed.pop(task, None)
@@ -108,14 +149,14 @@ class Children:
     def _claim(self, task: str, request: ChildRequest, name: str) -> Child:
         if task not in self._claimed:
             self._check_number(task, request)
-            key = TaskKey(self._parent.key.tenant, request.agent, task)
-            child = Child(self._parent, key, request, name)
+            key = TaskKey(self._parent.ctx.key.tenant, request.agent, task)
+            child = Child(self._parent, key, request, name, self._user)
             child.begin(self._known_children.known.get(task))
             self._claimed[task] = child
         return self._claimed[task]
 
     def _check_number(self, task: str, request: ChildRequest) -> None:
-        most = self._parent.most_children
+        most = self._parent.resources.settings.delegation_children
         known = self._known_children.known.keys() | self._claimed.keys()
         if task not in known and len(known) >= most:
             why = f"one run may start at most {most} tasks"
@@ -143,7 +184,7 @@ class Children:
         """
         deadline = child.request.deadline
         seconds = None if deadline is None else (deadline - clock.now()).total_seconds()
-        lateness = self._parent.timing.child_lateness
+        lateness = self._parent.resources.timing.child_lateness
         try:
             async with asyncio.timeout(None if seconds is None else max(seconds, 0.0) + lateness):
                 return await answer
@@ -163,7 +204,7 @@ class Children:
         Returns when the parent has a permit again, unless its agent is being stopped.
         """
         child.waits -= 1
-        if self._parent.interrupt() is not Interrupt.NONE:
+        if self._parent.interrupted is not Interrupt.NONE:
             self._parent.permit.stop_waiting()
             return
         self.give_up(child)
@@ -171,7 +212,7 @@ class Children:
 
     def give_up(self, child: Child) -> None:
         """Cancel the child, unless it has ended or is still waited for."""
-        if child.over.done() or child.waits or self._parent.interrupt() is not Interrupt.NONE:
+        if child.over.done() or child.waits or self._parent.interrupted is not Interrupt.NONE:
             return
         self._known_children.spent[child.key.task] = None
         self._claimed.pop(child.key.task, None)
@@ -205,7 +246,8 @@ class Children:
         if work or self._canceling:
             ending = [asyncio.ensure_future(one) for one in work]
             await asyncio.wait(
-                [*ending, *self._canceling], timeout=self._parent.timing.child_confirmation
+                [*ending, *self._canceling],
+                timeout=self._confirmation,
             )
             for one in ending:
                 one.cancel()
@@ -213,7 +255,7 @@ class Children:
 
     def _unclaimed(self, *, asks: bool) -> list[TaskKey]:
         return [
-            TaskKey(self._parent.key.tenant, known.agent, task)
+            TaskKey(self._parent.ctx.key.tenant, known.agent, task)
             for task, known in self._known_children.known.items()
             if task not in self._claimed
             and not known.is_over
@@ -231,13 +273,13 @@ class Children:
 
     async def _end(self, child: Child) -> None:
         """Cancel a child and wait briefly, so that its end is relayed to the parent's log."""
-        await asyncio.wait([child.started], timeout=self._parent.timing.child_confirmation)
+        await asyncio.wait([child.started], timeout=self._confirmation)
         await self._cancel(child.key)
         await asyncio.wait([child.over], timeout=_LAST_EVENTS)
         await child.detach()
 
     async def _cancel(self, key: TaskKey) -> None:
-        parent = self._parent.key
+        parent = self._parent.ctx.key
         child = CancelChild(
             tenant=key.tenant,
             agent=key.agent,
@@ -246,11 +288,32 @@ class Children:
             parent_agent=parent.agent,
         )
         try:
-            await self._parent.state.cancel(child)
+            await StateClient(self._parent.resources.bus).cancel(child)
         except TaskUnknown:
             _log.debug("task %s, which should be canceled, does not exist", key.task)
         except StateUnavailable as error:
             _log.warning("child task %s will be canceled by task state: %s", key.task, error)
+
+
+async def _waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | None:
+    """Return task and agent of the child that the input of `run` answers, or None.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the log does not answer.
+    """
+    last = await last_entry(bus, key)
+    if run == 1 or last is None:
+        return None
+    question = run - 1
+    after = await find_generation(bus, key, question, last)
+    async for batch in replay(bus, key, after, last.sequence):
+        event = batch[0].events[question - batch[0].generation]
+        child = events.status_metadata(event).get(ASKS_FOR)
+        if isinstance(child, dict):
+            return str(child.get("task")), str(child.get("agent"))
+        return None
+    raise LogLost(f"the question before input {run} of {key.task} is gone")
 
 
 class ChildStream:

@@ -15,6 +15,7 @@ from headrace.model.events import Json
 from headrace.model.messages import StartTask, TaskStarted
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import DelegationRefused, RunOver
+from headrace.state_client import StateClient
 from headrace_worker.delegation.child_request import ChildRequest
 from headrace_worker.delegation.parent import Parent
 
@@ -48,24 +49,24 @@ async def start_child(
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
     except (DelegationRefused, RunOver):
-        await parent.offload.drop(links)
+        await parent.files.drop(links)
         raise
     if started.again and not tries:
         # The child's log refers to the files of the attempt that started it. After a retry, these
         # files may be the ones in the log.
-        await parent.offload.drop(links)
+        await parent.files.drop(links)
     return started
 
 
 async def _offloaded(parent: Parent, request: ChildRequest) -> tuple[Json, list[str]]:
     try:
-        return await parent.offload.of(request.message)
+        return await parent.files.of(request.message)
     except LogFull:
         raise DelegationRefused(request.agent, "busy", "the file store is full") from None
 
 
 def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
-    size, most = len(query.encode()), parent.bus.max_payload - _ENTRY_OVERHEAD
+    size, most = len(query.encode()), parent.resources.bus.max_payload - _ENTRY_OVERHEAD
     if size > most:
         why = f"the message has {size} bytes, the limit is {most}; send large content as files"
         raise DelegationRefused(agent, "bad_request", why)
@@ -74,7 +75,7 @@ def _check_size(parent: Parent, agent: str, query: StartTask) -> None:
 async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> TaskStarted | None:
     """Return the started task, or None if task state does not answer now."""
     try:
-        return await parent.state.start(query)
+        return await StateClient(parent.resources.bus).start(query)
     except StartRefused as refusal:
         if refusal.why == _RUN_OVER:
             raise RunOver(str(refusal)) from refusal
@@ -84,7 +85,7 @@ async def _try(parent: Parent, agent: str, query: StartTask, tries: int) -> Task
         raise DelegationRefused(agent, "bad_request", reason) from error
     except StateUnavailable as error:
         if not tries:
-            _log.warning("task %s: delegation to %s: %s", parent.key.task, query.agent, error)
+            _log.warning("task %s: delegation to %s: %s", parent.ctx.key.task, query.agent, error)
         return None
 
 
@@ -92,15 +93,15 @@ def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> St
     return StartTask(
         tenant=key.tenant,
         agent=key.agent,
-        parent=parent.key.task,
-        parent_agent=parent.key.agent,
-        run=parent.run,
-        attempt=parent.attempt,
+        parent=parent.ctx.key.task,
+        parent_agent=parent.ctx.key.agent,
+        run=parent.ctx.run,
+        attempt=parent.ctx.attempt,
         name=name,
         message=request.message,
         into=request.into,
         deadline=request.deadline.isoformat() if request.deadline else None,
         budget=request.budget,
-        priority=parent.priority,
-        traceparent=parent.traceparent,
+        priority=parent.resources.bus.subjects.priority_of_run(parent.assignment.message.subject),
+        traceparent=parent.ctx.traceparent,
     )

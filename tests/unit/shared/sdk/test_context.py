@@ -44,6 +44,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.emitted: list[Emission] = []
+        self.output = self.files = self
 
     def emit(self, output: Emission) -> bool:
         self.emitted.append(output)
