@@ -38,12 +38,11 @@ from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
-from headrace_gateway.tasks.full_streams import FullStreams
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
-from headrace_gateway.tasks.inputs import InputWriter
 from headrace_gateway.tasks.owners import TaskOwners
-from headrace_gateway.tasks.settle import InputAppends
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.settlement import Settlement
+from headrace_gateway.tasks.stream_health import FullStreams
+from headrace_gateway.tasks.submission import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.timing import TIMING, GatewayTiming
 
@@ -158,12 +157,22 @@ def _services(
         links,
         total_bytes=settings.feed_total_bytes,
     )
-    appends = InputAppends(bus, background, settings.append_timeout)
-    state = StateClient(bus, links, appends.check)
+    settlement = Settlement(bus, background, settings.append_timeout)
+    state = StateClient(bus, links, settlement.check)
     quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None
-    inputs = InputWriter(bus, links, RunLimits(running.admission, quotas), appends)
-    submissions = Submissions(bus, feeds, state, directory, inputs=inputs, background=background)
     records = IdempotencyRecords(bus, settings.idempotency_seconds, running.clock.now)
+    idempotency = Idempotency(bus, records)
+    submissions = Submissions(
+        bus,
+        feeds,
+        state,
+        directory,
+        limits=RunLimits(running.admission, quotas),
+        settlement=settlement,
+        idempotency=idempotency,
+        background=background,
+        links=links,
+    )
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
         settings=settings,
@@ -186,13 +195,12 @@ def _services(
         cards=SignedCards(running.signing, settings.public_url),
         signed_urls=SignedUrls(running.signing, running.clock.now),
         submissions=submissions,
-        idempotency=Idempotency(bus, feeds, submissions, records, background),
         canceler=TaskCanceler(bus, feeds, state, background),
         deleter=TaskDeleter(bus, state, background),
-        forker=TaskForker(bus, state, submissions, inputs=inputs, background=background),
+        forker=TaskForker(bus, state, submissions, idempotency=idempotency, background=background),
         background=background,
         full_streams=FullStreams(bus),
-        stream_health=appends.streams,
+        stream_health=settlement.health,
         access=Access(running.rates, AuditLog(Audited(settings.audit), TaskOwners(bus).owner_of)),
         fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),
     )

@@ -649,17 +649,17 @@ class Feeds:
             raise
         return HeldFeed(feed)
 
-    async def open_after(self, key: TaskKey, last: Entry) -> HeldFeed:
+    async def open_after(self, key: TaskKey, last: Entry | None) -> HeldFeed:
         """Return a feed of a log that ended with `last` a moment ago, for who appends after it.
 
         A new one reads nothing: if another entry has come since, the append fails. Nobody else gets
-        it until its holder, who has appended, hands it over.
+        it until its holder, who has appended, hands it over. None: the last entry is not known.
 
         Raises:
             TaskUnknown: no such log.
             BusUnavailable: there is no connection, or the log's leader does not answer.
         """
-        if key in self._feeds:
+        if last is None or key in self._feeds:
             return await self.open(key)
         feed = self._new(key)
         try:

@@ -64,6 +64,7 @@ from headrace_gateway.refusals import (
     TooManyBytesOfOwner,
     TooManyStreams,
     TooManyStreamsOfOwner,
+    Unanswered,
     Violation,
 )
 from headrace_gateway.request_span import note_refusal
@@ -71,7 +72,6 @@ from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
 from headrace_gateway.server.body import BodyEncoded, BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
 from headrace_gateway.streaming.renderer import Cause, Interruption
-from headrace_gateway.tasks.settle import Unanswered
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Reasons to refuse a request, as exceptions that each binding renders in its own format."""
+"""Why a request is not answered, as exceptions that each binding renders in its own format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,6 +156,52 @@ class RateLimited(HeadraceError):
         """Keep the seconds after which to retry."""
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Unanswered(HeadraceError):
+    """The message was accepted, or may have been; the error names its task.
+
+    Sending it again could ask for the work twice, so there is no ``Retry-After``.
+    """
+
+    code = "unanswered"
+
+    def __init__(self, message: str, task: str = "", context: str = "") -> None:
+        """Keep the task's id, which the client may not have received yet."""
+        super().__init__(message)
+        self.task, self.context = task, context
+
+
+class GatewayStopping(Unanswered):
+    """The gateway is stopping; the task continues, and another gateway can answer."""
+
+    code = "stopping"
+
+    def __init__(self, reason: str, task: str = "", context: str = "") -> None:
+        """Keep which task continues."""
+        super().__init__(f"{reason}; task {task} continues", task, context)
+
+
+class AnswerLost(Unanswered):
+    """The message has been accepted, and its result can't be read now."""
+
+    code = "answer_lost"
+
+    def __init__(self, task: str, context: str) -> None:
+        """Keep which task continues."""
+        message = f"the message was accepted as task {task}, which can't be read now; use GetTask"
+        super().__init__(message, task, context)
+
+
+class Unsettled(Unanswered):
+    """It is not known yet whether the log has the message; the gateway keeps trying."""
+
+    code = "unsettled"
+
+    def __init__(self, task: str, context: str) -> None:
+        """Keep the id that the task has, or will have."""
+        message = f"the message may have been accepted as task {task}; use GetTask, do not resend"
+        super().__init__(message, task, context)
 
 
 @dataclass(frozen=True, slots=True)

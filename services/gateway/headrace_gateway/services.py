@@ -24,10 +24,8 @@ from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
-from headrace_gateway.tasks.full_streams import FullStreams
-from headrace_gateway.tasks.idempotency import Idempotency
-from headrace_gateway.tasks.stream_health import StreamHealth
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.stream_health import FullStreams, StreamHealth
+from headrace_gateway.tasks.submission import Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.timing import GatewayTiming
 
@@ -66,7 +64,6 @@ class Services:
     cards: SignedCards
     signed_urls: SignedUrls
     submissions: Submissions
-    idempotency: Idempotency
     canceler: TaskCanceler
     deleter: TaskDeleter
     forker: TaskForker

@@ -110,8 +110,11 @@ class AdmittedRun:
     As the context manager of a block that appends its input, it is settled if the block raises.
     """
 
-    admission: "Admission"
+    admission: "Admission | None"
+    """None: no run is counted, as for a `question`."""
     scopes: list[Scope]
+    question: str = ""
+    """What the task's user is asked instead of the run, at a quota that asks."""
     settled: bool = False
 
     def __enter__(self) -> Self:
@@ -130,7 +133,7 @@ class AdmittedRun:
 
     def settle(self) -> None:
         """Record that reads of the queue include the run from now on."""
-        if not self.settled:
+        if not self.settled and self.admission is not None:
             self.settled = True
             self.admission.settle(self.scopes)
 

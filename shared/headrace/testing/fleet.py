@@ -132,7 +132,7 @@ class TestFleet:
         Raises:
             AgentUnknown: as `send`.
         """
-        key, context = await self._parts.gateway.place(agent, context)
+        key, context = self._parts.gateway.place(agent, context)
         subject = self._parts.gateway.subject(key)
         if stepped:
             self._gate.close(subject)

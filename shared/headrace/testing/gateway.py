@@ -1,5 +1,6 @@
 """A gateway's operations on tasks without its servers: submit, follow up, cancel, feeds."""
 
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -21,9 +22,9 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.cancel import WatchedFeed
 from headrace_gateway.tasks.fork import ForkRequest, TaskForker
-from headrace_gateway.tasks.inputs import FollowUp, InputWriter
-from headrace_gateway.tasks.settle import InputAppends
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
+from headrace_gateway.tasks.settlement import Settlement
+from headrace_gateway.tasks.submission import Submission, Submissions
 
 _UNLIMITED = -1
 
@@ -40,17 +41,25 @@ class GatewayTasks:
         self._rule = TailRule(bus)
         self._background = BackgroundWork()
         self.feeds = Feeds(bus, self._rule, settings.feed_bytes, self._background)
-        appends = InputAppends(bus, self._background, settings.append_timeout)
-        self._state = StateClient(bus, check_unknown=appends.check)
-        inputs = InputWriter(bus, None, RunLimits(Admission(bus, settings)), appends)
+        settlement = Settlement(bus, self._background, settings.append_timeout)
+        records = IdempotencyRecords(bus, settings.idempotency_seconds, time.time)
+        idempotency = Idempotency(bus, records)
+        self._state = StateClient(bus, check_unknown=settlement.check)
         self._submissions = Submissions(
-            bus, self.feeds, self._state, directory, inputs=inputs, background=self._background
+            bus,
+            self.feeds,
+            self._state,
+            directory,
+            limits=RunLimits(Admission(bus, settings)),
+            settlement=settlement,
+            idempotency=idempotency,
+            background=self._background,
         )
         self._forker = TaskForker(
             bus,
             self._state,
             self._submissions,
-            inputs=inputs,
+            idempotency=idempotency,
             background=self._background,
         )
         self._stack = AsyncExitStack()
@@ -65,10 +74,10 @@ class GatewayTasks:
         """Stop, after operations in progress have ended."""
         await self._stack.aclose()
 
-    async def place(self, agent: str, context: str | None) -> tuple[TaskKey, str]:
+    def place(self, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return a new task's key and context (see `Submissions.place`)."""
         try:
-            return await self._submissions.place(self._caller, agent, context)
+            return self._submissions.place(self._caller, agent, context)
         except AgentUnknown as unknown:
             known = [card.name for card in self._directory.cards()]
             raise AgentUnknown(f"{unknown}{did_you_mean(agent, known)}") from None
@@ -79,21 +88,21 @@ class GatewayTasks:
 
     async def begin(self, key: TaskKey, context: str, message: Json) -> None:
         """Begin the task at `key` with `message`."""
-        async with await self._submissions.begin(self._caller, key, context, message, None):
+        submission = Submission(self._caller, key.agent, message, context)
+        async with await self._submissions.begin(submission, key, context):
             pass  # Each reader of the task opens a feed of its own.
 
     async def follow_up(self, key: TaskKey, message: Json) -> int:
-        """Append `message` to the task and return its generation (see `Submissions.follow_up`)."""
-        follow_up = FollowUp(key.task, message)
-        submissions, caller = self._submissions, self._caller
-        async with await submissions.follow_up(caller, key.agent, follow_up) as accepted:
+        """Append `message` to the task and return its generation (see `Submissions.submit`)."""
+        submission = Submission(self._caller, key.agent, message, task=key.task)
+        async with await self._submissions.submit(submission) as accepted:
             return accepted.generation
 
     async def fork(
         self, key: TaskKey, generation: int | None, message: Json | None
     ) -> tuple[TaskKey, str]:
         """Fork the task and return the fork's key and context (see `TaskForker.fork`)."""
-        return await self._forker.fork(self._caller, ForkRequest(key, generation, message))
+        return await self._forker.fork(ForkRequest(self._caller, key, generation, message))
 
     async def cancel(self, key: TaskKey, reached: Callable[[], None]) -> None:
         """Cancel the task and return when its log has recorded that.

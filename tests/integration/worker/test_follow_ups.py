@@ -4,20 +4,22 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
-from functools import partial
+from contextlib import suppress
 
 import pytest
 
 from headrace import Emission, InputRequired, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
+from headrace.model.errors import Fenced
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.queues import RunQueue
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
+from headrace.tasks.continue_ import QueuedInput
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
-from headrace_gateway.tasks.inputs import FollowUp, QueuedInputs
+from headrace_gateway.tasks.queued_append import QueuedAppend
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter, open_submitter, user_message
 from tests.support.waiting import eventually, soon
@@ -27,11 +29,16 @@ REPEATERS = "tests.support.slow_agents:agents"
 
 
 async def hand_in(task: Task, text: str, name: str = "") -> int | None:
-    """Hand a message in as a gateway does."""
+    """Hand a message in as a gateway does; return its generation, or None if the run is over."""
+    with suppress(Fenced):
+        return await (await queued(task, text, name or f"input-{secrets.token_hex(4)}")).store()
+    return None
+
+
+async def queued(task: Task, text: str, name: str) -> QueuedAppend:
     found = await task.found()
-    message = FollowUp(task.key.task, user_message(text))
-    name = name or f"input-{secrets.token_hex(4)}"
-    return await QueuedInputs(task.bus).add(task.key, found, message, name)
+    message = QueuedInput(name, found.task["contextId"], user_message(text), None)
+    return QueuedAppend(task.bus, task.key, found, message)
 
 
 def inputs(entries: list[Entry]) -> list[str]:
@@ -132,13 +139,12 @@ async def test_a_message_that_has_become_a_runs_input_is_not_queued_again(
     async with working(say_again):
         task = await submitter.start("repeater", "one")
         await task.held()
-        found, message = await task.found(), FollowUp(task.key.task, user_message("two"))
-        add = partial(QueuedInputs(submitter.bus).add, task.key, found, message, "same")
-        queued = await add()
+        append = await queued(task, "two", "same")
+        generation = await append.store()
         may_end.put_nowait(None)
         await soon(lambda: "two" in at_work, "the message to begin a run")
         # A gateway that got no answer repeats what it did, knowing only what it found before.
-        assert await add() == queued
+        assert await append.store() == generation
         may_end.put_nowait(None)
         entries = await whole(task, 2)
     assert answers(entries) == ["one", "two"]
@@ -160,11 +166,10 @@ async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
     async with working(careful):
         task = await submitter.start("careful", "go")
         await task.held()
-        found, message = await task.found(), FollowUp(task.key.task, user_message("a"))
-        add = partial(QueuedInputs(submitter.bus).add, task.key, found, message, "same")
-        queued = await add()
+        append = await queued(task, "a", "same")
+        generation = await append.store()
         await eventually(lambda: in_attempt(task, 2))
-        assert await add() == queued
+        assert await append.store() == generation
         may_end.set()
         entries = await whole(task, 1)
     assert answers(entries) == ["a"]

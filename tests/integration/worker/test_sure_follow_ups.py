@@ -2,29 +2,20 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
-from typing import cast
 
 import pytest
 
-from headrace.directory import Directory
-from headrace.log import TailRule
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask
-from headrace.state_client import StateClient, TaskRead
-from headrace.tasks.admission import Admission, RunLimits
-from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import Feeds
+from headrace.state_client import TaskRead
 from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskEnded
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords, KeyedRequest
-from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, InputWriter
-from headrace_gateway.tasks.settle import InputAppends
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.idempotency import KeyedRequest
+from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import REPEATERS, inputs, repeater, whole
+from tests.support.submitting_gateway import SubmittingGateway
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 
 
@@ -44,33 +35,20 @@ class Found:
         assert agent
 
 
-class Gateway:
-    """As much of a gateway as takes messages in."""
-
-    def __init__(self, submitter: TaskSubmitter, found: Found) -> None:
-        bus = submitter.bus
-        self.rule = TailRule(bus)
-        background = BackgroundWork()
-        feeds = Feeds(bus, self.rule, 1024 * 1024, background)
-        appends = InputAppends(bus, background, 60.0)
-        settings = GatewaySettings.model_validate(bus.settings.model_dump())
-        inputs = InputWriter(bus, None, RunLimits(Admission(bus, settings)), appends)
-        state, directory = cast("StateClient", found), cast("Directory", found)
-        self.submissions = Submissions(
-            bus, feeds, state, directory, inputs=inputs, background=background
-        )
-        self.idempotency = Idempotency(
-            bus, feeds, self.submissions, IdempotencyRecords(bus, 60, time.time), background
-        )
+class Gateway(SubmittingGateway):
+    """Sends messages of one caller."""
 
     async def send(self, task: Task, text: str, key: str) -> AcceptedInput:
-        message = {**user_message(text), "messageId": text}
-        request = KeyedRequest(Caller(), task.key.agent, key, text)
-        return await self.idempotency.follow_up(request, FollowUp(task.key.task, message))
+        message, agent = {**user_message(text), "messageId": text}, task.key.agent
+        keyed = KeyedRequest(Caller(), agent, key, text)
+        submission = Submission(Caller(), agent, message, task=task.key.task, keyed=keyed)
+        return await self.submissions.submit(submission)
 
     async def send_at(self, task: Task, text: str, generation: int) -> AcceptedInput:
-        message = FollowUp(task.key.task, user_message(text), if_generation=generation)
-        return await self.submissions.follow_up(Caller(), task.key.agent, message)
+        message, key = user_message(text), task.key
+        return await self.submissions.submit(
+            Submission(Caller(), key.agent, message, task=key.task, if_generation=generation)
+        )
 
 
 type Gateways = Callable[[Task], tuple[Gateway, Gateway]]
@@ -80,7 +58,7 @@ type Gateways = Callable[[Task], tuple[Gateway, Gateway]]
 async def gateways(submitter: TaskSubmitter) -> AsyncIterator[Gateways]:
     """Returns two gateways for a task."""
     found = Found()
-    one, other = Gateway(submitter, found), Gateway(submitter, found)
+    one, other = (Gateway(submitter.bus, 60.0, found) for _ in range(2))
     for each in (one, other):
         await each.rule.start()
 
@@ -106,10 +84,10 @@ async def test_a_keyed_message_to_a_running_task_is_queued_once(
         one, other = gateways(task)
         await task.held()
         first = await one.send(task, "two", key)
-        assert not first.again
+        assert not first.is_replay
         sent = await asyncio.gather(*(each.send(task, "two", key) for each in [one, other] * 5))
         assert {accepted.generation for accepted in sent} == {first.generation}
-        assert all(accepted.again for accepted in sent)
+        assert all(accepted.is_replay for accepted in sent)
         with pytest.raises(KeyReused):
             await other.send(task, "three", key)
         may_end.set()

@@ -17,6 +17,7 @@ from headrace_gateway.server.open_requests import answering
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.ids import mint_message_id, task_key
+from headrace_gateway.tasks.submission import Submission
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from tests.support.json_lines.renderer import BODY, LINES, LineRenderer, line
 
@@ -43,7 +44,8 @@ class _Endpoint:
         message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": [part]}
 
         async def opening() -> ASGIApp:
-            accepted = await services.submissions.start(call.caller, call.agent, message)
+            submission = Submission(call.caller, call.agent, message)
+            accepted = await services.submissions.submit(submission)
             return self._stream(OpenedStream(accepted.held, 0, accepted.log))
 
         return await services.stream_limits.with_permit(call.caller, opening)

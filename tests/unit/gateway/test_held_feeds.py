@@ -14,10 +14,11 @@ from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.inputs import AcceptedInput
+from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from tests.support.memory_gateway import memory_services
 
 MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+SUBMISSION = Submission(Caller(), "echo", MESSAGE)
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": MESSAGE}}
 
 
@@ -80,7 +81,7 @@ async def test_a_client_that_leaves_at_any_moment_of_its_submission_leaves_no_fe
 ) -> None:
     loop, results = asyncio.get_running_loop(), list[AcceptedInput | None]()
     for steps in range(MOMENTS):
-        submitting = loop.create_task(services.submissions.start(Caller(), "echo", MESSAGE))
+        submitting = loop.create_task(services.submissions.submit(SUBMISSION))
         results.append(await leave_after(steps, submitting))
     await services.background.drain()
     accepted = [one for one in results if one is not None]
@@ -94,7 +95,7 @@ async def test_a_client_that_leaves_at_any_moment_of_its_submission_leaves_no_fe
 
 async def test_a_client_that_leaves_drops_no_feed_that_another_holds(services: Services) -> None:
     loop = asyncio.get_running_loop()
-    async with await services.submissions.start(Caller(), "echo", MESSAGE) as accepted:
+    async with await services.submissions.submit(SUBMISSION) as accepted:
         feed = accepted.feed
         for steps in range(4):
             opening = loop.create_task(services.feeds.open(accepted.key))

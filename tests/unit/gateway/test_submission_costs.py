@@ -39,13 +39,13 @@ MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
 A submission that takes more calls takes them in each."""
 
-CALLS = 382
+CALLS = 372
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 605
+CALLS_OF_BLOCKING_RUN = 591
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 672
+CALLS_OF_AGUI_RUN = 665
 """Python functions called per AG-UI run, from its request to its first event.
 
 With those that answer the lists of its thread's tasks, in place of task state."""

@@ -11,11 +11,11 @@ from headrace.jetstream.memory.server import MemoryServer
 from headrace.model.errors import BusUnavailable, HeadraceError, LogTooNew, StateUnavailable
 from headrace_gateway.call import Call
 from headrace_gateway.problems import problem_of_interruption
-from headrace_gateway.protocols.a2a.messages import answering
+from headrace_gateway.protocols.a2a.messages import map_errors
+from headrace_gateway.refusals import AnswerLost
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.streaming.renderer import Cause, Interruption
-from headrace_gateway.tasks.inputs import AcceptedInput
-from headrace_gateway.tasks.settle import AnswerLost
+from headrace_gateway.tasks.submission import AcceptedInput
 from headrace_gateway.timing import GatewayTiming
 from tests.support.memory_gateway import memory_gateway
 from tests.support.plain_a2a import message
@@ -58,7 +58,7 @@ def test_an_accepted_message_whose_task_cannot_be_read_is_not_to_be_sent_again(
 ) -> None:
     call = cast("Call", SimpleNamespace(idempotency_key=None))
     accepted = cast("AcceptedInput", SimpleNamespace(key=SimpleNamespace(task="T"), context="C"))
-    with pytest.raises(AnswerLost) as lost, answering(call, accepted):
+    with pytest.raises(AnswerLost) as lost, map_errors(call, accepted):
         raise error("it can't be read")
     assert (lost.value.task, lost.value.context) == ("T", "C")
 

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace import log_context
 from headrace.model.errors import HeadraceError
-from headrace_gateway.refusals import GatewayRestarting, RateLimited
+from headrace_gateway.refusals import GatewayRestarting, RateLimited, Unsettled
 
 GRACE = 2.0
 """Seconds for requests to be answered after the server stops; streams end at once."""
@@ -54,15 +54,14 @@ class OpenRequest:
 
     Raises:
         GatewayRestarting: the gateway stops, and nothing of the request is stored.
-        HeadraceError: the gateway stops, and the message may be stored; this is the error given to
-            `storing`.
+        Unsettled: the gateway stops, and the message may be stored.
     """
 
     __slots__ = (
         "_ended",
         "_limit",
         "_open",
-        "_unsettled",
+        "_stored",
         "at_end",
         "began",
         "binding",
@@ -89,7 +88,8 @@ class OpenRequest:
         """When the block began, in seconds of `time.perf_counter`."""
         self._open, self._ended = among, ended
         self._limit = asyncio.timeout(None)
-        self._unsettled: HeadraceError | None = None
+        self._stored: tuple[str, str] | None = None
+        """Task and context of the message that may be in a log."""
         self.at_end: Callable[[], None] | None = None
         """Called at the end of the block, to release the request's body."""
         self.is_counted = False
@@ -122,7 +122,7 @@ class OpenRequest:
         try:
             await self._limit.__aexit__(kind, error, traceback)
         except TimeoutError:
-            abandoned = self._unsettled or _restarting()
+            abandoned = Unsettled(*self._stored) if self._stored else _restarting()
             self._ended(self, abandoned)
             raise abandoned from error
         limited = None if error is None else self._refusal_of_rate(error)
@@ -153,15 +153,15 @@ class OpenRequest:
             self.rate.check()
 
     def give_up(self) -> None:
-        """Make the block raise `GatewayRestarting`, or the error given to `storing`."""
+        """Make the block raise `GatewayRestarting`, or `Unsettled` after `storing`."""
         if not self.is_given_up:
             self.is_given_up = True
             self._limit.reschedule(asyncio.get_running_loop().time())
 
-    def storing(self, unsettled: HeadraceError) -> None:
-        """Record that an append of the message is about to be sent.
+    def storing(self, task: str, context: str) -> None:
+        """Record that an append of the message is about to be sent to the task's log.
 
-        From now on an abandoned request raises `unsettled`, because the message may be in a log.
+        From now on an abandoned request raises `Unsettled`, because the message may be in the log.
 
         Raises:
             GatewayRestarting: the request is already abandoned; its client was informed that
@@ -169,11 +169,11 @@ class OpenRequest:
         """
         if self.is_given_up:
             raise _restarting()
-        self._unsettled = unsettled
+        self._stored = task, context
 
     def stored_nothing(self) -> None:
         """Record that the append is in no log."""
-        self._unsettled = None
+        self._stored = None
 
     def with_headers(self, app: ASGIApp) -> ASGIApp:
         """Return the request's response `app` with the headers to add to it."""

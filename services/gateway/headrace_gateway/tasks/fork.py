@@ -19,6 +19,8 @@ from headrace.model.messages import GetTask, RunRequest
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.state_client import StateClient
+from headrace.tasks.admission import AdmittedRun
+from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.continue_ import LogEnd, next_input
 from headrace.tasks.fork import (
     Fork,
@@ -34,8 +36,7 @@ from headrace_gateway.refusals import Malformed, TaskBusy, Violation
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest
-from headrace_gateway.tasks.inputs import InputWriter
-from headrace_gateway.tasks.submit import Submissions
+from headrace_gateway.tasks.submission import Submissions
 
 _ROUNDS = 50
 """Maximum number of tries against other gateways that carry out the same request."""
@@ -45,6 +46,7 @@ _ROUNDS = 50
 class ForkRequest:
     """A caller's request to fork."""
 
+    caller: Caller
     source: TaskKey
     generation: int | None
     """The last generation of the past, at most. None: the task's current one."""
@@ -54,6 +56,8 @@ class ForkRequest:
     """Metadata of the message's input."""
     traceparent: str | None = None
     """W3C trace context of the request."""
+    keyed: KeyedRequest | None = None
+    """The request, if it has an Idempotency-Key."""
 
 
 class TaskForker:
@@ -65,87 +69,102 @@ class TaskForker:
         state: StateClient,
         submissions: Submissions,
         *,
-        inputs: InputWriter,
+        idempotency: Idempotency,
         background: BackgroundWork,
     ) -> None:
         """Use these services; a fork finishes in `background` if its client disconnects."""
-        self._bus, self._state = bus, state
-        self._submissions, self._inputs, self._background = submissions, inputs, background
+        self._bus, self._state, self._submissions = bus, state, submissions
+        self._idempotency, self._background = idempotency, background
 
-    async def fork(self, caller: Caller, fork_request: ForkRequest) -> tuple[TaskKey, str]:
-        """Create a fork and return its key and context.
+    async def fork(self, request: ForkRequest) -> tuple[TaskKey, str]:
+        """Create a fork and return its key and context; with a key, the same ones each time.
 
         Raises:
+            KeyReused: the key was used for another request.
             TaskUnknown: no such task of this caller and agent, or its beginning is gone.
             Malformed: the task has no such generation.
             AgentUnknown: the agent is gone.
-            QuotaExceeded, TooManyWaiting: as `InputWriter.admit`.
-            EventTooLarge, BusUnavailable, Unsettled: as `InputWriter.append`.
+            QuotaExceeded, TooManyWaiting: as `Submissions.admit`.
+            EventTooLarge, BusUnavailable, Unsettled: as `Submissions.submit`.
             StateUnavailable: the task can't be looked up.
         """
-        key, context = await self._submissions.place(caller, fork_request.source.agent, None)
-        await self._background.run(self.begin(caller, fork_request, key, context))
-        return key, context
+        place = self._submissions.place(request.caller, request.source.agent, None)
+        if request.keyed is None:
+            forking = self._fork(request, *place)
+        else:
+            forking = self._fork_once(request, request.keyed, *place)
+        return await self._background.run(forking)
 
-    async def fork_once(
-        self, idempotency: Idempotency, request: KeyedRequest, fork_request: ForkRequest
+    async def _fork_once(
+        self, request: ForkRequest, keyed: KeyedRequest, key: TaskKey, context: str
     ) -> tuple[TaskKey, str]:
-        """Create a fork, or return the one that this request created before.
+        async with self._idempotency.one_at_a_time(keyed):
+            claim = await self._idempotency.claim(keyed, key, context)
+            await self._idempotency.check_unfinished(claim)
+            return await self._fork(request, claim.key, claim.record.context)
 
-        Raises:
-            KeyReused, TaskUnknown: as `Idempotency.start`.
-            HeadraceError: as `fork`.
-        """
-
-        async def begin(key: TaskKey, context: str) -> None:
-            await self.begin(request.caller, fork_request, key, context)
-
-        return await idempotency.begin_task(request, begin)
-
-    async def begin(
-        self, caller: Caller, fork_request: ForkRequest, key: TaskKey, context: str
-    ) -> None:
-        """Begin the fork at `key`, or do what is left of that.
-
-        Raises:
-            HeadraceError: as `fork`.
-        """
+    async def _fork(self, request: ForkRequest, key: TaskKey, context: str) -> tuple[TaskKey, str]:
+        """Begin the fork at `key`, or do what is left of that."""
         note_task(key.task, context)
         for _ in range(_ROUNDS):
             # Another gateway may be carrying out the same request.
             with suppress(Fenced):
-                await self._begin(caller, fork_request, key, context)
-                return
+                await self._begin(request, key, context)
+                return key, context
         raise TaskBusy(f"task {key.task} is being started")
 
-    async def _begin(
-        self, caller: Caller, fork_request: ForkRequest, key: TaskKey, context: str
-    ) -> None:
+    async def _begin(self, request: ForkRequest, key: TaskKey, context: str) -> None:
         last = await last_entry(self._bus, key)
         begun = None if last is None else await fork_at(self._bus, key)
         if last is not None and not (begun is not None and _is_beginning(begun, last)):
             return
+        source, owner = request.source, request.caller.owner
         query = GetTask(
-            tenant=caller.tenant,
-            owner=caller.owner,
-            agent=fork_request.source.agent,
-            task=fork_request.source.task,
+            tenant=source.tenant,
+            owner=owner,
+            agent=source.agent,
+            task=source.task,
             history_length=0,
         )
         found = await self._state.get(query)
-        requested = fork_request.generation if begun is None else begun.requested
+        requested = request.generation if begun is None else begun.requested
         most = _checked_generation(requested, found.generation)
         try:
-            of, point = await self._source(fork_request, found.sequence, most)
-            fork = Fork(fork_request.source, key, caller.owner, context, of, point)
-            beginning = _Beginning(self._bus, self._inputs, fork, found.sequence)
-            await beginning.complete(fork_request)
+            of, point = await self._source(request, found.sequence, most)
+            fork = Fork(source, key, owner, context, of, point)
+            past = _CopiedPast(self._bus, fork, found.sequence, request)
+            if request.message is not None:
+                await self._with_message(past, request.message)
+            elif point.run_ended:
+                await past.copied()
+            else:
+                await self._with_run(past)
         except LogLost as loss:
-            raise TaskUnknown(f"the beginning of task {fork_request.source.task} is gone") from loss
+            raise TaskUnknown(f"the beginning of task {source.task} is gone") from loss
 
-    async def _source(
-        self, fork_request: ForkRequest, head: int, most: int
-    ) -> tuple[ForkOf, ForkPoint]:
+    async def _with_message(self, past: "_CopiedPast", message: Json) -> None:
+        """Copy the past, and append the message as the next input."""
+        fork, submissions = past.fork, self._submissions
+        sender, writer = FileOwner(fork.owner, fork.context), f"gateway-{secrets.token_hex(6)}"
+        with await submissions.admit(fork.key, fork.owner) as admitted:
+            files = submissions.stored_files(fork.key, sender, message, past.request.metadata)
+            async with files as stored:
+                # Files of the message are stored and its run is admitted: now the log can begin.
+                copied, (message, metadata) = await past.copied(), stored
+                if copied.point.waiting:
+                    metadata = {**(metadata or {}), WAITING: list(copied.point.waiting)}
+                end = LogEnd(fork.key, copied.sequence, copied.generation)
+                request = past.run_request(copied)
+                following = next_input(self._bus, end, request, message, metadata, writer=writer)
+                await submissions.append_run(following, admitted)
+
+    async def _with_run(self, past: "_CopiedPast") -> None:
+        """Copy the past, which ends in the middle of a run, and request that run."""
+        fork, submissions = past.fork, self._submissions
+        with await submissions.admit(fork.key, fork.owner, asks=False) as admitted:
+            await submissions.append(_ResumedRun(past, admitted, submissions.runs))
+
+    async def _source(self, request: ForkRequest, head: int, most: int) -> tuple[ForkOf, ForkPoint]:
         """Return what is forked, and the last point up to generation `most` where a run can begin.
 
         `head` is the stream sequence of the source's last entry.
@@ -153,15 +172,15 @@ class TaskForker:
         Raises:
             LogLost: the source's beginning is gone.
         """
-        point, metadata, context = await fork_point(self._bus, fork_request.source, head, most)
+        point, metadata, context = await fork_point(self._bus, request.source, head, most)
         of = ForkOf(
-            fork_request.source.task,
+            request.source.task,
             context,
             point.generation,
             point.at,
             most,
             point.state,
-            goes_on=fork_request.message is not None or not (point.run_ended or point.is_input),
+            goes_on=request.message is not None or not (point.run_ended or point.is_input),
             before=ForkOf.of(metadata),
         )
         return of, point
@@ -188,59 +207,54 @@ def _is_beginning(fork: ForkOf, last: Entry) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """The beginning of one fork."""
+class _CopiedPast:
+    """The past of a fork, which is copied from its source."""
 
     bus: Bus
-    inputs: InputWriter
     fork: Fork
     head: int
     """Stream sequence of the source's last entry."""
+    request: ForkRequest
 
-    async def complete(self, fork_request: ForkRequest) -> None:
-        """Copy the past and request the run that follows, if any."""
-        fork = self.fork
-        if fork_request.message is not None:
-            await self._with_message(fork_request, fork_request.message)
-        elif fork.point.run_ended:
-            await self._copied()
-        else:
-            await self.inputs.continue_run(
-                *(fork.key, fork.owner, fork.point.run, fork.context),
-                lambda: self._resumed(fork_request),
-            )
-
-    async def _copied(self) -> Forked:
+    async def copied(self) -> Forked:
+        """Copy what is not copied yet."""
         return await copy_past(self.bus, self.fork, self.head)
 
-    async def _resumed(self, fork_request: ForkRequest) -> tuple[RunRequest, str]:
-        """Copy the past, which ends in the middle of a run, and return the run's request."""
-        copied = await self._copied()
-        if not copied.point.is_input:
-            copied = await hand_over(self.bus, self.fork, copied)
-        return self._request(fork_request, copied), copied.priority or NORMAL
-
-    async def _with_message(self, fork_request: ForkRequest, message: Json) -> None:
-        """Copy the past, and append the message as the next input."""
-        fork, metadata = self.fork, fork_request.metadata
-        sender, writer = FileOwner(fork.owner, fork.context), f"gateway-{secrets.token_hex(6)}"
-        with await self.inputs.admit(fork.key, fork.owner) as admitted:
-            async with self.inputs.offloaded(fork.key, sender, message, metadata) as stored:
-                # Files of the message are stored and its run is admitted: now the log can begin.
-                past = await self._copied()
-                message, metadata = stored
-                if past.point.waiting:
-                    metadata = {**(metadata or {}), WAITING: list(past.point.waiting)}
-                end = LogEnd(fork.key, past.sequence, past.generation)
-                request = self._request(fork_request, past)
-                following = next_input(self.bus, end, request, message, metadata, writer=writer)
-                await self.inputs.append(following, admitted)
-
-    def _request(self, fork_request: ForkRequest, copied: Forked) -> RunRequest:
+    def run_request(self, copied: Forked) -> RunRequest:
+        """Return the request of the run that follows."""
+        request = self.request
         return RunRequest(
             log=copied.log,
             context=self.fork.context,
             owner=self.fork.owner,
-            traceparent=fork_request.traceparent or (fork_request.metadata or {}).get(TRACEPARENT),
+            traceparent=request.traceparent or (request.metadata or {}).get(TRACEPARENT),
             version=copied.version,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _ResumedRun:
+    """A past to copy that ends in the middle of a run, and the run to request."""
+
+    past: _CopiedPast
+    admitted: AdmittedRun
+    runs: BackgroundRuns
+
+    @property
+    def key(self) -> TaskKey:
+        """The key of the fork's log."""
+        return self.past.fork.key
+
+    @property
+    def context(self) -> str:
+        """The fork's context."""
+        return self.past.fork.context
+
+    async def store(self) -> None:
+        """Copy the past and request the run."""
+        copied = await self.past.copied()
+        if not copied.point.is_input:
+            copied = await hand_over(self.past.bus, self.past.fork, copied)
+        request, priority = self.past.run_request(copied), copied.priority or NORMAL
+        run, settle = self.past.fork.point.run, self.admitted.settle
+        self.runs.publish_soon(self.key, run, request, priority, settle)

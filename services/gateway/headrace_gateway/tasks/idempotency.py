@@ -7,10 +7,9 @@ waits for another, and exactly one task is created.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakValueDictionary
 
 from headrace.jetstream.connection import Bus
@@ -19,21 +18,15 @@ from headrace.log import find_generation, last_entry, replay
 from headrace.log.read import next_stored
 from headrace.model import json_text
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, TaskUnknown
-from headrace.model.events import Json
+from headrace.model.errors import BusUnavailable, Fenced, LogLost, TaskUnknown
 from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
-from headrace.state_client import TaskRead
 from headrace.wait_for import ELECTION
-from headrace_gateway.background_work import BackgroundWork
-from headrace_gateway.feeds import Feeds
-from headrace_gateway.refusals import GenerationMismatch, KeyReused, TaskBusy, TaskEnded
+from headrace_gateway.refusals import KeyReused, TaskBusy, Unsettled
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp, generation_of_input
-from headrace_gateway.tasks.settle import Unsettled
-from headrace_gateway.tasks.submit import ROUNDS, Submissions
+from headrace_gateway.tasks.queued_append import generation_of_input
 
 _TIMEOUT = ELECTION
 _PAUSE = 0.05
@@ -133,153 +126,82 @@ class KeyedRequest:
         return f"key-{self.name[:24]}"
 
 
-class Idempotency:
-    """Accepts inputs once per key, on whichever gateway they arrive."""
+@dataclass(slots=True)
+class Claim:
+    """A task that a request under a key is to create."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        feeds: Feeds,
-        submissions: Submissions,
-        records: IdempotencyRecords,
-        background: BackgroundWork,
-    ) -> None:
-        """Accept requests without a record through `submissions`; finish them in `background`."""
-        self._background = background
-        self._bus, self._feeds, self._submissions, self._records = bus, feeds, submissions, records
+    request: KeyedRequest
+    record: IdempotencyRecord
+    age: float
+    """Seconds since the record was made."""
+    is_new: bool
+    """Whether this call made the record, so that nothing can have begun the task."""
+
+    @property
+    def key(self) -> TaskKey:
+        """The key of the task's log."""
+        return TaskKey(self.request.caller.tenant, self.request.agent, self.record.task)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierInput:
+    """An input that the log has from an earlier request."""
+
+    key: TaskKey
+    context: str
+    log: str
+    generation: int
+    before: TaskFound | None = None
+    """For a message to an existing task: the task just before it."""
+
+
+class Idempotency:
+    """Finds what became of earlier requests under the same key, on whichever gateway they were."""
+
+    def __init__(self, bus: Bus, records: IdempotencyRecords) -> None:
+        """Read logs on `bus`."""
+        self._bus, self._records = bus, records
         self._begins = begins_within(bus.settings.tombstone_seconds)
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
 
-    async def start(
-        self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
-    ) -> AcceptedInput:
-        """Create a task from `message`, or return the one that this request created before.
+    @asynccontextmanager
+    async def one_at_a_time(self, request: KeyedRequest) -> AsyncIterator[None]:
+        """Wait until the block is the only one for the key; repeating the request is safe in it.
+
+        Raises:
+            BusUnavailable: the outcome of the block's append is not known yet.
+        """
+        may_be_repeated()
+        # Between gateways the log decides; this lock avoids that contention within one gateway.
+        lock = self._under_way.setdefault(request.name, asyncio.Lock())
+        async with lock:
+            try:
+                yield
+            except Unsettled as unsettled:
+                raise BusUnavailable(str(unsettled)) from unsettled
+
+    async def claim(self, request: KeyedRequest, key: TaskKey, context: str) -> Claim:
+        """Return the claim to begin the task at `key`, or the one that this request made before.
 
         Raises:
             KeyReused: the key was used for another request.
-            TaskUnknown: the task that this request created is past its retention.
-            HeadraceError: as `Submissions.start`.
+            BusUnavailable: try again.
         """
-        starting = self._start(request, message, context, metadata)
-        return await self._background.run(_repeatable(starting))
-
-    async def _start(
-        self, request: KeyedRequest, message: Json, context: str | None, metadata: Json | None
-    ) -> AcceptedInput:
-        async with self._one_at_a_time(request):
-            key, kept, is_mine = await self._claim_start(request, context)
-            record = kept.record
-            for _ in range(ROUNDS):
-                if not is_mine and (accepted := await self._accepted(request, record)) is not None:
-                    return accepted
-                if record.run > 1:
-                    raise TaskBusy(f"task {key.task} no longer waits for this input")
-                if not is_mine and kept.age > self._begins:
-                    raise _gone(key)
-                try:
-                    return await self._submissions.begin(
-                        request.caller, key, record.context, message, metadata
-                    )
-                except Fenced:
-                    is_mine = False
-            raise TaskBusy(f"task {key.task} is being started")
-
-    async def begin_task(
-        self, request: KeyedRequest, begin: Callable[[TaskKey, str], Awaitable[None]]
-    ) -> tuple[TaskKey, str]:
-        """Return the key and the context of the task that this request creates, by `begin`.
-
-        `begin` gets both. It is called by each repetition, also on several gateways at a time, and
-        does what is left to do.
-
-        Raises:
-            KeyReused, TaskUnknown: as `start`.
-            HeadraceError: as `begin`.
-        """
-        return await self._background.run(_repeatable(self._begin_task(request, begin)))
-
-    async def _begin_task(
-        self, request: KeyedRequest, begin: Callable[[TaskKey, str], Awaitable[None]]
-    ) -> tuple[TaskKey, str]:
-        async with self._one_at_a_time(request):
-            key, kept, is_mine = await self._claim_start(request, None)
-            is_old = not is_mine and kept.age > self._begins
-            # Also reports that the task is past its retention.
-            if not is_mine and await self._entry_after(key, 0) is None and is_old:
-                raise _gone(key)
-            await begin(key, kept.record.context)
-            return key, kept.record.context
-
-    async def _claim_start(
-        self, request: KeyedRequest, context: str | None
-    ) -> tuple[TaskKey, StoredRecord, bool]:
-        """Return the key and the record of the task to create, and whether this call made them."""
-        key, context = await self._submissions.place(request.caller, request.agent, context)
         record = IdempotencyRecord(
             fingerprint=request.fingerprint, task=key.task, context=context, run=1
         )
         kept = await self._records.claim(request.name, record)
         _check_same(kept, request)
-        is_mine = kept.record.task == key.task
-        return TaskKey(key.tenant, key.agent, kept.record.task), kept, is_mine
+        return Claim(request, kept.record, kept.age, kept.record.task == key.task)
 
-    async def again(self, request: KeyedRequest) -> AcceptedInput | None:
-        """Return the result of the same earlier request, or None if it was never accepted.
+    async def claim_input(self, request: KeyedRequest, found: TaskFound) -> None:
+        """Record that this request's message follows the state in `found`.
 
         Raises:
-            KeyReused, TaskUnknown: as `start`.
+            KeyReused: the key was used for another request.
+            Fenced: another gateway has recorded the same request meanwhile; find its input.
             BusUnavailable: try again.
         """
-        kept = await self._records.find(request.name)
-        if kept is None:
-            return None
-        _check_same(kept, request)
-        return await self._accepted(request, kept.record)
-
-    async def follow_up(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
-        """Append the message to its task, or return where it was appended before.
-
-        Raises:
-            KeyReused, TaskUnknown: as `start`.
-            HeadraceError: as `Submissions.follow_up`.
-        """
-        following = self._follow_up(request, follow_up)
-        return await self._background.run(_repeatable(following))
-
-    async def _follow_up(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
-        async with self._one_at_a_time(request):
-            for _ in range(ROUNDS):
-                with suppress(Fenced):
-                    return await self._once(request, follow_up)
-            raise TaskBusy(f"task {follow_up.task} is busy with other messages")
-
-    async def _once(self, request: KeyedRequest, follow_up: FollowUp) -> AcceptedInput:
-        """Append the message unless the log already has it.
-
-        Raises:
-            Fenced: another entry came first, possibly this message; try again.
-        """
-        kept = await self._records.find(request.name)
-        if kept is not None:
-            _check_same(kept, request)
-        read: TaskRead | HeadraceError
-        try:
-            read = await self._submissions.find(request.caller, request.agent, follow_up)
-        except (TaskEnded, GenerationMismatch) as refused:
-            read = refused  # Perhaps because of this message, if the log has it.
-        # Read the log after the task: an entry that comes later fences this gateway's append.
-        if (
-            kept is not None
-            and (accepted := await self._accepted(request, kept.record)) is not None
-        ):
-            return accepted
-        if isinstance(read, HeadraceError):
-            raise read
-        if kept is None:
-            await self._claim(request, read.found)
-        return await self._submissions.append(request.caller, read, follow_up, request.writer)
-
-    async def _claim(self, request: KeyedRequest, found: TaskFound) -> None:
         record = IdempotencyRecord(
             fingerprint=request.fingerprint,
             task=found.task["id"],
@@ -293,25 +215,73 @@ class Idempotency:
                 f"task {record.task}: another request with this Idempotency-Key is in progress"
             )
 
-    @asynccontextmanager
-    async def _one_at_a_time(self, request: KeyedRequest) -> AsyncIterator[None]:
-        # Between gateways the log decides; this lock avoids that contention within one gateway.
-        lock = self._under_way.setdefault(request.name, asyncio.Lock())
-        async with lock:
-            yield
+    async def find(self, request: KeyedRequest) -> IdempotencyRecord | None:
+        """Return the record of the same earlier request, or None if there was none.
 
-    async def _accepted(
+        Raises:
+            KeyReused: the key was used for another request.
+            BusUnavailable: try again.
+        """
+        kept = await self._records.find(request.name)
+        if kept is None:
+            return None
+        _check_same(kept, request)
+        return kept.record
+
+    async def start_of(self, claim: Claim) -> EarlierInput | None:
+        """Return the input that has begun the claimed task; None: it may begin.
+
+        Raises:
+            TaskBusy: the claim is for a message that its task no longer waits for.
+            TaskUnknown: the task is past its retention.
+        """
+        if claim.is_new:
+            return None
+        if (earlier := await self.input_of(claim.request, claim.record)) is not None:
+            return earlier
+        if claim.record.run > 1:
+            raise TaskBusy(f"task {claim.key.task} no longer waits for this input")
+        self._check_may_begin(claim)
+        return None
+
+    async def check_unfinished(self, claim: Claim) -> None:
+        """Check that the claimed task may begin, or be completed if it has begun.
+
+        Raises:
+            TaskUnknown: the task is past its retention.
+        """
+        if not claim.is_new and await self._first_entry(claim.key) is None:
+            self._check_may_begin(claim)
+
+    def _check_may_begin(self, claim: Claim) -> None:
+        if claim.age > self._begins:
+            raise _gone(claim.key)
+
+    async def input_of(
         self, request: KeyedRequest, record: IdempotencyRecord
-    ) -> AcceptedInput | None:
-        """Return where the record's input was appended, or None if it was not."""
+    ) -> EarlierInput | None:
+        """Return the record's input, or None if the log does not have it.
+
+        Raises:
+            TaskUnknown: the task is past its retention.
+        """
         key = TaskKey(request.caller.tenant, request.agent, record.task)
         if record.run == 1:
-            first = await self._entry_after(key, 0)
-            return None if first is None else await self._start_accepted(key, record, first)
-        entry = await self._input(key, record, request)
-        return None if entry is None else await self._input_accepted(key, record, entry, request)
+            first = await self._first_entry(key)
+            if first is None:
+                return None
+            if first.generation != 1:
+                raise _gone(key)
+            return EarlierInput(key, record.context, first.stamp.log, 1)
+        entry = await self._entry_of(key, record, request)
+        if entry is None:
+            return None
+        before = await self._before(key, entry)
+        generation = generation_of_input(entry, request.writer) or entry.generation
+        return EarlierInput(key, record.context, entry.stamp.log, generation, before)
 
-    async def _entry_after(self, key: TaskKey, sequence: int) -> Entry | None:
+    async def _first_entry(self, key: TaskKey) -> Entry | None:
+        sequence = 0
         while (stored := await next_stored(self._bus, key, sequence)) is not None:
             if stored.is_tombstone:
                 raise _gone(key)
@@ -320,18 +290,10 @@ class Idempotency:
             sequence = stored.sequence
         return None
 
-    async def _start_accepted(
-        self, key: TaskKey, record: IdempotencyRecord, first: Entry
-    ) -> AcceptedInput:
-        if first.generation != 1:
-            raise _gone(key)
-        held = await self._feeds.open(key)
-        return AcceptedInput(key, record.context, first.stamp.log, 1, held, again=True)
-
-    async def _input(
+    async def _entry_of(
         self, key: TaskKey, record: IdempotencyRecord, request: KeyedRequest
     ) -> Entry | None:
-        """Return the entry with the request's message, or None if it was not appended."""
+        """Return the entry with the request's message, or None if the log has none."""
         last = await last_entry(self._bus, key)
         if last is None:
             raise _gone(key)
@@ -346,17 +308,6 @@ class Idempotency:
         except LogLost:
             raise _gone(key) from None
         return None
-
-    async def _input_accepted(
-        self, key: TaskKey, record: IdempotencyRecord, entry: Entry, request: KeyedRequest
-    ) -> AcceptedInput:
-        """Return the input in `entry`, with the Task as it was just before."""
-        snapshot = await self._before(key, entry)
-        generation = generation_of_input(entry, request.writer) or entry.generation
-        held = await self._feeds.open(key)
-        return AcceptedInput(
-            key, record.context, entry.stamp.log, generation, held, snapshot=snapshot, again=True
-        )
 
     async def _before(self, key: TaskKey, entry: Entry) -> TaskFound:
         fold, state, sequence = TaskFold(), "", 0
@@ -376,19 +327,6 @@ class Idempotency:
             sequence=sequence,
             state=state,
         )
-
-
-async def _repeatable[Result](accepting: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of `accepting`; a repeat under the same key gets the same result.
-
-    Raises:
-        BusUnavailable: the outcome is not known yet; repeating the request is safe.
-    """
-    may_be_repeated()
-    try:
-        return await accepting
-    except Unsettled as unsettled:
-        raise BusUnavailable(str(unsettled)) from unsettled
 
 
 def _check_same(kept: StoredRecord, request: KeyedRequest) -> None:

@@ -1,12 +1,10 @@
-"""SendMessage and SendStreamingMessage: append the message to a log and return the outcome."""
+"""SendMessage and SendStreamingMessage: what is submitted, and what its sender gets."""
 
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from headrace.model.change import RESERVED_PREFIX
 from headrace.model.entry import BARE_MESSAGE, Entry
@@ -15,21 +13,19 @@ from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALR
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import INTERRUPTED, TERMINAL
-from headrace.webhooks import Webhook
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
-from headrace_gateway.protocols.a2a.push_configs import attach, webhook_of
-from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.protocols.a2a.push_configs import webhook_of
+from headrace_gateway.refusals import AnswerLost, GatewayStopping, Malformed, Violation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
-from headrace_gateway.tasks.settle import AnswerLost, GatewayStopping
+from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
 from headrace_gateway.tasks.terms import check_parts, terms
 
@@ -38,24 +34,14 @@ _TEXT = {"text"}
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
-class _Submission(NamedTuple):
-    """A message, with the other parameters of its request."""
-
-    parameters: SendMessageParams
-    metadata: Json
-    """Of its input."""
-    keyed: KeyedRequest | None
-    webhook: Webhook | None
-
-
-async def accept(services: Services, call: Call, parameters: SendMessageParams) -> AcceptedInput:
-    """Append the message to a log and return its place; it holds its feed.
+def read_submission(services: Services, call: Call, parameters: SendMessageParams) -> Submission:
+    """Return the message with what its request says about it.
 
     Raises:
         ContentTypeNotSupportedError: the agent does not accept a part of it.
         PushNotificationNotSupportedError: it has a webhook, and the agent sends no notifications.
         Malformed: its idempotency key, its terms or its webhook are invalid.
-        HeadraceError: as `Submissions` and, with a key, `Idempotency`.
+        TaskUnknown: no task can have the id that it names.
     """
     # Most messages have nothing but texts of no stated type, which nearly all agents accept.
     if set().union(*parameters.message["parts"]) != _TEXT or not call.card.accepts_text:
@@ -65,89 +51,23 @@ async def accept(services: Services, call: Call, parameters: SendMessageParams) 
         keyed = keyed_request(call, parameters.fingerprint)
     webhook = None
     if parameters.push_config is not None:
-        webhook = _webhook(services, call, parameters.push_config, keyed)
-    metadata = input_metadata(call, parameters)
-    submission = _Submission(parameters, metadata, keyed, webhook)
-    if parameters.task is None:
-        accepted = await _start(services, call, submission)
-    else:
-        accepted = await _follow_up(services, call, submission, parameters.task)
-    accepted.return_immediately = _returns_at_once(parameters, metadata)
-    return accepted
-
-
-async def _follow_up(
-    services: Services, call: Call, submission: _Submission, task: str
-) -> AcceptedInput:
-    parameters, metadata, keyed, webhook = submission
-    if webhook is not None:
-        await attach(services, call, task, webhook)
-    key = task_key(services.settings, call.caller, call.agent, task)
-    follow_up = FollowUp(
-        key.task, parameters.message, parameters.context, metadata, parameters.if_generation
-    )
-    if keyed is not None:
-        return await services.idempotency.follow_up(keyed, follow_up)
-    return await services.submissions.follow_up(call.caller, call.agent, follow_up)
-
-
-@contextmanager
-def answering(call: Call, accepted: AcceptedInput) -> Iterator[None]:
-    """Convert read failures in the block to one that does not suggest sending the message again.
-
-    With an Idempotency-Key it may be sent again, so the errors stay unchanged.
-
-    Raises:
-        AnswerLost: the outcome cannot be read now.
-    """
-    try:
-        yield
-    except (BusUnavailable, LogTooNew, StateUnavailable) as error:
-        if call.idempotency_key is not None:
-            raise
-        raise AnswerLost(accepted.key.task, accepted.context) from error
-
-
-async def _start(services: Services, call: Call, submission: _Submission) -> AcceptedInput:
-    """Create a task; its webhook is stored before its log starts, so it receives every event."""
-    parameters, metadata, keyed, webhook = submission
-    if keyed is None and webhook is not None:
-        starting = _start_with_webhook(services, call, submission, webhook)
-        return await services.background.run(starting)
-    if keyed is None:
-        return await services.submissions.start(
-            call.caller,
-            call.card.name,
-            parameters.message,
-            context=parameters.context,
-            metadata=metadata,
-        )
-    accepted = await services.idempotency.start(
-        keyed, parameters.message, parameters.context, metadata
-    )
-    if webhook is not None:
-        async with accepted:
-            # A client that is refused here can retry with the same key, and gets task and webhook.
-            await services.webhooks.put(accepted.key, webhook)
-            return replace(accepted, held=accepted.held.hand_over())
-    return accepted
-
-
-async def _start_with_webhook(
-    services: Services, call: Call, submission: _Submission, webhook: Webhook
-) -> AcceptedInput:
-    parameters, submissions = submission.parameters, services.submissions
-    key, context = await submissions.place(call.caller, call.card.name, parameters.context)
-    await services.webhooks.put(key, webhook)
-    message, metadata = parameters.message, submission.metadata
-    return await submissions.begin(call.caller, key, context, message, metadata)
-
-
-def _webhook(services: Services, call: Call, config: Json, keyed: KeyedRequest | None) -> Webhook:
-    if keyed is not None:
         # Repeated requests must result in one webhook.
-        config = {"id": f"key-{keyed.name[:32]}"} | config
-    return webhook_of(services, call, config)
+        name = {} if keyed is None else {"id": f"key-{keyed.name[:32]}"}
+        webhook = webhook_of(services, call, name | parameters.push_config)
+    metadata = input_metadata(call, parameters)
+    if parameters.task is not None:
+        task_key(services.settings, call.caller, call.agent, parameters.task)
+    return Submission(
+        call.caller,
+        call.card.name,
+        parameters.message,
+        parameters.context,
+        metadata,
+        parameters.task,
+        parameters.if_generation,
+        keyed,
+        webhook,
+    )
 
 
 def keyed_request(call: Call, fingerprint: Callable[[], str]) -> KeyedRequest | None:
@@ -182,14 +102,31 @@ def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
         metadata[ACCEPTED_MODES] = parameters.accepted_output_modes
     if requested or call.caller.priority is not None or call.card.start_within is not None:
         metadata |= terms(call.caller, call.card, requested, f"metadata.{RESERVED_PREFIX}")
-    if call.card.bare_message and _returns_at_once(parameters, metadata):
+    if call.card.bare_message and _is_immediate(parameters, metadata):
         metadata[TASK_ALREADY_SENT] = True
     return metadata | call.marks if call.traceparent else metadata
 
 
-def _returns_at_once(parameters: SendMessageParams, metadata: Json) -> bool:
+def _is_immediate(parameters: SendMessageParams, metadata: Json | None) -> bool:
     """Return whether the response is the Task as it is: by request, or as its run begins later."""
-    return parameters.return_immediately or START_AT in metadata
+    return parameters.return_immediately or START_AT in (metadata or {})
+
+
+@contextmanager
+def map_errors(call: Call, accepted: AcceptedInput) -> Iterator[None]:
+    """Convert read failures in the block to one that does not suggest sending the message again.
+
+    With an Idempotency-Key it may be sent again, so the errors stay unchanged.
+
+    Raises:
+        AnswerLost: the outcome cannot be read now.
+    """
+    try:
+        yield
+    except (BusUnavailable, LogTooNew, StateUnavailable) as error:
+        if call.idempotency_key is not None:
+            raise
+        raise AnswerLost(accepted.key.task, accepted.context) from error
 
 
 _RESTS = TERMINAL | INTERRUPTED | {BARE_MESSAGE}
@@ -205,33 +142,32 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
         Malformed: the parameters do not fit the operation.
         ClientDisconnect, Unanswered: the client has disconnected, or the log cannot be read; the
             task continues.
-        A2AError, HeadraceError: as `accept`.
+        A2AError, HeadraceError: as `read_submission` and `Submissions.submit`.
     """
     parameters = SendMessageParams.read(params)
-    async with await accept(services, call, parameters) as accepted:
-        return await _outcome(services, call, accepted, parameters)
-
-
-async def _outcome(
-    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
-) -> Json:
-    with answering(call, accepted):
-        if accepted.snapshot is None:
-            return await _new_task(services, call, accepted, parameters)
-        length = parameters.history_length
-        if accepted.before is not None:
-            return {"task": (await _folded(services, call, accepted)).fold.task(length)}
-        return {"task": await _continued_task(services, call, accepted, length)}
+    submission = read_submission(services, call, parameters)
+    is_immediate = _is_immediate(parameters, submission.metadata)
+    async with await services.submissions.submit(submission) as accepted:
+        with map_errors(call, accepted):
+            if accepted.read is not None and accepted.read.logged is None:
+                rest = _Rest(accepted, is_immediate=is_immediate)
+                return await _continued_task(services, call, accepted, rest, parameters)
+            folding = _FoldingRest(accepted, is_immediate=is_immediate)
+            await _wait(services, call, accepted, folding, folding.fold.generation)
+            is_message = folding.fold.state == BARE_MESSAGE and accepted.read is None
+            if is_message and folding.newest is not None and not is_immediate:
+                return {"message": folding.newest.events[-1]["message"]}
+            return {"task": folding.fold.task(parameters.history_length)}
 
 
 class _Rest(Renderer):
     """Renders nothing, and is over when the task has ended or waits for input."""
 
-    def __init__(self, accepted: AcceptedInput) -> None:
-        """Wait until the run has ended or, if `return_immediately`, for the end of the feed."""
+    def __init__(self, accepted: AcceptedInput, *, is_immediate: bool) -> None:
+        """Wait until the run has ended or, if `is_immediate`, for the end of the feed."""
         self.newest: Entry | None = None
-        self._feed, self._at_once = accepted.feed, accepted.return_immediately
-        self._least = accepted.generation
+        self.is_immediate = is_immediate
+        self._feed, self._least = accepted.feed, accepted.generation
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - renders nothing
         """Record the newest entry."""
@@ -243,16 +179,17 @@ class _Rest(Renderer):
         newest = self.newest
         if newest is None or newest.last_generation < max(self._least, self._feed.head):
             return False
-        return self._at_once or newest.stamp.state in _RESTS
+        return self.is_immediate or newest.stamp.state in _RESTS
 
 
 class _FoldingRest(_Rest):
     """Also folds the task."""
 
-    def __init__(self, accepted: AcceptedInput) -> None:
-        """See `_Rest`."""
-        super().__init__(accepted)
-        self.fold = TaskFold() if accepted.before is None else accepted.before.fold
+    def __init__(self, accepted: AcceptedInput, *, is_immediate: bool) -> None:
+        """Wait as `_Rest`; a task that was read from its log is folded from there on."""
+        super().__init__(accepted, is_immediate=is_immediate)
+        logged = None if accepted.read is None else accepted.read.logged
+        self.fold = TaskFold() if logged is None else logged.fold
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Fold the entries."""
@@ -261,37 +198,24 @@ class _FoldingRest(_Rest):
         return super().render(blocks, after)
 
 
-async def _new_task(
-    services: Services, call: Call, accepted: AcceptedInput, parameters: SendMessageParams
-) -> Json:
-    answer = await _folded(services, call, accepted)
-    if answer.fold.state == BARE_MESSAGE and answer.newest and not accepted.return_immediately:
-        return {"message": answer.newest.events[-1]["message"]}
-    return {"task": answer.fold.task(parameters.history_length)}
-
-
-async def _folded(services: Services, call: Call, accepted: AcceptedInput) -> _FoldingRest:
-    """Wait, and fold the task from its log, without a request to task state."""
-    answer = _FoldingRest(accepted)
-    await _wait(services, call, accepted, answer, answer.fold.generation)
-    return answer
-
-
 async def _continued_task(
-    services: Services, call: Call, accepted: AcceptedInput, history_length: int | None
+    services: Services,
+    call: Call,
+    accepted: AcceptedInput,
+    rest: _Rest,
+    parameters: SendMessageParams,
 ) -> Json:
-    """Request the task from task state, because it takes long to read its earlier log."""
-    if not accepted.return_immediately:
-        rest = _Rest(accepted)
+    """Wait, and request the task from task state, as it takes long to read its earlier log."""
+    if not rest.is_immediate:
         await _wait(services, call, accepted, rest, accepted.generation - 1)
     query = GetTask(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
         agent=call.agent,
         task=accepted.key.task,
-        history_length=history_length,
+        history_length=parameters.history_length,
     )
-    return (await services.state.get(query)).task
+    return {"task": (await services.state.get(query)).task}
 
 
 async def _wait(
@@ -328,44 +252,38 @@ async def send_streaming(services: Services, call: Call, params: object) -> Open
     Raises:
         Malformed: the parameters do not fit the operation.
         NothingFollows: it was sent before, and the client's cursor is at the end.
-        A2AError, HeadraceError: as `accept`.
+        A2AError, HeadraceError: as `read_submission` and `Submissions.submit`.
     """
     parameters = SendMessageParams.read(params)
-    accepted = await accept(services, call, parameters)
-    is_known = accepted.again or accepted.snapshot is not None
+    submission = read_submission(services, call, parameters)
+    accepted = await services.submissions.submit(submission)
+    is_new = accepted.read is None and not accepted.is_replay
     is_shown = accepted.held.feed.head and parameters.history_length != 0
-    if is_shown and not is_known and not call.card.bare_message:
+    if is_new and is_shown and not call.card.bare_message:
         # A new task's log from its first event, which is here: nothing has to be read.
         return OpenedStream(accepted.held, 0, accepted.log, task_shown=True)
     async with accepted:
-        with answering(call, accepted):
-            return await _streamed(services, call, parameters, accepted)
+        with map_errors(call, accepted):
+            if accepted.is_replay and call.cursor:
+                return await services.task_streams.open(call.caller, accepted.key, call.cursor)
+            if accepted.read is not None:
+                return _continued(accepted, accepted.read.found, parameters.history_length)
+            if call.card.bare_message and not _is_immediate(parameters, submission.metadata):
+                message = await bare_answer(accepted.feed)
+                if message is not None:
+                    return OpenedStream(accepted.held.hand_over(), message - 1, accepted.log)
+            if not accepted.feed.head:
+                await _has_begun(services, accepted)
+            return await _started(accepted, parameters.history_length)
 
 
-async def _streamed(
-    services: Services, call: Call, parameters: SendMessageParams, accepted: AcceptedInput
-) -> OpenedStream:
-    if accepted.again and call.cursor:
-        return await services.task_streams.open(call.caller, accepted.key, call.cursor)
-    if accepted.snapshot is not None:
-        return _continued_stream(accepted, accepted.snapshot, parameters.history_length)
-    if call.card.bare_message and not accepted.return_immediately:
-        message = await bare_answer(accepted.feed)
-        if message is not None:
-            return OpenedStream(accepted.held.hand_over(), message - 1, accepted.log)
-    if not accepted.feed.head:
-        await _has_begun(services, accepted)
-    return await _started(accepted, parameters.history_length)
-
-
-def _continued_stream(
-    accepted: AcceptedInput, snapshot: TaskFound, history_length: int | None
+def _continued(
+    accepted: AcceptedInput, found: TaskFound, history_length: int | None
 ) -> OpenedStream:
     """Return a follow-up's stream, which starts with the Task as it was just before."""
-    task = with_history(snapshot.task, history_length)
-    first = Snapshot(snapshot.generation, {"task": task})
-    generation, held = snapshot.generation, accepted.held.hand_over()
-    return OpenedStream(held, generation, accepted.log, first, task_shown=True)
+    first = Snapshot(found.generation, {"task": with_history(found.task, history_length)})
+    held = accepted.held.hand_over()
+    return OpenedStream(held, found.generation, accepted.log, first, task_shown=True)
 
 
 async def _started(accepted: AcceptedInput, history_length: int | None) -> OpenedStream:

@@ -185,14 +185,12 @@ async def fork_task(services: Services, call: Call, params: object) -> Json:
     if parameters.sending is not None:
         message, metadata = parameters.sending.message, input_metadata(call, parameters.sending)
         check_parts(message, call.card)
-    request = ForkRequest(
-        source, parameters.generation, message, metadata, call.traceparent or None
-    )
     keyed = keyed_request(call, parameters.fingerprint)
-    if keyed is None:
-        key, _ = await services.forker.fork(call.caller, request)
-    else:
-        key, _ = await services.forker.fork_once(services.idempotency, keyed, request)
+    traceparent = call.traceparent or None
+    request = ForkRequest(
+        call.caller, source, parameters.generation, message, metadata, traceparent, keyed
+    )
+    key, _ = await services.forker.fork(request)
     query = GetTask(tenant=key.tenant, owner=call.caller.owner, agent=key.agent, task=key.task)
     return (await services.state.get(query)).task
 

@@ -204,7 +204,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
 
 
 def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
-    """Return the webhook sent with a message; for a new task it receives every event.
+    """Return the webhook sent with a message, which receives every event from that on.
 
     Raises:
         PushNotificationNotSupportedError, Malformed: as `create_config`.
@@ -225,20 +225,6 @@ def _webhook(
         version=call.version,
         base=public_url(call.connection, services.settings),
     )
-
-
-async def attach(services: Services, call: Call, task: str, webhook: Webhook) -> None:
-    """Store a webhook for the events after a message to an existing task.
-
-    Raises:
-        TaskUnknown, TooManyWebhooks, BusUnavailable, StateUnavailable: as `create_config`.
-    """
-    key, found = await _found(services, call, task)
-    progress = WebhookProgress(
-        generation=found.generation, sequence=found.sequence, traceparent=found.traceparent
-    )
-    webhook = webhook.model_copy(update={"progress": progress})
-    await services.background.run(services.webhooks.put(key, webhook))
 
 
 def check_push(services: Services, call: Call) -> None:

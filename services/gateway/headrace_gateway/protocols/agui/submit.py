@@ -28,7 +28,7 @@ from headrace_gateway.refusals import KeyReused, TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
-from headrace_gateway.tasks.inputs import AcceptedInput, FollowUp
+from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.terms import check_parts, terms
 
 
@@ -42,7 +42,7 @@ async def submit(services: Services, call: Call, run_input: RunInput) -> Accepte
         RunUnknown: the run was accepted before and is no longer stored.
         ResumeMismatch: the interrupts that it resumes are not open.
         ThreadBusy: the agent is running in the thread and accepts no other run until it ends.
-        A2AError, HeadraceError: as `check_parts`, `Idempotency.start` and `Idempotency.follow_up`.
+        A2AError, HeadraceError: as `check_parts` and `Submissions.submit`.
     """
     _check_taken(call, run_input)
     request = KeyedRequest(call.caller, call.agent, run_input.key, run_input.fingerprint())
@@ -60,27 +60,35 @@ async def submit(services: Services, call: Call, run_input: RunInput) -> Accepte
 async def _submit(
     services: Services, call: Call, run_input: RunInput, request: KeyedRequest
 ) -> AcceptedInput:
-    idempotency = services.idempotency
+    submissions = services.submissions
     try:
         task = await answered(services, call, run_input)
     except ResumeMismatch as mismatch:
         # The interrupts may be closed because this very run has already resumed them.
-        if (again := await idempotency.again(request)) is not None:
-            return again
+        if (replay := await submissions.replay(request)) is not None:
+            return replay
         run_input, task = await _gone_on(services, call, run_input, mismatch), None
     metadata = run_input.metadata | call.marks
     metadata |= terms(call.caller, call.card, run_input.wishes, "forwardedProps.headrace.")
+    message, continued = run_input.message, None
     if task is not None:
-        message = task.with_results(run_input)
-        follow_up = FollowUp(task.task, message, run_input.thread, metadata)
-        return await idempotency.follow_up(request, follow_up)
-    if busy := await _at_work(RunThread(services, call, run_input.thread)):
+        message, continued = task.with_results(run_input), task.task
+    elif busy := await _at_work(RunThread(services, call, run_input.thread)):
         # The active run may be this very run, sent again.
-        if (again := await idempotency.again(request)) is not None:
-            return again
+        if (replay := await submissions.replay(request)) is not None:
+            return replay
         if ahead := await _made_way(services, call, run_input.thread, busy):
             metadata[events.WAIT_FOR] = ahead
-    return await idempotency.start(request, run_input.message, run_input.thread, metadata)
+    submission = Submission(
+        call.caller,
+        call.agent,
+        message,
+        run_input.thread,
+        metadata,
+        continued,
+        keyed=request,
+    )
+    return await submissions.submit(submission)
 
 
 async def _gone_on(

@@ -11,8 +11,8 @@ import pytest
 from headrace.model.errors import BusUnavailable
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
+from headrace_gateway.refusals import GatewayStopping, Unsettled
 from headrace_gateway.streaming.grpc import Context
-from headrace_gateway.tasks.settle import GatewayStopping, Unsettled
 
 CALLS = 2
 RETRYING = {

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -13,46 +14,53 @@ from headrace.model.errors import OutcomeUnknown, StateUnavailable, TaskUnknown
 from headrace.model.task import TaskKey, mint_task_id
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.problems import Problem, problem_of
+from headrace_gateway.refusals import Unsettled
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.tasks.settle import InputAppends, Unsettled
+from headrace_gateway.tasks.settlement import Settlement
 from headrace_gateway.tasks.stream_health import LogSilent
 from tests.support.clients.bindings import Talk
 from tests.support.servers import NatsProcess
+from tests.support.submitting_gateway import SubmittingGateway
 from tests.support.waiting import eventually
 
 GONE = TaskUnknown("this task was deleted")
 
 
-class Gateway:
-    """As much of a gateway as settles messages."""
+class Doubtful(NamedTuple):
+    """An append whose outcome is not known until it is made known."""
+
+    key: TaskKey
+    context: str
+    known: asyncio.Event
+    stored: asyncio.Event
+
+    async def store(self) -> None:
+        if not self.known.is_set():
+            raise OutcomeUnknown("no ack")
+        self.stored.set()
+
+
+class Gateway(SubmittingGateway):
+    """Accepts messages whose outcome is not known."""
 
     def __init__(self, server: NatsProcess) -> None:
-        self.bus = Bus(GatewaySettings(nats_url=server.url))
-        self.background = BackgroundWork()
-        self.appends = InputAppends(self.bus, self.background, 1.0)
+        super().__init__(Bus(GatewaySettings(nats_url=server.url)), 1.0)
         self.key = TaskKey("default", "echo", mint_task_id(0))
-        self.open = list[asyncio.Event]()
+        self.doubtful = list[Doubtful]()
 
-    async def accept(self) -> tuple[asyncio.Event, asyncio.Event]:
-        """Take a message in; return what makes known that it is stored, and what tells so."""
-        known, stored = asyncio.Event(), asyncio.Event()
-        self.open.append(known)
-
-        async def attempt() -> None:
-            if known.is_set():
-                stored.set()
-                return
-            raise OutcomeUnknown("no ack")
-
+    async def accept(self) -> Doubtful:
+        """Accept a message."""
+        append = Doubtful(self.key, "context", asyncio.Event(), asyncio.Event())
+        self.doubtful.append(append)
         with pytest.raises(Unsettled):
-            await self.appends.carry_out(self.key, "context", attempt)
+            await self.submissions.append(append)
         await self.bus.connection.flush()
-        return known, stored
+        return append
 
     async def denies(self, key: TaskKey) -> bool:
         """Tell whether it says that there is no such task."""
         try:
-            await self.appends.check(key.tenant, key.task, TaskUnknown())
+            await self.settlement.check(key.tenant, key.task, TaskUnknown())
         except StateUnavailable:
             return False
         return True
@@ -66,8 +74,8 @@ async def gateways(nats_server: NatsProcess) -> AsyncIterator[list[Gateway]]:
         await one.bus.dial(secrets.token_hex(4))
     yield both
     for one in both:
-        for known in one.open:
-            known.set()
+        for append in one.doubtful:
+            append.known.set()
         await one.background.drain()
         await one.bus.close()
 
@@ -77,11 +85,11 @@ async def test_no_gateway_reports_a_missing_task_while_one_settles_it(
 ) -> None:
     here, there = gateways
     assert await there.denies(here.key)
-    known, _ = await here.accept()
+    append = await here.accept()
     assert not await here.denies(here.key)
     assert not await there.denies(here.key)
     assert await there.denies(there.key)
-    known.set()
+    append.known.set()
     for one in gateways:
         await eventually(partial(one.denies, here.key), "it is known again")
 
@@ -90,10 +98,10 @@ async def test_a_task_that_is_open_twice_is_open_until_both_are_known(
     gateways: list[Gateway],
 ) -> None:
     here, there = gateways
-    known, stored = await here.accept()
+    append = await here.accept()
     await here.accept()
-    known.set()
-    await stored.wait()
+    append.known.set()
+    await append.stored.wait()
     assert not await here.denies(here.key)
     assert not await there.denies(here.key)
 
@@ -115,30 +123,30 @@ async def test_the_answer_is_unknown_for_a_moment_after_an_outage_of_nats(
     here, there = gateways
     there.bus.connection.health.back_since = asyncio.get_running_loop().time()
     assert not await there.denies(here.key)
-    await there.appends.check(here.key.tenant, here.key.task, GONE)
+    await there.settlement.check(here.key.tenant, here.key.task, GONE)
 
 
 async def test_a_message_to_a_stream_that_is_silent_is_refused_before_it_is_sent(
     gateways: list[Gateway],
 ) -> None:
     here, there = gateways
-    known, stored = await here.accept()
+    append = await here.accept()
     other = TaskKey("default", "echo", mint_task_id(0))
     problem = await refusal(here, other)
     assert (problem.http_status, problem.retry_after, problem.metadata) == (503, 1, {})
-    assert "no append" in here.appends.streams.trouble()
-    await here.appends.ready(TaskKey("default", "echo", mint_task_id(16)))  # another stream's
-    await there.appends.ready(other)
-    assert there.appends.streams.trouble() == ""
-    known.set()
-    await stored.wait()
-    await here.appends.ready(other)
-    assert here.appends.streams.trouble() == ""
+    assert "no append" in here.settlement.health.trouble()
+    await here.settlement.ready(TaskKey("default", "echo", mint_task_id(16)))  # another stream's
+    await there.settlement.ready(other)
+    assert there.settlement.health.trouble() == ""
+    append.known.set()
+    await append.stored.wait()
+    await here.settlement.ready(other)
+    assert here.settlement.health.trouble() == ""
 
 
 async def refusal(gateway: Gateway, key: TaskKey) -> Problem:
     with pytest.raises(LogSilent) as refused:
-        await gateway.appends.ready(key)
+        await gateway.settlement.ready(key)
     return problem_of(refused.value)
 
 
@@ -158,8 +166,8 @@ async def test_no_operation_reports_a_missing_task_while_it_is_settled(
     elsewhere, task = Bus(settings), mint_task_id(0)
     params = {name: value or task for name, value in READS[operation].items()}
     await elsewhere.dial(secrets.token_hex(4))
-    appends = InputAppends(elsewhere, BackgroundWork(), 1.0)
-    async with appends._is_open(TaskKey("default", "assistant", task)):
+    settlement = Settlement(elsewhere, BackgroundWork(), 1.0)
+    async with settlement.announced(TaskKey("default", "assistant", task)):
         await elsewhere.connection.flush()
         assert (await talk.refused(operation, params)).status == 503
     await elsewhere.close()
