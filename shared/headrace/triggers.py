@@ -1,8 +1,7 @@
 """Triggers: what begins a task of an agent for each event on a subject.
 
 They are kept in a bucket, under the tenant, the owner and the trigger's name. Gateways write them
-for their owners, and the triggers service reads them. Those that earlier releases made stay under
-the tenant and the name, and are their owners' likewise.
+for their owners, and the triggers service reads them.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.kv import Bucket, KeyChanged, Value
+from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
@@ -67,27 +66,21 @@ class Trigger(TriggerSpec):
     """RFC 3339; older events do not fire it."""
     event_streams: int
     """Number of event streams when it was made, from which task ids are derived."""
-    by_owner: bool = False
-    """Whether its name is unique for its owner only. The names of those that earlier releases made
-    are unique in their tenant, and the ids of their tasks are derived from that."""
 
     @property
     def key(self) -> str:
         """Its key in the bucket."""
-        if self.by_owner:
-            return _key(self.tenant, self.owner, self.name)
-        return _former_key(self.tenant, self.name)
+        return _key(self.tenant, self.owner, self.name)
 
     @property
     def source(self) -> str:
         """Its name as a source of firings, unique in its tenant."""
-        return f"trigger/{self.owner}/{self.name}" if self.by_owner else f"trigger/{self.name}"
+        return f"trigger/{self.owner}/{self.name}"
 
     @property
     def consumer(self) -> str:
         """The name of the replicas' consumer; another subject has another one."""
-        whose = (self.tenant, self.owner) if self.by_owner else (self.tenant,)
-        place = "\x00".join([*whose, self.subject, self.since]).encode()
+        place = "\x00".join([self.tenant, self.owner, self.subject, self.since]).encode()
         return f"headrace-{self.name}-{hashlib.sha256(place).hexdigest()[:16]}"
 
     @property
@@ -112,7 +105,7 @@ class UnreadableTrigger:
     """A kept trigger that this release can't read."""
 
     owner: str
-    """As a subject token; empty: not known."""
+    """As a subject token."""
     name: str
 
 
@@ -153,7 +146,6 @@ class TriggerStore:
                 event_streams=(
                     self._bus.settings.event_streams if before is None else before.event_streams
                 ),
-                by_owner=before is None or before.by_owner,
             )
 
         return await self._change(tenant, owner, spec.name, put_over)
@@ -201,10 +193,10 @@ class TriggerStore:
     ) -> tuple[Trigger, bool]:
         """Change the owner's trigger of that name, or make it; return it, and whether it is new."""
         for _ in range(_ROUNDS):
-            key, found = await self._find(tenant, owner, name)
+            key = _key(tenant, owner, name)
+            found = await self._bucket.get(key)
             before = _known(name, found.data)
             changed = change(before)
-            # The previous release reads records without fields that it does not have.
             data = json_text.encode(changed.model_dump(mode="json", exclude_defaults=True))
             put = partial(self._bucket.put, key, data, found.sequence)
             try:
@@ -225,21 +217,10 @@ class TriggerStore:
             TriggerUnknown: the owner has none.
             TriggerTooNew: a later release wrote it.
         """
-        trigger = _known(name, (await self._find(tenant, owner, name))[1].data)
+        trigger = _known(name, (await self._bucket.get(_key(tenant, owner, name))).data)
         if trigger is None:
             raise _unknown(name)
         return trigger
-
-    async def _find(self, tenant: str, owner: str, name: str) -> tuple[str, Value]:
-        """Return the key of the owner's trigger of that name and what it holds, if anything."""
-        key = _key(tenant, owner, name)
-        found = await self._bucket.get(key)
-        if found.data is None:
-            former_key = _former_key(tenant, name)
-            former = await self._bucket.get(former_key)
-            if former.data is not None and _owner_of(former.data) == owner:
-                return former_key, former
-        return key, found
 
     async def needs(self, key: str, stream: str, consumer: str) -> bool:
         """Return whether the trigger with that key takes its events by the consumer of `stream`.
@@ -263,38 +244,19 @@ class TriggerStore:
     async def listed(
         self, tenant: str | None = None, owner: str | None = None
     ) -> tuple[list[Trigger], list[UnreadableTrigger]]:
-        """Return what `all` does, by owner and name, and those that this release can't read.
-
-        Others are not read, except those that earlier releases made in the tenant.
-        """
+        """Return what `all` does, by owner and name, and those that this release can't read."""
         triggers, unreadable = list[Trigger](), list[UnreadableTrigger]()
-        for key, data in await self._copy(tenant, owner):
-            _, _, *named, name = key.split(".")
-            trigger = _read(data)
-            whose = trigger.owner if trigger is not None else "".join(named) or _owner_of(data)
-            if owner not in (None, whose):
-                continue
-            if trigger is not None:
+        found = await self._bucket.copy(_key(tenant or "*", owner or "*", "*"))
+        for key, one in sorted(found.items()):
+            if (trigger := _read(one.data)) is not None:
                 triggers.append(trigger)
             else:
-                unreadable.append(UnreadableTrigger(whose or "", name))
+                unreadable.append(UnreadableTrigger(*key.split(".")[2:]))
         return triggers, unreadable
-
-    async def _copy(self, tenant: str | None, owner: str | None) -> list[tuple[str, bytes]]:
-        """Return keys and records in the bucket, by key."""
-        patterns = [_KEYS if tenant is None else f"event.{tenant}.>"]
-        if tenant is not None and owner is not None:
-            patterns = [_key(tenant, owner, "*"), _former_key(tenant, "*")]
-        copies = [await self._bucket.copy(pattern) for pattern in patterns]
-        return sorted((key, one.data) for copy in copies for key, one in copy.items())
 
 
 def _key(tenant: str, owner: str, name: str) -> str:
     return f"event.{tenant}.{owner}.{name}"
-
-
-def _former_key(tenant: str, name: str) -> str:
-    return f"event.{tenant}.{name}"
 
 
 def _existing(found: Trigger | None, sought: Trigger) -> Trigger:
@@ -306,14 +268,6 @@ def _existing(found: Trigger | None, sought: Trigger) -> Trigger:
     if found is None:
         raise _unknown(sought.name)
     return found
-
-
-def _owner_of(data: bytes) -> str | None:
-    """Return the owner of the trigger in `data`, also of one that a later release wrote."""
-    try:
-        return str(json_text.decode(data)["owner"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _unknown(name: str) -> TriggerUnknown:

@@ -378,7 +378,7 @@ async def delays_runs(w: World) -> bool:
 
 @attempt("read triggers")
 async def reads_triggers(w: World) -> bool:
-    subject = "$KV.TRIGGERS.event.default.orders"
+    subject = "$KV.TRIGGERS.event.default.ann.orders"
     await w.admin.ask(subject, b"{}")
     requests = [w.answers(f"{how}.KV_TRIGGERS", {"last_by_subj": subject}) for how in _READS]
     return any([await one for one in requests])
@@ -386,7 +386,7 @@ async def reads_triggers(w: World) -> bool:
 
 @attempt("make or change triggers")
 async def writes_triggers(w: World) -> bool:
-    return await w.stores("KV_TRIGGERS", "$KV.TRIGGERS.event.default.orders")
+    return await w.stores("KV_TRIGGERS", "$KV.TRIGGERS.event.default.ann.orders")
 
 
 @attempt("route other agents' new tasks to a version")

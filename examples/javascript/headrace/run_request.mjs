@@ -5,7 +5,7 @@ import { BusUnavailable } from "./bus.mjs";
 const TIMEOUT = 2000;
 // JetStream's errors for: the server has no resources, or no storage; the stream refuses the message.
 const NO_ROOM = new Set([10023, 10047, 10077]);
-const READ = ["1", "2", "3"];
+const READ = ["2", "3"];
 const READ_UP_TO = 3;
 const NUMBER = /^[0-9]{1,15}$/;
 export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
@@ -13,8 +13,8 @@ export const TASK_ID = /^(0|[1-9][0-9]{0,3})-[0-9a-f]{32}$/;
 export class RunRequest {
   constructor(msg) {
     Object.assign(this, { subject: msg.subject, reply: msg.reply, raw: msg.data });
-    // A message without the header is of version 1; one with an empty header is of none.
-    this.version = msg.headers?.has("Headrace-Version") ? msg.headers.get("Headrace-Version") : "1";
+    // A message may lack the header; one with an empty header is of no version.
+    this.version = msg.headers?.has("Headrace-Version") ? msg.headers.get("Headrace-Version") : READ[0];
     // $JS.ACK.<stream>.<consumer>.<deliveries>.… , optionally with domain and account before them.
     const tokens = msg.reply.split(".");
     const [deliveries, sequence] = tokens.length === 9 ? tokens.slice(4) : tokens.slice(6);

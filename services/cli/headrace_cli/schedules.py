@@ -28,9 +28,7 @@ def _row(one: "Json") -> tuple[str, ...]:
         when = f"{one['cron']} ({one['timeZone'] or 'UTC'})"
     state = f"ended: {one['ended']}" if one["ended"] else one["state"]
     text = " ".join(str(part.get("text", "(data)")) for part in one["message"])
-    # Lists of gateways of earlier versions lack it.
-    following = one.get("next") or "-"
-    return one["name"], one["agent"], when, following, state, text
+    return one["name"], one["agent"], when, one["next"] or "-", state, text
 
 
 def _firing_row(one: "Json") -> tuple[str, ...]:

@@ -30,12 +30,8 @@ class ConsumerRecord(BusMessage):
 
     stream: str
     consumer: str
-    trigger: str | None = None
+    trigger: str
     """The trigger's key in the bucket."""
-    tenant: str | None = None
-    name: str | None = None
-    """The trigger's, in records that earlier releases wrote. They can't read others, and so delete
-    no consumer that they don't know."""
 
     @classmethod
     def of(cls, trigger: Trigger, stream: str) -> "ConsumerRecord":
@@ -46,11 +42,6 @@ class ConsumerRecord(BusMessage):
     def key(self) -> str:
         """Its key in the bucket."""
         return f"consumer.{self.stream}.{self.consumer}"
-
-    @property
-    def trigger_key(self) -> str:
-        """The trigger's key in the bucket."""
-        return self.trigger or f"event.{self.tenant}.{self.name}"
 
 
 class EventConsumers:
@@ -103,7 +94,7 @@ class EventConsumers:
             if (record.stream, record.consumer) in used:
                 continue
             # Another replica may just have begun to use it.
-            if not await self._store.needs(record.trigger_key, record.stream, record.consumer):
+            if not await self._store.needs(record.trigger, record.stream, record.consumer):
                 await self._delete(record)
 
     async def _recorded(self) -> list[ConsumerRecord]:

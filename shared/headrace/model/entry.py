@@ -169,7 +169,7 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
 
     Raises:
         NewerVersion: It has a later contract version than this code reads.
-        UndecodableMessage: A header is missing or malformed, or has an earlier contract version.
+        UndecodableMessage: A header is missing or malformed.
     """
     version = headers.get(VERSION, "") if headers else ""
     if not headers or version not in READABLE:

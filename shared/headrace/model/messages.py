@@ -431,7 +431,7 @@ class Holds(BusMessage):
     request, on which the run can be acknowledged."""
     tasks: dict[int, str] = Field(default_factory=dict)
     """Control subjects of those of `taken` whose tasks the worker holds, by the same numbers. Such
-    a subject answers who holds the task. Older workers do not state it."""
+    a subject answers who holds the task."""
     released: list[int] = Field(default_factory=list)
     """Holds that have ended, by the numbers under which they were added."""
     whole: bool = False

@@ -428,8 +428,7 @@ def _is_stored_where_it_belongs(stored: list[str], letter: DeadLetter, prefix: s
     otherwise send a run or a notification of any agent and tenant, in the gateway's name.
     """
     if letter.trigger is not None:
-        # Earlier versions stored it under its agent, which it did not name.
-        return letter.agent is None or stored[1] == _place_of(letter.trigger)
+        return stored[1] == _place_of(letter.trigger)
     return letter.agent is None and tuple(stored) == addressee(letter.subject, prefix)
 
 

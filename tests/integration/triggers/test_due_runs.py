@@ -104,7 +104,7 @@ async def test_a_due_run_of_a_later_version_is_left_to_a_replica_that_reads_it(
     await store(bus, due, request(-1.0).encode(), 5.0, {VERSION: "4"})
 
     async def is_left() -> bool:
-        return "Headrace-Version is 4; this release reads 1 to 3" in caplog.text
+        return "Headrace-Version is 4; this release reads 2 to 3" in caplog.text
 
     await eventually(is_left, "the replica leaves it")
     assert await count(bus, due) == 1

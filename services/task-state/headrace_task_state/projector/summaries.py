@@ -3,8 +3,8 @@
 The last entry of an idle task contains what lists, lookups and duties need: its owner, its state
 and since when it has it. The view is complete when these entries have been read. Histories and
 artifacts are read from the logs meanwhile and filled in afterwards
-(`maintenance/summary_completion.py`). Where the last entry is not enough (a running task, an entry
-of an older version), the whole log is read.
+(`maintenance/summary_completion.py`). Where the last entry is not enough (of a running task), the
+whole log is read.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from headrace.model.errors import BusUnavailable
 from headrace_task_state.store import Range
 
 _TIMEOUT = 0.1
-"""Seconds to wait for an answer, which a replica of the previous release does not send."""
+"""Seconds to wait for an answer."""
 
 
 def wanted_by_list(bus: Bus, place: Range) -> str:
@@ -60,11 +60,8 @@ class WaitingLists:
                 self._waiting.append((sequence, reply))
 
     async def _receive(self, msg: Msg) -> None:
-        # A replica of the previous release names no sequence and waits for no answer.
-        sequence = int(msg.data or 0)
-        if not msg.reply:
-            self._want(sequence)
-        elif sequence <= self._position:
+        sequence = int(msg.data)
+        if sequence <= self._position:
             await self._answer(msg.reply)
         else:
             self._waiting.append((sequence, msg.reply))

@@ -194,7 +194,7 @@ async def test_a_question_of_a_later_version_is_refused_with_both_versions(
     async with asking(nats_server) as fleet:
         refusal = Refusal.decode("get", await fleet.get("task", **{VERSION: "4"}))
         assert (refusal.code, refusal.is_temporary) == ("state_unavailable", True)
-        assert "Headrace-Version is 4; this release reads 1 to 3" in refusal.message
+        assert "Headrace-Version is 4; this release reads 2 to 3" in refusal.message
         assert await fleet.get("task", **{VERSION: NEXT_VERSION}) == b"task"
 
 

@@ -46,12 +46,3 @@ async def test_lists_are_answered_as_far_as_the_range_is_applied() -> None:
         await lists.applied(16)
         assert len(bus.replied) == 4
     assert not bus.receivers
-
-
-async def test_a_replica_of_the_previous_release_has_the_range_written_without_an_answer() -> None:
-    bus, wanted = AnsweredBus(), list[int]()
-    lists = WaitingLists(bus, PLACE, wanted.append, 10)
-    async with lists.served():
-        await bus.want(b"")
-        await lists.applied(20)
-    assert (bus.replied, wanted) == ([], [0])

@@ -173,34 +173,6 @@ async def test_a_trigger_of_a_later_release_is_left_to_its_gateways(
         await bucket.delete(key)
 
 
-async def test_a_trigger_of_an_earlier_release_stays_its_owners(
-    http: httpx.AsyncClient, fleet: ScriptedFleet, bus: Bus
-) -> None:
-    assert fleet.working
-    bucket, key = Bucket(bus, bus.streams.triggers), "event.default.t1"
-    kept = {"tenant": "default", "since": "2026-01-01T00:00:00Z", "event_streams": 1}
-    mine = SPEC | kept | {"name": "t1", "owner": "anonymous"}
-    others = mine | {"name": "t2", "owner": "ann"}
-    for one in (mine, others):
-        await bucket.put(f"event.default.{one['name']}", orjson.dumps(one), 0)
-    changed = (await http.put(f"{PATH}/t1", json=SPEC | {"text": "Order {body.id}"})).json()
-    assert changed["since"] == kept["since"]
-    # Releases before this one read it still.
-    assert orjson.loads((await bucket.get(key)).data or b"") == mine | {"text": "Order {body.id}"}
-    assert (await http.get(f"{PATH}/t2")).status_code == 404
-    assert (await http.put(f"{PATH}/t2", json=SPEC)).status_code == 201
-    listed = [(one.owner, one.source) for one in await TriggerStore(bus).all("default")]
-    assert sorted(listed) == [
-        ("ann", "trigger/t2"),
-        ("anonymous", "trigger/anonymous/t2"),
-        ("anonymous", "trigger/t1"),
-    ]
-    deleted = [(await http.delete(f"{PATH}/{name}")).status_code for name in ("t1", "t2")]
-    assert deleted == [200, 200]
-    assert [one.owner for one in await TriggerStore(bus).all("default")] == ["ann"]
-    await bucket.delete("event.default.t2")
-
-
 async def test_each_change_of_a_trigger_or_schedule_is_audited(
     open_role_gateway: OpenRoleGateway, fleet: ScriptedFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
