@@ -15,7 +15,6 @@ from pydantic.json_schema import models_json_schema
 
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
-from headrace_cli.asyncapi_page import serve
 from headrace_cli.bus_channels import (
     ANSWERS,
     CHANNELS,
@@ -56,21 +55,9 @@ _ABOUT = (
 
 
 @click.command()
-@click.option(
-    "--serve",
-    "port",
-    type=click.IntRange(0, 65535),
-    is_flag=False,
-    flag_value=8090,
-    metavar="[PORT]",
-    help="Serve it as a web page on 127.0.0.1 instead (default port: 8090).",
-)
-def asyncapi(port: int | None) -> None:
+def asyncapi() -> None:
     """Print the bus contract as an AsyncAPI 3.0 document, in JSON."""
-    if port is None:
-        click.echo(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode())
-    else:
-        serve(document(), port)
+    click.echo(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode())
 
 
 def document() -> Json:

@@ -1,11 +1,12 @@
 """The channels of the bus contract that FastStream does not describe, and task state's answers.
 
-Addresses are built by the functions that services use (`headrace.model.subjects.Subjects`), so that
-the document can't name an unused subject.
+Addresses and descriptions are those of the functions that services use
+(`headrace.model.subjects.Subjects`), so that the document can't name an unused subject.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import (
@@ -48,7 +49,7 @@ from headrace.model.messages import (
     UsageFound,
 )
 from headrace.model.schedule import Schedule, ScheduleFirings
-from headrace.model.subjects import NORMAL, UNUSUAL, Subjects
+from headrace.model.subjects import UNUSUAL, Subjects
 from headrace.model.task import STATES, TaskKey
 from headrace.tracing import TRACEPARENT
 from headrace.webhooks import Webhook
@@ -57,7 +58,6 @@ SUBJECTS = Subjects("{prefix}")
 STREAMS = Streams()
 
 _KEY = TaskKey("{tenant}", "{agent}", "0-{task}")
-_SHARD, _TASK = "{shard}", "{task}"
 
 EVENT_KINDS = ("task", "statusUpdate", "artifactUpdate", "message")
 
@@ -112,7 +112,6 @@ ENTRY_HEADERS: Json = {
 
 MESSAGE_HEADERS: Json = {
     "type": "object",
-    "description": "A message without the header is of version 1.",
     "properties": {entry.VERSION: {"enum": list(entry.READABLE)}},
 }
 """Headers of run requests, and of task state's answers."""
@@ -241,229 +240,133 @@ class Channel:
     """What the fleet does: it receives what others publish, such as the users."""
 
 
-def _message(model: type[BusMessage]) -> ChannelMessage:
-    return ChannelMessage(model.__name__, model)
-
-
-def _answer(model: type[BusMessage]) -> ChannelMessage:
-    return ChannelMessage(model.__name__, model, MESSAGE_HEADERS)
-
-
 _RUN = ChannelMessage("RunRequest", RunRequest, RUN_HEADERS)
 _ENTRY = ChannelMessage("Entry", EVENT, ENTRY_HEADERS, by_line=True)
 _REFUSAL = ChannelMessage("Refusal", Refusal, MESSAGE_HEADERS)
+_NOTHING = ChannelMessage("Nothing", NOTHING)
+
+_CORE = "core NATS"
+_OF_USERS = f"a stream of the users, or {_CORE}"
+_QUEUE = f"stream {STREAMS.runs}, a work queue"
+_SCHEDULES = f"stream {STREAMS.schedules}"
+_FIRED_QUEUE = f"{_SCHEDULES}, of which these messages are a work queue"
+_LOGS = f"streams {STREAMS.events(0)}, {STREAMS.events(1)} …"
+_LIVE_FOR = f"; expires after {TIMING.instance_ttl} s unless renewed"
+
+_RUN_NUMBER = cast("int", "{run}")
+_RUN_SUBJECT = SUBJECTS.run(_KEY, _RUN_NUMBER)
+_SCHEDULE_OF = "{tenant}", "{owner}", "{schedule}"
+_WEBHOOK = "{tenant}.{agent}.{task}.{webhook}"
 
 
-def _task(address: str) -> str:
-    """Return the address with shard and task as parameters of their own."""
-    return address.replace(".0.", f".{_SHARD}.").replace("0-{task}", _TASK)
+def _message(content: type[BusMessage] | ChannelMessage) -> ChannelMessage:
+    if isinstance(content, ChannelMessage):
+        return content
+    return ChannelMessage(content.__name__, content)
 
 
-def _run(name: str, priority: str = NORMAL) -> Channel:
-    address = SUBJECTS.run(_KEY, 0, priority)
-    return _run_on(name, address, f"Requests a run from workers ({priority} priority).")
+def _of(
+    maker: Callable[..., str],
+    *names: object,
+    on: str = _CORE,
+    says: type[BusMessage] | ChannelMessage = _NOTHING,
+    reply: type[BusMessage] | None = None,
+) -> Channel:
+    """Return the channel of the subjects that `maker` makes, described by its docstring."""
+    about = (maker.__doc__ or "").partition("\n")[0].removeprefix("Return the ")
+    address = maker(*names).replace(".0.", ".{shard}.").replace("0-{task}", "{task}")
+    replies = () if reply is None else (_message(reply),)
+    text = about[0].upper() + about[1:]
+    return Channel(maker.__name__, address, on, text, (_message(says),), replies)
 
 
-def _run_on(name: str, address: str, description: str) -> Channel:
-    address = address.replace(".0", ".{run}")
-    return Channel(
-        name,
-        _task(address.replace("{run}-{task}", _TASK)),
-        f"stream {STREAMS.runs}, a work queue",
-        description,
-        (_RUN,),
-    )
+def _run(name: str, *priority: str) -> Channel:
+    channel = _of(SUBJECTS.run, _KEY, _RUN_NUMBER, *priority[:1], on=_QUEUE, says=_RUN)
+    return replace(channel, name=name, address=".".join((channel.address, *priority[1:])))
 
 
-_RUN_SUBJECT = SUBJECTS.run(_KEY, 0).replace(".0-{task}.0", f".{_TASK}.{{run}}")
+def _kept(name: str, bucket: str, key: str, about: str, *says: ChannelMessage) -> Channel:
+    return Channel(name, subject_of(bucket, key), f"bucket {bucket}", about, says)
+
 
 CHANNELS: tuple[Channel, ...] = (
     _run("run"),
     *(_run(f"run.{priority}", priority) for priority in UNUSUAL),
-    _run_on(
-        "run.version",
-        SUBJECTS.run(_KEY, 0, "{priority}") + ".{version}",
-        "Requests a run of a pinned task from workers of its version.",
+    _run("run.version", "{priority}", "{version}"),
+    _of(SUBJECTS.delayed, _RUN_SUBJECT, on=_SCHEDULES, says=_RUN),
+    _of(SUBJECTS.due, _RUN_SUBJECT, on=_FIRED_QUEUE, says=_RUN),
+    _of(SUBJECTS.queue, "{agent}"),
+    _of(SUBJECTS.drain, "{agent}", "{instance}", reply=Draining),
+    _of(SUBJECTS.holds, "{agent}", "{instance}", says=HoldsQuery, reply=Holds),
+    _of(SUBJECTS.process, "{service}", says=ProcessQuery, reply=ProcessFound),
+    replace(
+        _of(
+            SUBJECTS.process,
+            *("worker", "{agent}", "{instance}"),
+            says=ProcessQuery,
+            reply=ProcessFound,
+        ),
+        name="process.worker",
     ),
-    Channel(
-        "queue",
-        SUBJECTS.queue("{agent}"),
-        "core NATS",
-        "Announces a new queue of runs to workers.",
-        (ChannelMessage("Nothing", NOTHING),),
+    _of(SUBJECTS.event, _KEY, on=_LOGS, says=_ENTRY),
+    _of(SUBJECTS.live, _KEY, on=f"{_CORE}, published by JetStream", says=_ENTRY),
+    _of(SUBJECTS.control, _KEY, says=Control, reply=HolderReply),
+    _of(SUBJECTS.dead, "{tenant}", "{agent}", on=f"stream {STREAMS.dead}", says=DeadLetter),
+    _of(SUBJECTS.recheck, "{task}"),
+    _of(SUBJECTS.changes, "{stream}", says=ListChanges),
+    _of(SUBJECTS.rates, says=RequestsTaken),
+    replace(
+        _of(SUBJECTS.push, _KEY, "{webhook}", on=f"stream {STREAMS.pushes}, a work queue"),
+        address=f"{{prefix}}.push.{{stream}}.{_WEBHOOK}",
+        messages=(ChannelMessage("Alive", EMPTY),),
     ),
-    Channel(
-        "drain",
-        SUBJECTS.drain("{agent}", "{instance}"),
-        "core NATS",
-        "Makes one worker start no more runs, and exit after its active ones.",
-        (ChannelMessage("Nothing", NOTHING),),
-        (_message(Draining),),
+    _of(
+        SUBJECTS.schedule,
+        *_SCHEDULE_OF,
+        on=_SCHEDULES,
+        says=ChannelMessage("Schedule", Schedule, DEFINITION),
     ),
-    Channel(
-        "holds",
-        SUBJECTS.holds("{agent}", "{instance}"),
-        "core NATS",
-        "Requests the list of runs that a worker holds, to give them back if its process dies.",
-        (_message(HoldsQuery),),
-        (_message(Holds),),
+    _of(
+        SUBJECTS.timer,
+        *_SCHEDULE_OF,
+        on=_SCHEDULES,
+        says=ChannelMessage("Schedule", Schedule, MESSAGE_SCHEDULE),
     ),
-    Channel(
-        "process",
-        SUBJECTS.process("{service}"),
-        "core NATS",
-        "Asks the processes of a service what they are, and to log at another level.",
-        (_message(ProcessQuery),),
-        (_message(ProcessFound),),
+    _of(
+        SUBJECTS.firing,
+        *_SCHEDULE_OF,
+        on=_FIRED_QUEUE,
+        says=ChannelMessage("Schedule", Schedule, FIRING),
     ),
-    Channel(
-        "process.worker",
-        SUBJECTS.process("worker", "{agent}", "{instance}"),
-        "core NATS",
-        "Asks a worker, by its id and any agent of it, what it is, and to log at another level.",
-        (_message(ProcessQuery),),
-        (_message(ProcessFound),),
-    ),
-    Channel(
-        "event",
-        _task(SUBJECTS.event(_KEY)),
-        f"streams {STREAMS.events(0)}, {STREAMS.events(1)} …",
-        "A task's log, appended to by compare-and-set.",
-        (_ENTRY,),
-    ),
-    Channel(
-        "live",
-        _task(SUBJECTS.live(_KEY)),
-        "core NATS, published by JetStream",
-        "Each entry of a log, republished when it is stored.",
-        (_ENTRY,),
-    ),
-    Channel(
-        "control",
-        _task(SUBJECTS.control(_KEY)),
-        "core NATS",
-        "Request to the task's holder, the only subscriber of this subject.",
-        (_message(Control),),
-        (_message(HolderReply),),
-    ),
-    Channel(
-        "dead",
-        SUBJECTS.dead("{tenant}", "{agent}"),
-        f"stream {STREAMS.dead}",
-        "A dead letter: the message and the reason.",
-        (_message(DeadLetter),),
-    ),
-    Channel(
-        "recheck",
-        SUBJECTS.recheck(_TASK),
-        "core NATS",
-        "Makes readers of a log check its tail again.",
-        (ChannelMessage("Nothing", NOTHING),),
-    ),
-    Channel(
-        "changes",
-        SUBJECTS.changes(0).replace(".0", ".{stream}"),
-        "core NATS",
-        "What a batch of an event stream changed in lists, for gateways with watchers.",
-        (_message(ListChanges),),
-    ),
-    Channel(
-        "rates",
-        SUBJECTS.rates(),
-        "core NATS",
-        "A gateway's request counts, for rate limits across gateways.",
-        (_message(RequestsTaken),),
-    ),
-    Channel(
-        "push",
-        SUBJECTS.push(_KEY, "{webhook}").replace(".0.", ".{stream}.").replace("0-{task}", _TASK),
-        f"stream {STREAMS.pushes}, a work queue",
-        "Requests the delivery of a webhook's outstanding notifications from task state.",
-        (ChannelMessage("Alive", EMPTY),),
-    ),
-    Channel(
-        "schedule",
-        SUBJECTS.schedule("{tenant}", "{owner}", "{schedule}"),
-        f"stream {STREAMS.schedules}",
-        "A schedule's definition, until it is deleted. It is stored in a batch with its timer, or "
-        "removes the timer if it is paused or has ended.",
-        (ChannelMessage("Schedule", Schedule, DEFINITION),),
-    ),
-    Channel(
-        "timer",
-        SUBJECTS.timer("{tenant}", "{owner}", "{schedule}"),
-        f"stream {STREAMS.schedules}",
-        "JetStream's message schedule, from which a schedule fires: a copy of its definition.",
-        (ChannelMessage("Schedule", Schedule, MESSAGE_SCHEDULE),),
-    ),
-    Channel(
-        "firing",
-        SUBJECTS.firing("{tenant}", "{owner}", "{schedule}"),
-        f"stream {STREAMS.schedules}, of which these messages are a work queue",
-        "A firing of a schedule: JetStream's copy of its timer, or what its owner has requested.",
-        (ChannelMessage("Schedule", Schedule, FIRING),),
-    ),
-    Channel(
-        "fired",
-        SUBJECTS.fired("{tenant}", "{owner}", "{schedule}"),
-        f"stream {STREAMS.schedules}",
-        "What a schedule's last firings have done.",
-        (_message(ScheduleFirings),),
-    ),
-    Channel(
-        "delayedRun",
-        SUBJECTS.delayed(_RUN_SUBJECT),
-        f"stream {STREAMS.schedules}",
-        "A run request that is JetStream's message schedule until it is due. Further tokens are as "
-        "in the run's subject.",
-        (_RUN,),
-    ),
-    Channel(
-        "dueRun",
-        SUBJECTS.due(_RUN_SUBJECT),
-        f"stream {STREAMS.schedules}, of which these messages are a work queue",
-        "A delayed run request that is due: JetStream's copy of it.",
-        (_RUN,),
-    ),
-    Channel(
-        "webhook",
-        subject_of(STREAMS.push, f"{{tenant}}.{{agent}}.{_TASK}.{{webhook}}"),
-        f"bucket {STREAMS.push}",
-        "A webhook of a task, and its delivery progress.",
-        (_message(Webhook),),
-    ),
-    Channel(
-        "card",
-        subject_of(STREAMS.agents, "card.{agent}"),
-        f"bucket {STREAMS.agents}",
-        "An agent's card, kept when its workers are gone.",
-        (_message(AgentCard),),
-    ),
-    Channel(
+    _of(SUBJECTS.fired, *_SCHEDULE_OF, on=_SCHEDULES, says=ScheduleFirings),
+    _kept("webhook", STREAMS.push, _WEBHOOK, "A task's webhook.", _message(Webhook)),
+    _kept("card", STREAMS.agents, "card.{agent}", "An agent's card.", _message(AgentCard)),
+    _kept(
         "card.version",
-        subject_of(STREAMS.agents, "card.{agent}.{version}"),
-        f"bucket {STREAMS.agents}",
+        STREAMS.agents,
+        "card.{agent}.{version}",
         "The card of a version that tasks are pinned to.",
-        (_message(AgentCard),),
+        _message(AgentCard),
     ),
-    Channel(
+    _kept(
         "route",
-        subject_of(STREAMS.agents, "route.{agent}"),
-        f"bucket {STREAMS.agents}",
+        STREAMS.agents,
+        "route.{agent}",
         "Where the new tasks of an agent with pinned versions go.",
-        (_message(AgentRoute),),
+        _message(AgentRoute),
     ),
-    Channel(
+    _kept(
         "instance",
-        subject_of(STREAMS.agents, "live.{agent}.{instance}"),
-        f"bucket {STREAMS.agents}; expires after {TIMING.instance_ttl} s unless renewed",
-        "A worker that serves the agent; deleted when the worker leaves.",
-        (ChannelMessage("Serving", Serving, TTL), ChannelMessage("Nothing", NOTHING, TTL)),
+        STREAMS.agents,
+        "live.{agent}.{instance}",
+        f"A worker that serves the agent{_LIVE_FOR}; deleted when the worker leaves.",
+        ChannelMessage("Serving", Serving, TTL),
+        ChannelMessage("Nothing", NOTHING, TTL),
     ),
     Channel(
         "userEvent",
         "{eventSubject}",
-        "a stream of the users, or core NATS",
+        _OF_USERS,
         "An event of the users that begins a task: what the subject of a trigger matches.",
         (ChannelMessage("UserEvent", USER_EVENT, USER_EVENT_HEADERS),),
         action="receive",
@@ -471,7 +374,7 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         "answer",
         "{answerSubject}",
-        "a stream of the users, or core NATS",
+        _OF_USERS,
         "What a task that a trigger or schedule began answers: a CloudEvent 1.0, in the mode that "
         "it declares.",
         (
@@ -482,15 +385,17 @@ CHANNELS: tuple[Channel, ...] = (
 )
 
 
+def _answers(found: ChannelMessage | type[BusMessage]) -> tuple[ChannelMessage, ...]:
+    return replace(_message(found), headers=MESSAGE_HEADERS), _REFUSAL
+
+
 ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
-    "stateGet": (_answer(TaskFound), _REFUSAL),
-    "stateList": (_answer(TasksFound), _REFUSAL),
-    "stateUsage": (_answer(UsageFound), _REFUSAL),
-    "stateOpen": (_answer(OpenTasksCounted), _REFUSAL),
-    "stateStart": (_answer(TaskStarted), _REFUSAL),
-    **dict.fromkeys(
-        ("stateCancel", "stateInput", "stateQueue", "stateDrop"), (_answer(Done), _REFUSAL)
-    ),
+    "stateGet": _answers(TaskFound),
+    "stateList": _answers(TasksFound),
+    "stateUsage": _answers(UsageFound),
+    "stateOpen": _answers(OpenTasksCounted),
+    "stateStart": _answers(TaskStarted),
+    **dict.fromkeys(("stateCancel", "stateInput", "stateQueue", "stateDrop"), _answers(Done)),
     "stateReady": (ChannelMessage("Following", FOLLOWING, MESSAGE_HEADERS),),
     "stateMore": (ChannelMessage("Piece", PIECE, MESSAGE_HEADERS),),
 }
