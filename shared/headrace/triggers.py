@@ -80,7 +80,7 @@ class Trigger(TriggerSpec):
     @property
     def consumer(self) -> str:
         """The name of the replicas' consumer; another subject has another one."""
-        place = "\x00".join([self.tenant, self.owner, self.subject, self.since]).encode()
+        place = f"{self.tenant}\x00{self.owner}\x00{self.subject}\x00{self.since}".encode()
         return f"headrace-{self.name}-{hashlib.sha256(place).hexdigest()[:16]}"
 
     @property

@@ -81,8 +81,8 @@ VIOLATIONS = [
     ),
     Violation(
         "protocols-apart",
-        "services/gateway/headrace_gateway/protocols/a2a/variants.py",
-        "from headrace_gateway.protocols.hector.variant import HECTOR",
+        "services/gateway/headrace_gateway/protocols/hector/routes.py",
+        "from headrace_gateway.protocols.a2a.rest import RestBinding",
     ),
     Violation(
         "protocols-apart",

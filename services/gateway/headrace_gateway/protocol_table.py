@@ -13,8 +13,8 @@ from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
 from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
+from headrace_gateway.protocols.hector.forms import adapted
 from headrace_gateway.protocols.hector.routes import HectorRoutes
-from headrace_gateway.protocols.hector.variant import HECTOR, adapted
 from headrace_gateway.services import Services
 
 
@@ -28,7 +28,7 @@ class Protocol(NamedTuple):
     """Routes that match nearly any path; they come after all protocols' `routes`."""
 
 
-_A2A = A2ARoutes(Versions(JSON_BINDINGS), HECTOR)
+_A2A = A2ARoutes(Versions(JSON_BINDINGS))
 
 
 def _hector(services: Services) -> Sequence[BaseRoute]:

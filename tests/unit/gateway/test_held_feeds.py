@@ -41,7 +41,7 @@ class Sent(NamedTuple):
     [
         Sent("", CALL, "a2a.stream_responses.entry_renderer_for"),
         Sent("/message:stream", {"message": MESSAGE}, "a2a.stream_responses.SharedRenderer"),
-        Sent("/message:stream?format=agui", {"message": MESSAGE}, "hector.variant.HectorRenderer"),
+        Sent("/message:stream?format=agui", {"message": MESSAGE}, "hector.forms.HectorRenderer"),
     ],
     ids=["JSON-RPC", "REST", "a variant"],
 )

@@ -13,8 +13,9 @@ from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path, shown
 from headrace_gateway.protocols.a2a.errors import RestErrors
-from headrace_gateway.protocols.a2a.variants import Variant, choice_of
 from headrace_gateway.protocols.a2a.versions import Versions
+from headrace_gateway.protocols.hector import shapes
+from headrace_gateway.protocols.hector.forms import forms_of
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.json_response import NO_STORE, cacheable, json_response, revalidated
 from headrace_gateway.server.open_requests import Endpoint
@@ -30,11 +31,9 @@ CARD_MAX_AGE = 60
 class Discovery:
     """The discovery pages."""
 
-    def __init__(
-        self, services: Services, versions: Versions, variant: Variant, errors: RestErrors
-    ) -> None:
-        """Serve the agents in the directory to clients of all `versions`, or in that `variant`."""
-        self._versions, self._variant, self._errors = versions, variant, errors
+    def __init__(self, services: Services, versions: Versions, errors: RestErrors) -> None:
+        """Serve the agents in the directory to clients of all `versions`, or in Hector's shapes."""
+        self._versions, self._errors = versions, errors
         self._settings, self._directory = services.settings, services.directory
         self._services = services
         self._callers = services.callers
@@ -101,9 +100,9 @@ class Discovery:
     async def _agent(self, request: Request) -> Response:
         card = self._card_of(request)
         signed = await self._signed(request, card)
-        if choice_of(self._variant, request).shapes:
+        if forms_of(request).shapes:
             found = {"agent": signed.card, "declared": card.capabilities}
-            return json_response(self._variant.shapes.answer(GET_CARD, found))
+            return json_response(shapes.answered(GET_CARD, found))
         content = {"agent": await self._readable(signed.card)}
         return self._kept(request, card, signed, content)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
-from headrace_gateway.protocols.a2a.variants import Variant, choice_of
+from headrace_gateway.protocols.hector import forms
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, answering
@@ -72,11 +72,7 @@ def media_type(request: Request) -> str:
 
 
 class RestErrors:
-    """Error responses, in the shapes of a variant if the client requests them."""
-
-    def __init__(self, variant: Variant) -> None:
-        """Use that variant's shapes."""
-        self._variant = variant
+    """Error responses, in Hector's shapes if the client requests them."""
 
     def answering(self, endpoint: Endpoint, *, named: bool = False) -> Endpoint:
         """Return `endpoint` with a response for each error it raises; `named` as in `rest_body`."""
@@ -104,8 +100,8 @@ class RestErrors:
         return self._response(request, problem_of(refused))
 
     def _response(self, request: Request, problem: Problem, *, named: bool = False) -> Response:
-        if choice_of(self._variant, request).shapes:
-            status, content = self._variant.shapes.error(problem)
+        if forms.forms_of(request).shapes:
+            status, content = forms.error(problem)
             return json_response(content, status, headers(problem))
         body = rest_body(problem, named=named)
         return Response(body, problem.http_status, headers(problem), media_type(request))

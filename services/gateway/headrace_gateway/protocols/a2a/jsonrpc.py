@@ -15,6 +15,7 @@ from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
 from headrace_gateway.protocols.a2a.errors import rpc_body
+from headrace_gateway.protocols.a2a.hector_forms import RPC_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import (
@@ -22,14 +23,6 @@ from headrace_gateway.protocols.a2a.stream_responses import (
     as_event,
     empty_stream,
     rpc_stream,
-)
-from headrace_gateway.protocols.a2a.variants import (
-    Variant,
-    VariantChoice,
-    choice_of,
-    folded_stream,
-    reads_short,
-    rpc_binding,
 )
 from headrace_gateway.protocols.a2a.versions import (
     BOTH,
@@ -40,6 +33,7 @@ from headrace_gateway.protocols.a2a.versions import (
     check_version,
     shape_of_call,
 )
+from headrace_gateway.protocols.hector import forms
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.endpoints import EndpointApp
@@ -80,10 +74,9 @@ type _Id = str | int | float | None
 class JsonRpcBinding:
     """The binding's endpoint over the operations."""
 
-    def __init__(self, services: Services, versions: Versions, variant: Variant) -> None:
-        """Serve the operations over `services`, in those `versions`, or in that `variant`."""
-        self._services, self._versions, self._variant = services, versions, variant
-        self._in_variant = rpc_binding(variant)
+    def __init__(self, services: Services, versions: Versions) -> None:
+        """Serve the operations over `services`, in those `versions`, or in Hector's shapes."""
+        self._services, self._versions = services, versions
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes of an agent whose base is `prefix`, with and without a slash."""
@@ -97,8 +90,8 @@ class JsonRpcBinding:
 
     async def _serve(self, adapt: Adapt | None, request: Request) -> ASGIApp:
         request_id: _Id = None
-        choice = choice_of(self._variant, request)
-        binding, is_stream = self._in_variant if choice.shapes else RPC, False
+        requested = forms.forms_of(request)
+        binding, is_stream = RPC_FORM if requested.shapes else RPC, False
         try:
             one = requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc")
             async with one:
@@ -110,13 +103,13 @@ class JsonRpcBinding:
                 request_id = _id_of(parsed)
                 method, params = _check_envelope(parsed, request_id)
                 if adapt is not None:
-                    is_short = reads_short(choice, request, params)
+                    is_short = reads_short(requested, request, params)
                     request, method, params = adapt(request, method, params, is_short=is_short)
                 looks_like = shape_of_call(method)
                 shaped = await self._versions.rpc(looks_like, method, params)
                 is_stream = shaped.operations.get(method) in STREAMING
                 version = check_version(request, looks_like=looks_like, served=BOTH)
-                if not choice.shapes:
+                if not requested.shapes:
                     binding = (
                         shaped
                         if version == looks_like
@@ -134,7 +127,7 @@ class JsonRpcBinding:
                     tenant=tenant,
                     version=version,
                 )
-                rpc_call = _RpcCall(choice, call, binding, request_id, params)
+                rpc_call = _RpcCall(requested, call, binding, request_id, params)
                 return one.with_headers(await self._dispatch(rpc_call))
         except ClientDisconnect:
             return Response(status_code=499)
@@ -153,7 +146,7 @@ class JsonRpcBinding:
 
     async def _card(self, rpc_call: "_RpcCall") -> ASGIApp:
         found = await get_card(self._services, rpc_call.call, self._versions)
-        if rpc_call.binding is self._in_variant:
+        if rpc_call.binding is RPC_FORM:
             found["declared"] = rpc_call.call.card.capabilities
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, GET_CARD, found)
 
@@ -162,11 +155,10 @@ class JsonRpcBinding:
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, operation, result)
 
     async def _stream(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
-        services, call, ending = self._services, rpc_call.call, rpc_call.choice.ending
+        services, call, ending = self._services, rpc_call.call, rpc_call.requested.ending
         try:
-            if rpc_call.choice.events:
-                manner, variant = StreamOptions(ending), self._variant
-                return await folded_stream(services, variant, call, operation, params, manner)
+            if rpc_call.requested.events:
+                return await folded_stream(services, call, operation, params, StreamOptions(ending))
             async with await STREAMING[operation](services, call, params) as streaming:
                 return rpc_stream(
                     services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
@@ -178,8 +170,8 @@ class JsonRpcBinding:
         problem = problem_of(error)
         if problem.rpc_code in binding.unknown_codes:
             problem = replace(problem, rpc_code=INTERNAL)
-        if binding is self._in_variant:
-            _, content = self._variant.shapes.error(problem)
+        if binding is RPC_FORM:
+            _, content = forms.error(problem)
             body = rpc_body(request_id, problem, content["error"])
         else:
             body = rpc_body(request_id, problem)
@@ -204,7 +196,7 @@ def _operation(binding: VersionBinding, method: str, *, has_cards: bool) -> str:
 class _RpcCall:
     """One JSON-RPC call."""
 
-    choice: VariantChoice
+    requested: forms.HectorForms
     call: Call
     binding: VersionBinding
     id: _Id

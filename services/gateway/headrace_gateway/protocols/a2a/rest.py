@@ -17,19 +17,11 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
+from headrace_gateway.protocols.a2a.hector_forms import HTTP_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
 from headrace_gateway.protocols.a2a.protojson import from_query
 from headrace_gateway.protocols.a2a.stream_responses import StreamOptions, empty_stream, rest_stream
-from headrace_gateway.protocols.a2a.variants import (
-    SENDS,
-    Variant,
-    VariantChoice,
-    choice_of,
-    folded_stream,
-    http_binding,
-    reads_short,
-)
 from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     HTTP,
@@ -39,6 +31,7 @@ from headrace_gateway.protocols.a2a.versions import (
     check_version,
     shape_of_message,
 )
+from headrace_gateway.protocols.hector.forms import SENDS, HectorForms, completed, forms_of
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoints import EndpointApp
@@ -53,14 +46,12 @@ _IDS = ("contextId", "messageId", "taskId")
 """Message ids as query parameters, for clients that send only the message's text."""
 
 
-def request_of_query(variant: Variant, call: Call, query: QueryParams) -> tuple[Call, Json]:
+def request_of_query(call: Call, query: QueryParams) -> tuple[Call, Json]:
     """Return the call and the parameters of a message in a URL.
 
     ``EventSource`` can only send GET requests, and repeats them whenever it reconnects. The cursors
     of such a stream therefore include the task: ``<task>/<cursor>``. A request with such a cursor
     resumes that task and ignores the message in its URL, so that nothing runs twice.
-
-    `variant` adds what a message needs besides its text.
 
     Raises:
         Malformed: the query has no message, or the cursor is not one of such a stream.
@@ -73,8 +64,13 @@ def request_of_query(variant: Variant, call: Call, query: QueryParams) -> tuple[
             raise Malformed([Violation("Last-Event-ID", rule)])
         return replace(call, cursor=cursor), {"id": task}
     key = call.idempotency_key or query.get(IDEMPOTENCY_KEY)
-    params = variant.complete({"message": _message(query)})
+    params = completed({"message": _message(query)})
     return replace(call, idempotency_key=key), params
+
+
+def _completed(request: Request, requested: HectorForms, params: Json) -> Json:
+    """Return a message's parameters, with the omissions of a short form filled in."""
+    return completed(params) if reads_short(requested, request, params) else params
 
 
 def _message(query: QueryParams) -> Json:
@@ -129,13 +125,10 @@ _REQUESTS: Mapping[str, type[Message]] = {
 class RestBinding:
     """The binding's routes over the operations."""
 
-    def __init__(
-        self, services: Services, versions: Versions, variant: Variant, errors: RestErrors
-    ) -> None:
-        """Serve the operations over `services`, in those `versions`, or in that `variant`."""
+    def __init__(self, services: Services, versions: Versions, errors: RestErrors) -> None:
+        """Serve the operations over `services`, in those `versions`, or in Hector's shapes."""
         self._services, self._origins = services, Origins(services.settings)
-        self._versions, self._variant, self._errors = versions, variant, errors
-        self._in_variant = http_binding(variant)
+        self._versions, self._errors = versions, errors
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or empty."""
@@ -181,13 +174,13 @@ class RestBinding:
                 tenant=_tenant(request),
             )
             params = await self._params(request, operation)
-            choice = choice_of(self._variant, request)
+            requested = forms_of(request)
             if operation in SENDS and served is BOTH and plain_message(params) is None:
-                params = self._completed(request, choice, params)
+                params = _completed(request, requested, params)
             looks_like = served[0] if len(served) == 1 else shape_of_message(params)
             version = check_version(request, looks_like=looks_like, served=served)
-            binding = self._in_variant
-            if not choice.shapes:
+            binding = HTTP_FORM
+            if not requested.shapes:
                 binding = await self._versions.rest(version, operation, params)
             if operation not in binding.operations:
                 raise MethodNotFoundError(f"A2A {version} has no operation {operation}")
@@ -196,7 +189,7 @@ class RestBinding:
             call = await admitted_call(
                 self._services, request, admission, task=task, version=version
             )
-            return await answer(request, _RestRequest(call, choice, binding, operation, params))
+            return await answer(request, _RestRequest(call, requested, binding, operation, params))
 
         return endpoint
 
@@ -211,16 +204,12 @@ class RestBinding:
         task, _, _ = cursor.rpartition("/")
         call = await call_of(self._services, request, operation, task=task, tenant=_tenant(request))
         check_version(request, looks_like=PROTOCOL_VERSION_1_0)
-        call, params = request_of_query(self._variant, call, request.query_params)
-        choice = choice_of(self._variant, request)
-        binding = self._in_variant if choice.shapes else HTTP
+        call, params = request_of_query(call, request.query_params)
+        requested = forms_of(request)
+        binding = HTTP_FORM if requested.shapes else HTTP
         return await self._stream(
-            request, _RestRequest(call, choice, binding, operation, params, of_task=True)
+            request, _RestRequest(call, requested, binding, operation, params, of_task=True)
         )
-
-    def _completed(self, request: Request, choice: VariantChoice, params: Json) -> Json:
-        """Return a message's parameters, with the omissions of a short form filled in."""
-        return self._variant.complete(params) if reads_short(choice, request, params) else params
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters; those in the path override body and query."""
@@ -245,13 +234,11 @@ class RestBinding:
 
     async def _open(self, rest_request: "_RestRequest", *, is_get: bool) -> ASGIApp:
         call, operation = rest_request.call, rest_request.operation
-        services, variant, choice = self._services, self._variant, rest_request.choice
-        manner = StreamOptions(choice.ending, rest_request.of_task, is_get)
+        services, requested = self._services, rest_request.requested
+        manner = StreamOptions(requested.ending, rest_request.of_task, is_get)
         try:
-            if choice.events:
-                return await folded_stream(
-                    services, variant, call, operation, rest_request.params, manner
-                )
+            if requested.events:
+                return await folded_stream(services, call, operation, rest_request.params, manner)
             opening = STREAMING[operation](services, call, rest_request.params)
             async with await opening as streaming:
                 binding = rest_request.binding
@@ -266,7 +253,7 @@ class _RestRequest:
     """One request."""
 
     call: Call
-    choice: VariantChoice
+    requested: HectorForms
     binding: VersionBinding
     operation: str
     params: Json

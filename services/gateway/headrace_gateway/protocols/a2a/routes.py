@@ -9,7 +9,6 @@ from headrace_gateway.protocols.a2a.discovery import Discovery
 from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.jsonrpc import Adapt, JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
-from headrace_gateway.protocols.a2a.variants import Variant
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a.websocket.session import SocketEndpoint
 from headrace_gateway.server.open_requests import Endpoint
@@ -19,16 +18,16 @@ from headrace_gateway.services import Services
 class A2ARoutes:
     """The routes of the HTTP and WebSocket bindings, and the pages of agent cards."""
 
-    def __init__(self, versions: Versions, variant: Variant) -> None:
-        """Serve those versions, and that variant on request."""
-        self._versions, self._variant = versions, variant
-        self.errors = RestErrors(variant)
+    def __init__(self, versions: Versions) -> None:
+        """Serve those versions, and Hector's forms on request."""
+        self._versions = versions
+        self.errors = RestErrors()
         """Error responses of REST's routes, and of requests that belong to no protocol."""
 
     def routes(self, services: Services) -> Sequence[BaseRoute]:
         """Return the routes, the most used first."""
         rpc, rest = self._rpc(services), self._rest(services)
-        sockets = SocketEndpoint(services, self._variant)
+        sockets = SocketEndpoint(services)
         return [
             *rpc.routes(AGENT),
             *rest.routes(AGENT),
@@ -40,7 +39,7 @@ class A2ARoutes:
 
     def other_routes(self, services: Services) -> Sequence[BaseRoute]:
         """Return the card pages, the routes of 0.3, and routes with a tenant, as in cards."""
-        cards = Discovery(services, self._versions, self._variant, self.errors)
+        cards = Discovery(services, self._versions, self.errors)
         rest = self._rest(services)
         return [*cards.routes(), *rest.other_routes(AGENT), *rest.other_routes("")]
 
@@ -53,7 +52,7 @@ class A2ARoutes:
         return self._rest(services).endpoint(operation)
 
     def _rpc(self, services: Services) -> JsonRpcBinding:
-        return JsonRpcBinding(services, self._versions, self._variant)
+        return JsonRpcBinding(services, self._versions)
 
     def _rest(self, services: Services) -> RestBinding:
-        return RestBinding(services, self._versions, self._variant, self.errors)
+        return RestBinding(services, self._versions, self.errors)

@@ -16,7 +16,7 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.call import AGENT, caller_of
-from headrace_gateway.protocols.hector.variant import completed
+from headrace_gateway.protocols.hector.forms import completed
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.open_requests import Endpoint, forward_request

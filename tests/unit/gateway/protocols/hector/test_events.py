@@ -8,11 +8,10 @@ from starlette.requests import Request
 from headrace.model import parts
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
-from headrace_gateway.protocols.a2a.variants import choice_of
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
+from headrace_gateway.protocols.hector.forms import completed, forms_of
 from headrace_gateway.protocols.hector.renderer import HectorCursor
-from headrace_gateway.protocols.hector.variant import HECTOR, completed
 from tests.support.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -312,13 +311,13 @@ def test_an_event_of_another_shape_becomes_an_error() -> None:
 def test_it_is_requested(accept: str, query: str, *, requested: bool) -> None:
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "headers": headers, "query_string": query.encode()}
-    assert choice_of(HECTOR, Request(scope)).events is requested
+    assert forms_of(Request(scope)).events is requested
 
 
 def test_it_is_requested_by_any_of_several_headers() -> None:
     accepts = (b"text/event-stream", b"application/x-agui-events")
     scope = {"type": "http", "headers": [(b"accept", one) for one in accepts], "query_string": b""}
-    assert choice_of(HECTOR, Request(scope)).events
+    assert forms_of(Request(scope)).events
 
 
 def test_a_cursor_names_its_event() -> None:

@@ -11,7 +11,7 @@ from headrace.model.events import DISCARDED_AFTER, Json
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.variant import HectorShapes
+from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.streaming.renderer import Messages, Renderer
 
 IDS = {"taskId": "t", "contextId": "c"}
@@ -178,7 +178,7 @@ class Events(Renderer):
 
 def streamed(*events: Json, shown: int = 0) -> list[list[Json]]:
     """Return the parts of each event behind generation `shown`, one entry each."""
-    renderer, found = HectorShapes().renderer(Events(), shown), list[list[Json]]()
+    renderer, found = WholeCalls(Events(), shown), list[list[Json]]()
     for generation, event in enumerate(events, 1):
         stamp = Stamp("log00000", generation, "w", WORKING, 1)
         block = FeedBlock(Entry(stamp, [orjson.dumps(event)], generation, ""))

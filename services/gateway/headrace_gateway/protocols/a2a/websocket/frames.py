@@ -4,7 +4,7 @@ A client's frame is in Headrace's own format or an A2A JSON-RPC request:
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe": {"task",
 "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"id", "fork": {"task", "generation"?, "message"?,
 "metadata"?}, "idempotencyKey"?}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the form of a
-variant's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
+Hector's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
 "after"?}``. Each request may also have a ``traceparent``. Answers contain a log's lines unchanged,
 rendered once for all sockets.
 """
@@ -21,7 +21,7 @@ from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
-from headrace_gateway.protocols.a2a.variants import Variant, VariantShapes
+from headrace_gateway.protocols.hector import forms, shapes
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import HeldBody
 
@@ -45,15 +45,13 @@ class SocketEvents:
 
 @dataclass(frozen=True, slots=True)
 class ShapedEvents:
-    """Each event in a variant's shape, whose members follow the client's id."""
-
-    shapes: VariantShapes
+    """Each event in Hector's shape, whose members follow the client's id."""
 
     def render(self, entry: Entry, skip: int) -> tuple[bytes, ...]:
         """Return one piece per event."""
         log, first = entry.stamp.log, entry.generation
         return tuple(
-            _with_cursor(f"{log}:{first + offset}", self.shapes.event(event))
+            _with_cursor(f"{log}:{first + offset}", shapes.event(event))
             for offset, event in enumerate(entry.parsed())
             if offset >= skip
         )
@@ -63,6 +61,7 @@ def _with_cursor(cursor: str, event: Json) -> bytes:
     return b"," + json_text.encode({"cursor": cursor} | event)[1:]
 
 
+_SHAPED = ShapedEvents()
 EVENTS = SocketEvents(b"event")
 RESULTS = SocketEvents(b"result")
 
@@ -74,8 +73,8 @@ class SocketEnvelope:
     id: bytes
     """The frame's id, as JSON."""
     rpc: bool = False
-    shapes: VariantShapes | None = None
-    """Shapes of events, results and errors in a variant; None for A2A's own."""
+    is_hectors: bool = False
+    """Whether events, results and errors have Hector's shapes."""
 
     @property
     def head(self) -> bytes:
@@ -85,15 +84,15 @@ class SocketEnvelope:
     @property
     def entry_renderer(self) -> EntryRenderer:
         """Renders the events."""
-        if self.shapes is not None:
-            return ShapedEvents(self.shapes)
+        if self.is_hectors:
+            return _SHAPED
         return RESULTS if self.rpc else EVENTS
 
     def event(self, cursor: Cursor, event: Json, *, recovered: bool) -> bytes:
         """Return a message with an event that does not come from the log."""
-        if self.shapes is not None:
+        if self.is_hectors:
             lost = {} if recovered else {"recovered": False}
-            return self.head + _with_cursor(str(cursor), lost | self.shapes.event(event))
+            return self.head + _with_cursor(str(cursor), lost | shapes.event(event))
         return self.message(str(cursor), event, lost=not recovered)
 
     def message(self, cursor: str, event: Json, *, lost: bool) -> bytes:
@@ -108,21 +107,21 @@ class SocketEnvelope:
 
     def result(self, operation: str, result: Json) -> bytes:
         """Return the answer of an operation that does not stream."""
-        if self.shapes is not None:
-            result = self.shapes.empty | self.shapes.answer(operation, result)
+        if self.is_hectors:
+            result = shapes.EMPTY | shapes.answered(operation, result)
         return b'%b,"result":%b}' % (self.head, json_text.encode(result))
 
     def end(self) -> bytes:
         """Return the message that ends a stream."""
-        if self.shapes is not None:
-            return self.head + b',"end":true,' + json_text.encode(self.shapes.empty)[1:]
+        if self.is_hectors:
+            return self.head + b',"end":true,' + json_text.encode(shapes.EMPTY)[1:]
         return self.head + b',"end":true}'
 
     def error(self, problem: Problem) -> bytes:
         """Return the message that reports an error."""
-        if self.shapes is not None:
-            _, content = self.shapes.error(problem)
-            return self.head + b"," + json_text.encode(content | self.shapes.empty)[1:]
+        if self.is_hectors:
+            _, content = forms.error(problem)
+            return self.head + b"," + json_text.encode(content | shapes.EMPTY)[1:]
         if self.rpc:
             return b'%b,"error":%b}' % (self.head, json_text.encode(rpc_error(problem)))
         return self.head + b"," + rest_body(problem)[1:]
@@ -183,31 +182,31 @@ def _id(frame: Json, name: str) -> bytes:
     return given
 
 
-def is_variants(frame: Json) -> bool:
-    """Return whether `frame` is a bare message in the form of a variant's clients."""
+def is_hectors(frame: Json) -> bool:
+    """Return whether `frame` is a bare message in the form of Hector's clients."""
     return "jsonrpc" not in frame and not frame.keys().isdisjoint(("message", "request"))
 
 
-def read_frame(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
-    """Parse a frame in A2A's or the variant's form.
+def read_frame(frame: Json) -> OperationRequest | Unsubscribe:
+    """Parse a frame in A2A's or Hector's form.
 
     Raises:
         InvalidRequestError: it contains no request, or several.
         Malformed: a field is invalid; names the field.
     """
-    request = _request(variant, frame)
+    request = _request(frame)
     if isinstance(request, OperationRequest):
         request.traceparent = _text(frame, "traceparent")
     return request
 
 
-def _request(variant: Variant, frame: Json) -> OperationRequest | Unsubscribe:
+def _request(frame: Json) -> OperationRequest | Unsubscribe:
     if "jsonrpc" in frame:
         return _rpc(frame)
-    if is_variants(frame):
-        # In the form of the variant's clients; without an id, its answers have null.
+    if is_hectors(frame):
+        # In the form of Hector's clients; without an id, its answers have null.
         return OperationRequest(
-            "SendStreamingMessage", variant.complete(frame), *_cursor_and_key(frame)
+            "SendStreamingMessage", forms.completed(frame), *_cursor_and_key(frame)
         )
     kinds = [kind for kind in _KINDS if kind in frame]
     if len(kinds) != 1:

@@ -14,25 +14,21 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
+from headrace_gateway.protocols.a2a.hector_forms import open_folding
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
-from headrace_gateway.protocols.a2a.variants import (
-    SENDS,
-    Variant,
-    VariantShapes,
-    choice_of,
-    open_folding,
-)
 from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
 from headrace_gateway.protocols.a2a.websocket.frames import (
     OperationRequest,
     SocketEnvelope,
     Unsubscribe,
     envelope_of,
-    is_variants,
+    is_hectors,
     read_frame,
 )
+from headrace_gateway.protocols.hector import forms
+from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
@@ -108,16 +104,14 @@ class A2ASession:
     def __init__(
         self,
         services: Services,
-        variant: Variant,
         calls: SocketCalls,
         socket: WebSocket,
         connection: SocketConnection,
     ) -> None:
         """Answer `calls` over `connection`; the handshake `socket` selects the format."""
         self._services, self._socket, self._connection = services, socket, connection
-        choice = choice_of(variant, socket)
-        self._variant, self._folds = variant, choice.events
-        self._shapes = variant.shapes if choice.shapes else None
+        requested = forms.forms_of(socket)
+        self._folds, self._is_shaped = requested.events, requested.shapes
         self._calls = calls
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
@@ -129,8 +123,8 @@ class A2ASession:
             self._calls.check_rate(len(body))
             self._services.body_limits.check(body)
             frame = parse_object(body)
-            envelope = replace(envelope_of(frame), shapes=self._shapes_for(frame))
-            request = read_frame(self._variant, frame)
+            envelope = replace(envelope_of(frame), is_hectors=self._shapes(frame))
+            request = read_frame(frame)
             if isinstance(request, Unsubscribe):
                 await self._unsubscribe(request)
             else:
@@ -140,9 +134,9 @@ class A2ASession:
             self._connection.refused(refusal)
             await self._connection.write([envelope.error(problem_of(refusal))])
 
-    def _shapes_for(self, frame: Json) -> VariantShapes | None:
-        """Return the variant's shapes if the connection or the frame's form requests them."""
-        return self._variant.shapes if is_variants(frame) and not self._folds else self._shapes
+    def _shapes(self, frame: Json) -> bool:
+        """Return whether the connection or the frame's form requests Hector's shapes."""
+        return self._is_shaped or (is_hectors(frame) and not self._folds)
 
     def _begin(self, envelope: SocketEnvelope, request: OperationRequest, size: int) -> None:
         if envelope.id in self._jobs:
@@ -206,8 +200,8 @@ class A2ASession:
         """Return the call of a stream, with a permit for it in `holding`."""
         call = await self._call(request)
         holding.callback(self._services.stream_limits.acquire(call.caller).release)
-        if (self._folds or self._shapes is not None) and request.operation in SENDS:
-            request.params = self._variant.complete(request.params)
+        if (self._folds or self._is_shaped) and request.operation in forms.SENDS:
+            request.params = forms.completed(request.params)
         return call
 
     async def _stream(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
@@ -233,8 +227,8 @@ class A2ASession:
         entry_renderer = entry_renderer_for(envelope.entry_renderer, call, streaming)
         renderer: Renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
         start = streaming.after
-        if envelope.shapes is not None:
-            renderer = envelope.shapes.renderer(renderer, start)
+        if envelope.is_hectors:
+            renderer = WholeCalls(renderer, start)
             start = run_begins(call, streaming)
         await self._connection.stream(feed, start, renderer)
 
@@ -243,13 +237,11 @@ class A2ASession:
     ) -> None:
         async with self._connection.answering():
             call = await self._permitted(request, holding)
-            opening = open_folding(
-                self._services, self._variant, call, request.operation, request.params
-            )
+            opening = open_folding(self._services, call, request.operation, request.params)
             folding = await holding.enter_async_context(await opening)
         request.release()
         streaming, start = folding.streaming, folding.start
-        renderer = self._variant.events.messages(
+        renderer = forms.messages(
             streaming.log,
             start,
             folding.cursor,
@@ -263,9 +255,9 @@ class A2ASession:
 class SocketEndpoint:
     """Opens WebSockets."""
 
-    def __init__(self, services: Services, variant: Variant) -> None:
-        """Serve over `services`, or in that `variant`."""
-        self._services, self._variant = services, variant
+    def __init__(self, services: Services) -> None:
+        """Serve over `services`."""
+        self._services = services
 
     def routes(self, prefix: str) -> list[WebSocketRoute]:
         """Return the route of an agent whose base is `prefix`."""
@@ -274,6 +266,6 @@ class SocketEndpoint:
     async def _open(self, socket: WebSocket) -> None:
         def session(calls: SocketCalls, connection: SocketConnection) -> A2ASession:
             check_version(socket, looks_like=SERVED[0])
-            return A2ASession(self._services, self._variant, calls, socket, connection)
+            return A2ASession(self._services, calls, socket, connection)
 
         await open_socket(self._services, socket, session, lambda error: problem_of(error).message)

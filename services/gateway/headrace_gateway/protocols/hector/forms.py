@@ -1,4 +1,4 @@
-"""Hector's variant of A2A's routes: shorter requests, other answers and other events.
+"""Hector's forms on A2A's routes: shorter requests, other answers and other events.
 
 A JSON-RPC call at ``/rpc`` and ``…/stream`` may name the agent in ``params.name``. Methods have the
 names of 0.3. Their parameters and results are those of 1.0, unless the request states a version or
@@ -6,9 +6,11 @@ contains something that only 0.3 has.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from headrace.model import json_text
 from headrace.model.entry import Entry
@@ -20,9 +22,9 @@ from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorCursor, HectorRenderer, behind
-from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
+from headrace_gateway.server.endpoints import headers_of
+from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.sse import frame
 from headrace_gateway.tasks.ids import mint_message_id
 
@@ -76,7 +78,11 @@ _METHODS = {
     "tasks/resubscribe": "SubscribeToTask",
     "tasks/subscribe": "SubscribeToTask",
 }
-_SENDS = ("SendMessage", "SendStreamingMessage")
+SENDS = ("SendMessage", "SendStreamingMessage")
+"""Operations whose parameters contain a message."""
+
+_LONGEST_KEPT = 1024
+"""Maximum characters of a header Accept whose forms are kept."""
 
 
 def adapted(
@@ -92,7 +98,7 @@ def adapted(
     if not is_short:
         return request, method, params
     method = _METHODS.get(method, method)
-    if method in _SENDS:
+    if method in SENDS:
         params = completed(params)
     elif "task_id" in params:
         params.setdefault("id", params.pop("task_id"))
@@ -131,101 +137,95 @@ class MessageEvents:
         return (b"".join(frames),)
 
 
-class HectorShapes:
-    """Answers in the shapes of Hector's A2A."""
-
-    def __init__(self) -> None:
-        """Create the entry renderer that all clients share."""
-        self.entry_renderer = MessageEvents()
-        self.event_name, self.empty = self.entry_renderer.name, shapes.EMPTY
-
-    def answer(self, operation: str, result: Json) -> Json:
-        """Convert an operation's result."""
-        return shapes.answered(operation, result)
-
-    def event(self, event: Json) -> Json:
-        """Convert a stream event."""
-        return shapes.event(event)
-
-    def renderer(self, inner: Renderer, shown: int) -> Renderer:
-        """Wrap `inner` to render after generation `shown`; the log is read from the run's start."""
-        return WholeCalls(inner, shown)
-
-    def error(self, problem: Problem) -> tuple[int, Json]:
-        """Return the HTTP status and body of a problem."""
-        details: Json = {"reason": problem.reason, **problem.metadata}
-        if problem.violations:
-            details["fields"] = {one.field: one.rule for one in problem.violations}
-        return shapes.refused(problem.grpc_status, problem.message, details)
+ENTRY_RENDERER = MessageEvents()
 
 
-class HectorEvents:
-    """Hector's AG-UI events, folded from a task's log."""
+class HectorForms(NamedTuple):
+    """The forms that a client requests."""
 
-    def read_from(self, cursor: str) -> str:
-        """Return the A2A cursor after which the log must be read for a client at `cursor`."""
-        place = HectorCursor.parse(cursor)
-        return cursor if place is None else place.before
-
-    async def nothing_left(self, feed: Feed, start: int, cursor: str) -> bool:
-        """Return whether `cursor` is the end of a log that has ended; folds the log to find out."""
-        after = behind(cursor)
-        if after is None or not feed.ended or after[0] < feed.head:
-            return False
-        fold, reader, last = HectorFold(), feed.reader(start), (0, 0)
-        while blocks := await reader.read():
-            for block in blocks:
-                last = max([last, *(event.place for event in fold.read(block.entry, start))])
-        return after >= last
-
-    def frames(self, log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
-        """Return a renderer of the events after `cursor` as server-sent events."""
-
-        def encode(events: list[HectorEvent]) -> Messages:
-            return (sse(log, events),) if events else ()
-
-        return HectorRenderer(start, behind(cursor), encode, (ending or _DONE,))
-
-    def messages(
-        self,
-        log: str,
-        start: int,
-        cursor: str,
-        *,
-        message: Callable[[str, Json], bytes],
-        ending: Messages,
-        interrupted: Callable[[Interruption], Messages],
-    ) -> HectorRenderer:
-        """Return a renderer that passes each event and its cursor to `message`."""
-
-        def encode(events: list[HectorEvent]) -> Messages:
-            return [message(event.cursor(log), event.json()) for event in events]
-
-        return HectorRenderer(start, behind(cursor), encode, ending, interrupted=interrupted)
+    shapes: bool
+    """Whether it requests answers in the shapes of Hector's A2A."""
+    events: bool
+    """Whether it requests Hector's AG-UI events in place of A2A's own."""
+    ending: bytes
+    """The end of a stream of server-sent events; empty unless the client requests one."""
 
 
-class Hector:
-    """Recognises requests for Hector's forms and provides these forms."""
-
-    def __init__(self) -> None:
-        """Create the shapes and the events."""
-        self.shapes, self.events = HectorShapes(), HectorEvents()
-
-    def choice(self, query: QueryParams, accept: str) -> tuple[bool, bool, bytes]:
-        """Return what a request with this query and Accept asks for.
-
-        These are whether answers in the shapes of Hector's A2A, whether Hector's AG-UI events in
-        place of A2A's own, and the end of a stream, which is empty unless one is requested.
-        """
-        form, accepted = query.get("format"), accept.lower()
-        is_shaped = form == "hector"
-        ending = _DONE if is_shaped else b""
-        wants_events = form == "agui" or any(one in accepted for one in AGUI_MEDIA_TYPES)
-        return is_shaped, wants_events, _DONE_MARK if query.get("done") == "1" else ending
-
-    def complete(self, params: Json) -> Json:
-        """Return SendMessage's parameters with omitted fields filled in."""
-        return completed(params)
+def forms_of(request: HTTPConnection) -> HectorForms:
+    """Return which of Hector's forms the request asks for."""
+    headers = headers_of(request.scope)
+    accept = headers.first.get("accept", "")
+    if not headers.are_single:
+        accept = ",".join(headers.getlist("accept"))
+    if request.scope.get("query_string") or len(accept) > _LONGEST_KEPT:
+        return _forms(request.query_params, accept)
+    return _forms_by_accept(accept)
 
 
-HECTOR = Hector()
+@lru_cache(maxsize=256)
+def _forms_by_accept(accept: str) -> HectorForms:
+    """Return the forms of a request without a query; most requests accept the same as others."""
+    return _forms(QueryParams(), accept)
+
+
+def _forms(query: QueryParams, accept: str) -> HectorForms:
+    form, accepted = query.get("format"), accept.lower()
+    is_shaped = form == "hector"
+    ending = _DONE if is_shaped else b""
+    wants_events = form == "agui" or any(one in accepted for one in AGUI_MEDIA_TYPES)
+    return HectorForms(is_shaped, wants_events, _DONE_MARK if query.get("done") == "1" else ending)
+
+
+def error(problem: Problem) -> tuple[int, Json]:
+    """Return the HTTP status and body of a problem."""
+    details: Json = {"reason": problem.reason, **problem.metadata}
+    if problem.violations:
+        details["fields"] = {one.field: one.rule for one in problem.violations}
+    return shapes.refused(problem.grpc_status, problem.message, details)
+
+
+def read_from(cursor: str) -> str:
+    """Return the A2A cursor after which the log must be read for a client at `cursor`."""
+    place = HectorCursor.parse(cursor)
+    return cursor if place is None else place.before
+
+
+async def nothing_left(feed: Feed, start: int, cursor: str) -> bool:
+    """Return whether `cursor` is the end of a log that has ended; folds the log to find out."""
+    after = behind(cursor)
+    if after is None or not feed.ended or after[0] < feed.head:
+        return False
+    fold, reader, last = HectorFold(), feed.reader(start), (0, 0)
+    while blocks := await reader.read():
+        for block in blocks:
+            last = max([last, *(event.place for event in fold.read(block.entry, start))])
+    return after >= last
+
+
+def frames(log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
+    """Return a renderer of the events after `cursor` as server-sent events.
+
+    The fold starts after generation `start`; cursors start with `log`.
+    """
+
+    def encode(events: list[HectorEvent]) -> Messages:
+        return (sse(log, events),) if events else ()
+
+    return HectorRenderer(start, behind(cursor), encode, (ending or _DONE,))
+
+
+def messages(
+    log: str,
+    start: int,
+    cursor: str,
+    *,
+    message: Callable[[str, Json], bytes],
+    ending: Messages,
+    interrupted: Callable[[Interruption], Messages],
+) -> HectorRenderer:
+    """Return a renderer that passes each event's cursor and content to `message`."""
+
+    def encode(events: list[HectorEvent]) -> Messages:
+        return [message(event.cursor(log), event.json()) for event in events]
+
+    return HectorRenderer(start, behind(cursor), encode, ending, interrupted=interrupted)
