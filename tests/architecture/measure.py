@@ -215,6 +215,7 @@ def _lone_modules(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> li
         name
         for name, path in names.items()
         if len(importers[name]) == 1
+        and "examples" not in path.parts
         and path.name != "__init__.py"
         and len(sources[path].splitlines()) < _SMALL
     ]

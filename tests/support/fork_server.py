@@ -44,7 +44,7 @@ MODULES = {
 """What each command imports first, and all that it needs with it."""
 
 SERVICES = ("gateway", "worker", "task-state", "triggers")
-DECLARED = "headrace_cli.dev.declared_by_agents"
+DECLARED = "headrace_cli.dev.declarations"
 """What `headrace dev` starts: services, and what prints the declarations of agents in code."""
 
 HEEDED = ("PYTHONPATH", "PYTHONUNBUFFERED")

@@ -3,7 +3,6 @@
 Lazy imports keep ``headrace send`` fast and let each service run without the others' dependencies.
 """
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -11,125 +10,54 @@ import click
 
 from headrace_cli.quick_imports import quick_imports
 
-_COMMANDS: Mapping[str, tuple[str, str]] = {
-    "init": (
-        "headrace_cli.init.command:init",
-        "Create a project in DIR: an agent, its test, headrace.yaml, README.md and pyproject.toml.",
-    ),
-    "dev": (
-        "headrace_cli.dev.command:dev",
-        "Run the whole stack on this machine until Ctrl-C.",
-    ),
-    "gateway": (
-        "headrace_cli.services:gateway",
-        "Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …).",
-    ),
-    "worker": (
-        "headrace_cli.services:worker",
-        "Run a worker with the agents in MODULE:ATTR; MODULE may be in the current directory.",
-    ),
-    "task-state": (
-        "headrace_cli.services:task_state",
-        "Run a task state service: the view of all tasks in Redis (HEADRACE_REDIS_URL, …).",
-    ),
-    "triggers": (
-        "headrace_cli.triggers:triggers",
-        "Begin tasks for events.",
-    ),
-    "open": (
-        "headrace_cli.open:open_console",
-        "Open the console in the browser.",
-    ),
-    "agents": (
-        "headrace_cli.agents:agents",
-        "List agents and whether a worker serves them.",
-    ),
-    "send": (
-        "headrace_cli.send:send",
-        "Send TEXT to an agent and stream its answer.",
-    ),
-    "chat": (
-        "headrace_cli.chat:chat",
-        "Chat with an agent until Ctrl-D.",
-    ),
-    "tail": (
-        "headrace_cli.tail:tail",
-        "Stream TASK's answer; dropped connections are resumed.",
-    ),
-    "logs": (
-        "headrace_cli.logs:logs",
-        "Show and change the levels at which running processes log; for operators.",
-    ),
-    "tasks": (
-        "headrace_cli.tasks:tasks",
-        "List tasks, the latest first; without --agent those of every agent.",
-    ),
-    "schedules": (
-        "headrace_cli.schedules:schedules",
-        "Begin tasks at a time, at an interval, or by cron.",
-    ),
-    "usage": (
-        "headrace_cli.usage:usage",
-        "Show the usage of runs: tokens, cost, number and duration.",
-    ),
-    "cancel": (
-        "headrace_cli.cancel:cancel",
-        "Cancel TASK.",
-    ),
-    "fork": (
-        "headrace_cli.fork:fork",
-        "Begin a new task with TASK's past.",
-    ),
-    "completion": (
-        "headrace_cli.completion:completion",
-        "Print a script that completes commands and options in SHELL.",
-    ),
-    "credential": (
-        "headrace_cli.credential:credential",
-        "Create a token.",
-    ),
-    "rotate-key": (
-        "headrace_cli.rotate_key:rotate_key",
-        "Add a new key for signing agent cards and notifications.",
-    ),
-    "doctor": (
-        "headrace_cli.doctor.command:doctor",
-        "Check settings, NATS, Redis and services, and report problems and remedies.",
-    ),
-    "dead": (
-        "headrace_cli.dead.command:dead",
-        "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
-    ),
-    "workers": (
-        "headrace_cli.workers:workers",
-        "List live workers and the agents that they serve; for operators.",
-    ),
-    "view": (
-        "headrace_cli.view:view",
-        "Show how far lists are behind each event stream; for operators.",
-    ),
-    "streams": (
-        "headrace_cli.streams:streams",
-        "Compare streams and buckets with the settings, and change them.",
-    ),
-    "config": (
-        "headrace_cli.config:config",
-        "Check a headrace.yaml, or print its JSON Schema.",
-    ),
-    "settings": (
-        "headrace_cli.settings_table:settings",
-        "Print all environment variables as a Markdown table.",
-    ),
-    "asyncapi": (
-        "headrace_cli.asyncapi:asyncapi",
-        "Print the bus contract as an AsyncAPI 3.0 document, in JSON.",
-    ),
-    "nats-permissions": (
-        "headrace_cli.nats_permissions:nats_permissions",
-        "Print the NATS accounts and users of the fleet that HEADRACE_* describes.",
-    ),
+_COMMANDS = {
+    "init": "Create a project in DIR: an agent, its test, headrace.yaml, "
+    "README.md and pyproject.toml.",
+    "dev": "Run the whole stack on this machine until Ctrl-C.",
+    "gateway": "Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …).",
+    "worker": "Run a worker with the agents in MODULE:ATTR; "
+    "MODULE may be in the current directory.",
+    "task-state": "Run a task state service: the view of all tasks in Redis "
+    "(HEADRACE_REDIS_URL, …).",
+    "triggers": "Begin tasks for events.",
+    "open": "Open the console in the browser.",
+    "agents": "List agents and whether a worker serves them.",
+    "send": "Send TEXT to an agent and stream its answer.",
+    "chat": "Chat with an agent until Ctrl-D.",
+    "tail": "Stream TASK's answer; dropped connections are resumed.",
+    "logs": "Show and change the levels at which running processes log; for operators.",
+    "tasks": "List tasks, the latest first; without --agent those of every agent.",
+    "schedules": "Begin tasks at a time, at an interval, or by cron.",
+    "usage": "Show the usage of runs: tokens, cost, number and duration.",
+    "cancel": "Cancel TASK.",
+    "fork": "Begin a new task with TASK's past.",
+    "completion": "Print a script that completes commands and options in SHELL.",
+    "credential": "Create a token.",
+    "rotate-key": "Add a new key for signing agent cards and notifications.",
+    "doctor": "Check settings, NATS, Redis and services, and report problems and remedies.",
+    "dead": "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
+    "workers": "List live workers and the agents that they serve; for operators.",
+    "view": "Show how far lists are behind each event stream; for operators.",
+    "streams": "Compare streams and buckets with the settings, and change them.",
+    "config": "Check a headrace.yaml, or print its JSON Schema.",
+    "settings": "Print all environment variables as a Markdown table.",
+    "asyncapi": "Print the bus contract as an AsyncAPI 3.0 document, in JSON.",
+    "nats-permissions": "Print the NATS accounts and users of the fleet that HEADRACE_* describes.",
 }
-"""Each command's place, and its line in ``headrace --help``, which imports none of them."""
+"""Each command's line in ``headrace --help``, which imports none of them."""
+
+_PLACES = {
+    "init": "init.command:init",
+    "dev": "dev.command:dev",
+    "gateway": "services:gateway",
+    "worker": "services:worker",
+    "task-state": "services:task_state",
+    "open": "open:open_console",
+    "doctor": "doctor.command:doctor",
+    "dead": "dead.command:dead",
+    "settings": "settings_table:settings",
+}
+"""Commands that are not in the module of their name, and where they are."""
 
 
 class LazyGroup(click.Group):
@@ -143,12 +71,12 @@ class LazyGroup(click.Group):
         """Import and return the command `cmd_name`; None if it does not exist."""
         if cmd_name not in _COMMANDS:
             return None
-        place, _ = _COMMANDS[cmd_name]
-        module, attribute = place.split(":")
+        own = cmd_name.replace("-", "_")
+        module, attribute = _PLACES.get(cmd_name, f"{own}:{own}").split(":")
         with quick_imports():
-            command = getattr(import_module(module), attribute)
+            command = getattr(import_module(f"headrace_cli.{module}"), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{place} is not a click command")
+            raise TypeError(f"{module}:{attribute} is not a click command")
         return command
 
     def resolve_command(
@@ -166,7 +94,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Write the list of commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -18,7 +18,6 @@ from headrace.client.errors import (
     Unreachable,
     read_error,
 )
-from headrace.client.redirects import redirect_target
 from headrace.client.retries import Retries, RetryPolicy
 from headrace.model import json_text
 from headrace.model.events import Json
@@ -38,6 +37,14 @@ _LONGEST_PAUSE = 60.0
 
 _LAST_PORT = 65535
 _MOST_REDIRECTS = 5
+_KEEP_THE_METHOD = frozenset({HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT})
+_FOLLOWED = _KEEP_THE_METHOD | {
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.SEE_OTHER,
+}
+_SAFE = frozenset({"GET", "HEAD"})
+_PORTS = {"http": 80, "https": 443}
 
 type Token = str | Callable[[], str]
 """A bearer token, or a function that returns the current one."""
@@ -164,7 +171,7 @@ class Gateways:
                         return
                     if response.status_code >= HTTPStatus.BAD_REQUEST:
                         await _refuse(response)
-                    url = redirect_target(request.method, url, response)
+                    url = _redirect_target(request.method, url, response)
         raise RequestRefused(
             ErrorResponse(
                 HTTPStatus.LOOP_DETECTED, f"{url} redirects more than {_MOST_REDIRECTS} times"
@@ -257,3 +264,40 @@ def _verification(urls: Sequence[str]) -> bool | ssl.SSLContext:
     if any(url.startswith("https:") for url in urls):
         return True
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _redirect_target(method: str, url: httpx.URL, response: httpx.Response) -> httpx.URL:
+    """Return the URL at which the same request is to be made instead of at `url`.
+
+    Raises:
+        RequestRefused: `response` is no redirect that may be followed. The request and its
+            credentials stay at the gateway's origin, and its method stays the same: a POST that
+            became a GET (301, 302, 303) would report what was not done.
+    """
+    status = response.status_code
+    location = response.headers.get("Location")
+    if status not in _FOLLOWED or location is None:
+        raise _refused(status, f"{url} answered {status} {response.reason_phrase}".rstrip())
+    try:
+        target = url.join(location)
+    except httpx.InvalidURL:
+        raise _refused(status, f"{url} redirects to an invalid URL, {location!r}") from None
+    if _origin(target) != _origin(url):
+        advice = "which is another origin; if you trust it, use it as the gateway's URL"
+        raise _refused(status, f"{url} redirects to {_without_user(target)}, {advice}")
+    if method not in _SAFE and status not in _KEEP_THE_METHOD:
+        rule = f"a {method} follows 307 and 308 only"
+        raise _refused(status, f"{url} redirects to {_without_user(target)} with {status}; {rule}")
+    return target.copy_with(username=url.username, password=url.password)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+
+
+def _without_user(url: httpx.URL) -> httpx.URL:
+    return url.copy_with(username=None, password=None)
+
+
+def _refused(status: int, message: str) -> RequestRefused:
+    return RequestRefused(ErrorResponse(status, message))

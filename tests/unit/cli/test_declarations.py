@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace_cli.declarations import declared_in
-from headrace_cli.dev.declarations import apply_code, apply_file
-from headrace_cli.dev.declared_by_agents import AgentInCode
+from headrace_cli.dev.declarations import AgentInCode, apply_code, apply_file
 from headrace_cli.failures import CannotStart
 from headrace_worker.config import read
 from tests.architecture.tree import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.model.errors import HeadraceError
 from headrace.sdk.source import null_byte_in
-from headrace_cli.dev.declared_by_agents import AgentInCode
+from headrace_cli.dev.declarations import AgentInCode
 from headrace_cli.dev.settings import DevSettings
 from headrace_cli.failures import CannotStart
 from headrace_cli.services import check_target, module_of

@@ -1,12 +1,15 @@
 """The life of one development stack: claim the data, start, report ready, wait, end."""
 
 import asyncio
+import shlex
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from headrace.settings import without_credentials
 from headrace_cli.dev import data_directory, dev_file, plan, prometheus
@@ -29,12 +32,14 @@ from headrace_cli.dev.readiness import until_ready
 from headrace_cli.dev.ready_reports import ready_reports
 from headrace_cli.dev.reload import Reloader
 from headrace_cli.dev.settings import DevSettings
-from headrace_cli.dev.summary import summary
 from headrace_cli.dev.supervisor import Supervisor
 from headrace_cli.dev.valkey_server import ValkeyServer
-from headrace_cli.failures import CannotStart
-from headrace_cli.gateway import console_url
+from headrace_cli.failures import CannotStart, RequestFailed
+from headrace_cli.gateway import USUAL_URL, ask_gateway, console_url
 from headrace_cli.tables import one_line
+
+if TYPE_CHECKING:
+    from headrace.client import AgentInfo, Client
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PAUSE = 0.02
@@ -215,6 +220,37 @@ class _Stack:
         dev_file.write(self._folder, content)
         if self._settings.observe:
             prometheus.write_targets(prometheus.targets_in(self._folder), self._supervisor.specs)
+
+
+async def summary(gateway: str) -> list[str]:
+    """Return the lines about the agents at `gateway`; none if it lists no agents."""
+
+    async def work(client: "Client") -> list[str]:
+        agents = sorted(await client.agents(), key=lambda one: not one.is_default)
+        return [*_urls(gateway, agents), await _try(client, gateway, agents[0])] if agents else []
+
+    try:
+        return [one_line(line) for line in await ask_gateway(gateway, None, work)]
+    except (RequestFailed, LookupError, TypeError):  # such as an answer without access
+        return []
+
+
+def _urls(gateway: str, agents: "list[AgentInfo]") -> list[str]:
+    width = max(len(one.name) for one in agents)
+    return [
+        f"  {one.name:{width}} {gateway}/v1/agents/{quote(one.name, safe='')}"
+        f"{' (default)' if one.is_default else ''}"
+        for one in agents
+    ]
+
+
+async def _try(client: "Client", gateway: str, agent: "AgentInfo") -> str:
+    card = await client.card(agent.name)
+    examples = (example for skill in card["skills"] for example in skill.get("examples", ()))
+    words = ["headrace", "send"]
+    words += [] if agent.is_default else ["--agent", agent.name]
+    words += [] if gateway == USUAL_URL else ["--url", gateway]
+    return f"try: {shlex.join([*words, next(examples, 'Hello')])}"
 
 
 def _print_line(line: str) -> None:

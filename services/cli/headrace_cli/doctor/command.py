@@ -12,12 +12,11 @@ from headrace.jetstream.durables import contract_differences
 from headrace.secret_settings import SecretUnreadable
 from headrace.settings import BusSettings
 from headrace_cli.doctor.diagnosis import Diagnosis, Level, ok, problem
-from headrace_cli.doctor.files import check_files
 from headrace_cli.doctor.fleet import check_fleet
 from headrace_cli.doctor.nats import NATS, check_login, check_streams
 from headrace_cli.doctor.redis import REDIS, check_redis
 from headrace_cli.doctor.rights import SERVICES
-from headrace_cli.doctor.settings import check_settings, errors_in
+from headrace_cli.doctor.settings import check_files, check_settings, errors_in
 from headrace_cli.failures import CommandFailed
 from headrace_cli.interrupts import run
 from headrace_cli.on_bus import on_bus, with_nats

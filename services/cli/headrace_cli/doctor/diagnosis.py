@@ -1,8 +1,10 @@
-"""What a check concludes."""
+"""What a check concludes, and the check of a server's clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from headrace.metrics import MAX_CLOCK_OFFSET
 
 type Level = Literal["ok", "warning", "problem"]
 
@@ -39,3 +41,19 @@ def first_of(names: Sequence[str], shown: int) -> str:
     """Return the first of some things' names, at most `shown`, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return f"{', '.join(names[:shown])}{more}"
+
+
+def check_clock(server: str, before: float, there: float, after: float) -> Diagnosis:
+    """Return what is found about a server whose clock showed `there`.
+
+    `before` and `after` are this machine's clock before and after the request. All are seconds
+    since 1970.
+    """
+    off = there - after if there > after else min(there - before, 0.0)
+    if abs(off) > MAX_CLOCK_OFFSET:
+        return problem(
+            server,
+            f"its clock is {off:+.1f} s from this machine's",
+            "synchronize both with NTP: deadlines are wrong by as much",
+        )
+    return ok(server, "its clock is synchronized with this machine's")

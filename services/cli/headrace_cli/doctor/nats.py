@@ -13,8 +13,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.server_versions import NATS_MINIMUM, ServerTooOld, check_server_version
 from headrace.triggers import covers, overlap
-from headrace_cli.doctor.clocks import check_clock
-from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, check_clock, ok, problem, warning
 from headrace_cli.doctor.rights import check_role
 
 NATS, STREAMS = "NATS", "streams"

@@ -7,8 +7,7 @@ from typing import Any
 
 from headrace.server_versions import REDIS_MINIMUM, ServerTooOld, check_server_version
 from headrace_cli.dev import dev_file
-from headrace_cli.doctor.clocks import check_clock
-from headrace_cli.doctor.diagnosis import Diagnosis, ok, problem, warning
+from headrace_cli.doctor.diagnosis import Diagnosis, check_clock, ok, problem, warning
 from headrace_cli.services import module_of
 
 REDIS = "Redis"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace_cli.dev.summary import summary
+from headrace_cli.dev.stack import summary
 from tests.support.fake_gateway import ScriptedResponse, answering
 
 CARD = "/v1/agents/{}/.well-known/agent-card.json"

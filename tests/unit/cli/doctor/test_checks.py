@@ -10,14 +10,12 @@ from headrace.model.events import Json
 from headrace.model.messages import ProcessFound
 from headrace.settings import BusSettings
 from headrace_cli.doctor import files
-from headrace_cli.doctor.clocks import check_clock
 from headrace_cli.doctor.command import user_in_settings
-from headrace_cli.doctor.diagnosis import Level
-from headrace_cli.doctor.files import check_files
+from headrace_cli.doctor.diagnosis import Level, check_clock
 from headrace_cli.doctor.nats import check_rights, check_stream, check_version
 from headrace_cli.doctor.redis import check_info
 from headrace_cli.doctor.rights import check_role
-from headrace_cli.doctor.settings import check_settings
+from headrace_cli.doctor.settings import check_files, check_settings
 from headrace_cli.doctor.versions import check_versions
 from headrace_cli.settings_table import settings_classes
 

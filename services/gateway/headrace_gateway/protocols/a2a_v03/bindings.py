@@ -16,7 +16,7 @@ from headrace_gateway.protocols.a2a.versions import (
     OldVersion,
     VersionBinding,
 )
-from headrace_gateway.protocols.a2a_v03 import requests, responses, unkinded
+from headrace_gateway.protocols.a2a_v03 import requests, responses
 from headrace_gateway.protocols.a2a_v03.responses import dumped
 from headrace_gateway.streaming.sse import LOG_LINES
 
@@ -63,16 +63,16 @@ RPC_03 = VersionBinding(
 
 RPC_03_UNKINDED = replace(
     RPC_03,
-    answer=unkinded.answer,
-    event=unkinded.event,
-    entry_renderer=ConvertingRenderer(unkinded.event, JSON_RPC),
+    answer=responses.unkinded_answer,
+    event=responses.unkinded_event,
+    entry_renderer=ConvertingRenderer(responses.unkinded_event, JSON_RPC),
 )
 """0.3 over JSON-RPC, for clients that expect 1.0's shapes."""
 
 
 def rpc_binding(method: str, params: Json) -> VersionBinding:
     """Return the binding for a JSON-RPC call with these unconverted parameters."""
-    return RPC_03_UNKINDED if unkinded.is_unkinded(method, params) else RPC_03
+    return RPC_03_UNKINDED if responses.is_unkinded(method, params) else RPC_03
 
 
 _REST = {name: name for name in HTTP.operations if name != "ListTasks"}

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from headrace.model.events import Json
 from headrace.model.whole_numbers import carried, whole
+from headrace_gateway.protocols.a2a_v03.requests import METHODS, SENDS
 
 type LegacyEvent = (
     types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
@@ -155,3 +156,52 @@ def _turned(turn: Callable[[Any], Any], core: Message) -> Any:  # noqa: ANN401 -
 
 def _not_convertible(error: Exception) -> InvalidAgentResponseError:
     return InvalidAgentResponseError(f"the response can't be converted to A2A 0.3: {error}"[:300])
+
+
+_STATE = "TASK_STATE_"
+_ROLE = "ROLE_"
+
+
+def is_unkinded(method: str, params: Json) -> bool:
+    """Return whether a call's message has parts, and none with a ``kind``.
+
+    No client of 0.3 leaves it out. fasta2a's does: it sends and expects 0.3's methods, and words
+    for states and roles, with 1.0's wrapper and parts.
+    """
+    message = params.get("message")
+    parts = message.get("parts") if isinstance(message, dict) else None
+    if METHODS.get(method) not in SENDS or not isinstance(parts, list):
+        return False
+    return bool(parts) and all(isinstance(part, dict) and "kind" not in part for part in parts)
+
+
+def unkinded_answer(operation: str, result: Json) -> Json:
+    """Return an operation's 1.0 result as the client expects it."""
+    if operation in SENDS:
+        return unkinded_event(result)
+    found: Json = rpc_answer(operation, result)
+    return found
+
+
+def unkinded_event(wrapped: Json) -> Json:
+    """Return a 1.0 StreamResponse with 0.3's words."""
+    return {name: _in_old_words(name, content) for name, content in wrapped.items()}
+
+
+def _in_old_words(name: str, content: Json) -> Json:
+    if name == "message":
+        return _message_in_old_words(content)
+    found = dict(content)
+    if "status" in found:
+        status = dict(found["status"])
+        status["state"] = status["state"].removeprefix(_STATE).lower().replace("_", "-")
+        if "message" in status:
+            status["message"] = _message_in_old_words(status["message"])
+        found["status"] = status
+    if "history" in found:
+        found["history"] = list(map(_message_in_old_words, found["history"]))
+    return found
+
+
+def _message_in_old_words(message: Json) -> Json:
+    return {**message, "role": message["role"].removeprefix(_ROLE).lower()}

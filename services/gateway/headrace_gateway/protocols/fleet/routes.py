@@ -13,19 +13,17 @@ from headrace_gateway.json_errors import answering_errors
 from headrace_gateway.protocols.fleet import (
     dead_letters,
     dev_processes,
-    fail,
     fleet_state,
+    operator_actions,
     own_letters,
     processes,
     schedules,
-    signing_keys,
     task_log,
     triggers,
     usage,
     versions,
     watch,
     webhook_deliveries,
-    workers,
 )
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.route import Route
@@ -36,7 +34,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     """Return the routes."""
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
     watching = watch.TaskWatch(services)
-    letters, failing = dead_letters.DeadLetterPages(services), fail.FailingTasks(services)
+    letters = dead_letters.DeadLetterPages(services)
     triggering, one_trigger = triggers.TriggerPages(services), f"{triggers.PATH}/{{name}}"
     asking = processes.ProcessPages(services)
     of_agent = versions.VersionPages(services)
@@ -50,7 +48,6 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{versions.PATH}:rollback", of_agent.roll_back),
         ("POST", f"{versions.PATH}:retire", of_agent.retire),
         ("GET", usage.PATH, usage.UsagePage(services).read),
-        ("POST", f"{AGENT}{fail.PATH}", failing.fail),
         ("GET", webhook_deliveries.PATH, webhook_deliveries.WebhookDeliveries(services).list),
         ("GET", schedules.PATH, scheduling.list),
         ("GET", one_schedule, scheduling.get),
@@ -64,8 +61,6 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{one_schedule}:backfill", scheduling.back_fill),
         ("GET", processes.PATH, asking.list),
         ("POST", f"{processes.PATH}:logLevel", asking.log_level),
-        ("POST", signing_keys.PATH, signing_keys.SigningKeyRotation(services).rotate),
-        ("POST", workers.PATH, workers.DrainingWorkers(services).drain),
         ("GET", triggers.PATH, triggering.list),
         ("GET", one_trigger, triggering.show),
         ("PUT", one_trigger, triggering.put),
@@ -78,6 +73,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("GET", f"{dead_letters.PATH}/{{number}}", letters.show),
         ("POST", f"{dead_letters.PATH}:retry", letters.retry),
         ("POST", f"{dead_letters.PATH}:drop", letters.drop),
+        *operator_actions.OperatorActions(services).pages(),
         *dev_processes.pages(services),
     )
     return [
