@@ -28,6 +28,7 @@ STORED = {
     "timeZone": "Europe/Paris",
     "state": "active",
     "ended": None,
+    "next": None,
 }
 CODE = """\
 from headrace import agent, schedule

@@ -10,6 +10,7 @@ STORED = {
     "every": "1h",
     "cron": None,
     "ended": None,
+    "next": None,
     "state": "active",
     "message": [{"text": "count"}],
 }

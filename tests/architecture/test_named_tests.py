@@ -1,0 +1,72 @@
+"""What documents say is tested names tests that exist."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from ag_ui.core import EventType, RunAgentInput
+
+from tests.architecture.test_document_paths import pages
+from tests.architecture.tree import ROOT, tracked
+
+_TEST = re.compile(r"`((?:[\w-]+/)*\w+\.py)::(\w+)`")
+_COMPARED = re.compile(r"^\| (?!\||--)([^|]+) \| ([^|]+) \|", re.MULTILINE)
+_FILE = re.compile(r"`(?:tests/\S+/)?test_\w+\.py`")
+
+
+@cache
+def _defined_in(path: str) -> frozenset[str]:
+    """Return the names that the test modules define whose paths end so."""
+    files = [file for file in tracked() if file.suffix == ".py" and ROOT / "tests" in file.parents]
+    found = [file for file in files if f"/{file.relative_to(ROOT)}".endswith(f"/{path}")]
+    return frozenset(name for file in found for name in _names(file))
+
+
+def _names(file: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(file.read_text()))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return {node.name for node in nodes if isinstance(node, kinds)}
+
+
+def missing(text: str) -> list[str]:
+    """Return the tests that `text` names and that do not exist."""
+    named = _TEST.findall(text)
+    return [f"{path}::{name}" for path, name in named if name not in _defined_in(path)]
+
+
+def test_named_tests_exist() -> None:
+    texts = {page.name: page.read_text() for page in pages()}
+    assert sum(len(_TEST.findall(text)) for text in texts.values()) > 300
+    assert {name: tests for name, text in texts.items() if (tests := missing(text))} == {}
+
+
+@pytest.mark.parametrize("path", ["e2e/test_none.py", "e2e/test_chaos.py"])
+def test_a_test_that_does_not_exist_is_seen(path: str) -> None:
+    named = "`e2e/test_chaos.py::test_a_seed`"
+    assert missing(f"{named} `{path}::test_nothing`")[-1] == f"{path}::test_nothing"
+
+
+def test_each_claim_of_the_comparison_names_a_test() -> None:
+    rows = dict(_COMPARED.findall((ROOT / "docs" / "comparison.md").read_text()))
+    assert len(rows) > 15
+    assert [what for what, cell in rows.items() if cell != "no" and not _FILE.search(cell)] == []
+
+
+def test_each_cell_of_the_frameworks_names_a_test() -> None:
+    table = (ROOT / "docs" / "frameworks.md").read_text().partition("## What is tested")[2]
+    rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+    named = {f"test_{name}" for row in rows for name in re.findall(r"`([a-z_0-9]+)`", row)}
+    folders = [ROOT / "tests" / kind / "worker" for kind in ("integration", "unit")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    assert len(rows) > 10
+    assert named - {name for file in files for name in _names(file)} == set()
+
+
+def test_every_event_and_every_field_of_an_input_of_agui_has_a_row() -> None:
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    events = {event.value for event in EventType}
+    fields = {field.alias or name for name, field in RunAgentInput.model_fields.items()}
+    assert len(events) > 30
+    assert [one for one in events | fields if f"\n| `{one}`" not in page] == []
