@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from headrace.jetstream.client import in_domain
 from headrace.jetstream.streams import Streams
@@ -372,14 +373,10 @@ class Permissions:
         if ANY_TENANT in self._tenants:
             yield "*"
             return
-        for agent in group.agents:
-            for tenant in self._tenants:
-                for priority in PRIORITIES:
-                    yield RunQueue(agent, tenant, priority).consumer
-        for agent, version in group.versions:
-            for tenant in self._tenants:
-                for priority in PRIORITIES:
-                    yield RunQueue(agent, tenant, priority, encode_token(version)).consumer
+        pinned = [(agent, encode_token(version)) for agent, version in group.versions]
+        for agent, version in [*((agent, "") for agent in group.agents), *pinned]:
+            for tenant, priority in product(self._tenants, PRIORITIES):
+                yield RunQueue(agent, tenant, priority, version).consumer
 
     def _subjects_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams, p = self._streams, self._prefix

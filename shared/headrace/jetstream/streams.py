@@ -17,27 +17,9 @@ from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 from headrace.environment import variable
 from headrace.jetstream.errors import ErrorCode
 from headrace.model.errors import BusUnavailable, StreamsDiffer
-from headrace.model.subjects import Subjects, stream_of_shard
+from headrace.model.subjects import stream_of_shard
 from headrace.model.task import SHARDS_PER_STREAM
 from headrace.settings import BusSettings
-
-__all__ = [
-    "DEAD_MAX_AGE",
-    "Difference",
-    "Effect",
-    "RetentionSetting",
-    "Streams",
-    "allowed_changes",
-    "apply",
-    "create",
-    "declarations",
-    "differences",
-    "ensure_streams",
-    "find",
-    "info",
-    "kept_for",
-]
-
 
 DEAD_MAX_AGE = 30 * 24 * 3600.0
 """Seconds for which a dead letter is kept."""
@@ -216,36 +198,60 @@ class Difference:
 
 def declarations(settings: BusSettings) -> list[api.StreamConfig]:
     """Return the configuration of every stream that `settings` ask for."""
-    streams, subjects = Streams(settings.stream_prefix), settings.subjects
-    events = [_events(settings, streams, subjects, k) for k in range(settings.event_streams)]
+    streams = Streams(settings.stream_prefix)
     return [
-        *events,
-        _runs(settings, streams, subjects),
-        _dead(settings, streams, subjects),
+        *(_events(settings, number) for number in range(settings.event_streams)),
+        _runs(settings),
+        _stream(
+            settings,
+            streams.dead,
+            [settings.subjects.dead_letters()],
+            max_age=DEAD_MAX_AGE,
+            allow_direct=True,
+        ),
         # A live instance's key expires when its worker stops renewing it.
         _bucket(settings, streams.agents),
         _bucket(settings, streams.idempotency),
-        _files(settings, streams),
+        _files(settings, streams.files),
         _bucket(settings, streams.keys),
         _bucket(settings, streams.push),
-        _pushes(settings, streams, subjects),
+        _stream(
+            settings,
+            streams.pushes,
+            [settings.subjects.pushes()],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            # One message per webhook: a newer message replaces and supersedes an older one.
+            max_msgs_per_subject=1,
+        ),
         _bucket(settings, streams.triggers),
-        _schedules(settings, streams, subjects),
+        _schedules(settings),
     ]
 
 
-def _events(
-    settings: BusSettings, streams: Streams, subjects: Subjects, number: int
+def _stream(
+    settings: BusSettings,
+    name: str,
+    subjects: list[str],
+    **more: Any,  # noqa: ANN401 - of `StreamConfig`
 ) -> api.StreamConfig:
-    first = number * SHARDS_PER_STREAM
     return api.StreamConfig(
-        name=streams.events(number),
-        subjects=[subjects.shard_events(s) for s in range(first, first + SHARDS_PER_STREAM)],
+        name=name,
+        subjects=subjects,
         storage=api.StorageType.FILE,
         num_replicas=settings.replicas,
+        **{"discard": api.DiscardPolicy.NEW, **more},
+    )
+
+
+def _events(settings: BusSettings, number: int) -> api.StreamConfig:
+    subjects, first = settings.subjects, number * SHARDS_PER_STREAM
+    return _stream(
+        settings,
+        Streams(settings.stream_prefix).events(number),
+        [subjects.shard_events(s) for s in range(first, first + SHARDS_PER_STREAM)],
         max_bytes=settings.events_max_bytes,
-        # Never discard old events: an emptied subject would accept a stale worker's first append.
-        discard=api.DiscardPolicy.NEW,
+        # Old events are never discarded: an emptied subject would accept a stale worker's first
+        # append.
         max_age=0,
         allow_direct=True,
         # Tombstones of tasks past retention expire by themselves.
@@ -257,53 +263,27 @@ def _events(
     )
 
 
-def _kept(settings: BusSettings, name: str) -> float:
-    wanted: float | None = getattr(settings, name)
-    return _KEPT[name] if wanted is None else wanted
-
-
-def _item(name: str) -> str:
-    """Return the key under which a stream's metadata states a setting."""
-    return f"headrace.{name}"
-
-
-def _runs(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
-    return api.StreamConfig(
-        name=streams.runs,
-        subjects=subjects.runs(),
+def _runs(settings: BusSettings) -> api.StreamConfig:
+    return _stream(
+        settings,
+        Streams(settings.stream_prefix).runs,
+        settings.subjects.runs(),
         retention=api.RetentionPolicy.WORK_QUEUE,
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
         # One waiting request per run: JetStream refuses a second one.
         max_msgs_per_subject=1,
         max_msgs=settings.runs_max,
         max_age=0,
-        discard=api.DiscardPolicy.NEW,
         discard_new_per_subject=True,
     )
 
 
-def _pushes(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
-    return api.StreamConfig(
-        name=streams.pushes,
-        subjects=[subjects.pushes()],
-        retention=api.RetentionPolicy.WORK_QUEUE,
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
-        # One message per webhook: a newer message replaces and supersedes an older one.
-        max_msgs_per_subject=1,
-        discard=api.DiscardPolicy.NEW,
-    )
-
-
-def _schedules(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
-    return api.StreamConfig(
-        name=streams.schedules,
-        subjects=subjects.schedules(),
+def _schedules(settings: BusSettings) -> api.StreamConfig:
+    return _stream(
+        settings,
+        Streams(settings.stream_prefix).schedules,
+        settings.subjects.schedules(),
         # Firings leave it once they have begun a task. No consumer takes the rest.
         retention=api.RetentionPolicy.WORK_QUEUE,
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
         # JetStream refuses schedules in a stream that discards new messages. Without limits, this
         # one discards nothing.
         discard=api.DiscardPolicy.OLD,
@@ -315,27 +295,13 @@ def _schedules(settings: BusSettings, streams: Streams, subjects: Subjects) -> a
     )
 
 
-def _dead(settings: BusSettings, streams: Streams, subjects: Subjects) -> api.StreamConfig:
-    return api.StreamConfig(
-        name=streams.dead,
-        subjects=[subjects.dead_letters()],
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
-        max_age=DEAD_MAX_AGE,
-        discard=api.DiscardPolicy.NEW,
-        allow_direct=True,
-    )
-
-
-def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
+def _files(settings: BusSettings, name: str) -> api.StreamConfig:
     """Return an object store as in NATS ADR-20, except that it refuses files when it is full."""
-    return api.StreamConfig(
-        name=f"OBJ_{streams.files}",
-        subjects=[f"$O.{streams.files}.C.>", f"$O.{streams.files}.M.>"],
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
+    return _stream(
+        settings,
+        f"OBJ_{name}",
+        [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         max_bytes=settings.files_max_bytes,
-        discard=api.DiscardPolicy.NEW,
         allow_direct=True,
         # With roll-ups, write access to one file could delete all files.
         allow_rollup_hdrs=False,
@@ -344,19 +310,27 @@ def _files(settings: BusSettings, streams: Streams) -> api.StreamConfig:
 
 def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:
     """Return a key-value bucket whose keys may expire by themselves (Nats-TTL)."""
-    return api.StreamConfig(
-        name=f"KV_{name}",
-        subjects=[f"$KV.{name}.>"],
-        storage=api.StorageType.FILE,
-        num_replicas=settings.replicas,
+    return _stream(
+        settings,
+        f"KV_{name}",
+        [f"$KV.{name}.>"],
         max_msgs_per_subject=1,
-        discard=api.DiscardPolicy.NEW,
         allow_direct=True,
         # With roll-ups, write access to one key could delete all keys.
         allow_rollup_hdrs=False,
         deny_delete=True,
         allow_msg_ttl=True,
     )
+
+
+def _kept(settings: BusSettings, name: str) -> float:
+    wanted: float | None = getattr(settings, name)
+    return _KEPT[name] if wanted is None else wanted
+
+
+def _item(name: str) -> str:
+    """Return the key under which a stream's metadata states a setting."""
+    return f"headrace.{name}"
 
 
 def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
