@@ -198,12 +198,6 @@ def _name(path: Path) -> str:
     raise ValueError(path)
 
 
-def lone_modules() -> list[str]:
-    """Return the names of the small modules that a single module imports."""
-    sources = {path: path.read_text(encoding="utf-8") for path in modules()}
-    return _lone_modules(sources, {path: parsed(text) for path, text in sources.items()})
-
-
 def _lone_modules(sources: dict[Path, str], trees: dict[Path, ast.Module]) -> list[str]:
     names = {_name(path): path for path in sources}
     importers: dict[str, set[str]] = defaultdict(set)
