@@ -9,7 +9,7 @@ from headrace.jetstream.permissions import Permissions
 from headrace.model.events import Json
 from headrace.model.messages import ProcessFound
 from headrace.settings import BusSettings
-from headrace_cli.doctor import files
+from headrace_cli.doctor import settings as checks
 from headrace_cli.doctor.command import user_in_settings
 from headrace_cli.doctor.diagnosis import Level, check_clock
 from headrace_cli.doctor.nats import check_rights, check_stream, check_version
@@ -156,10 +156,10 @@ def test_files_that_are_sound_are_not_mentioned(
 
 def test_what_reads_a_setting_exists() -> None:
     classes = settings_classes()
-    read = [(service, setting) for services, setting, _ in files._READ for service in services]
-    assert len(read) >= len(files._READ) > 1
+    read = [(service, setting) for services, setting, _ in checks._READ for service in services]
+    assert len(read) >= len(checks._READ) > 1
     assert [(of, name) for of, name in read if name not in classes[of].model_fields] == []
-    assert all(callable(files._load(reader)) for _, _, reader in files._READ)
+    assert all(callable(checks._load(reader)) for _, _, reader in checks._READ)
 
 
 def test_files_of_invalid_settings_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
