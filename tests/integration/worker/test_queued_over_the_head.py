@@ -9,7 +9,7 @@ import pytest
 from headrace import Emission, InputRequired, RunContext, agent
 from headrace.model.task import AUTH_REQUIRED, COMPLETED
 from headrace_gateway.refusals import TaskBusy
-from headrace_gateway.tasks import inputs as handing_in
+from headrace_gateway.tasks import queued_append
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_follow_ups import (
@@ -34,7 +34,7 @@ def nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(handing_in, "ask_holder", ask)
+    monkeypatch.setattr(queued_append, "ask_holder", ask)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 50])
