@@ -1,8 +1,10 @@
 """Where a graph keeps its state between a question and the answer, and what is wrong with that."""
 
 import inspect
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -21,6 +23,9 @@ NO_CHECKPOINTER = f"the graph asks its user, but has no checkpointer to resume f
 CHANGED_GRAPH = (
     "the graph's state waits in a node that the graph no longer has; serve the graph that asked"
 )
+
+_IN_MEMORY = (":memory:", "")
+"""Names of SQLite databases that only their connection has."""
 
 _PARTS = ("func", "afunc", "coroutine", "steps", "_tools_by_name")
 """Attributes with which LangChain's runnables and tools hold others, and functions."""
@@ -56,8 +61,25 @@ def caution_about(graph: Pregel[Any, Any, Any, Any]) -> Caution | None:
 
 
 def _lives_in_one_process(saver: object) -> bool:
-    """Return whether a checkpointer is LangGraph's in memory; its variants may write files."""
-    return type(saver) is InMemorySaver and type(saver.storage) is defaultdict
+    """Return whether a checkpointer is LangGraph's in memory, or has a SQLite database there."""
+    if type(saver) is InMemorySaver:
+        return type(saver.storage) is defaultdict  # its variants may write files
+    connection = getattr(saver, "conn", None)
+    if isinstance(connection, sqlite3.Connection):
+        with suppress(sqlite3.Error):  # the connection is another thread's, or closed
+            return not any(file for *_, file in connection.execute("PRAGMA database_list"))
+    return _names_memory(getattr(connection, "_connector", None))
+
+
+def _names_memory(connector: object) -> bool:
+    """Return whether aiosqlite's function that connects names a database in memory.
+
+    A connection that is not awaited yet has nothing else, and one that is belongs to a thread.
+    """
+    if not isinstance(connector, FunctionType):
+        return False
+    name = str(inspect.getclosurevars(connector).nonlocals.get("database", "-"))
+    return name in _IN_MEMORY or name.startswith("file::memory:") or "mode=memory" in name
 
 
 def _asks(graph: Pregel[Any, Any, Any, Any]) -> bool:

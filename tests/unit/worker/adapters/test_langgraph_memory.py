@@ -1,8 +1,13 @@
 """What operators are told of a graph whose questions can't be answered everywhere."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import pytest
 
 
@@ -100,6 +105,41 @@ def test_a_saver_in_one_process_is_named() -> None:
 
     said = caution(graph(answers, checkpointer=InMemorySaver()))
     assert said.startswith("InMemorySaver keeps the graph's state in one process")
+
+
+@contextmanager
+def connected(connect: Any, place: str) -> Iterator[Any]:  # noqa: ANN401
+    """Yield a connection; one of aiosqlite is not awaited, and has nothing to close."""
+    connection = connect(place, uri=place.startswith("file:"), check_same_thread=False)
+    yield connection
+    if isinstance(connection, sqlite3.Connection):
+        connection.close()
+
+
+def saver_in(connection: Any) -> Any:  # noqa: ANN401
+    """Return a saver that has what LangGraph's for SQLite have."""
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    class SqliteSaver(BaseCheckpointSaver[int]):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conn = connection
+
+    return SqliteSaver()
+
+
+@pytest.mark.parametrize("connect", [sqlite3.connect, aiosqlite.connect], ids=["sync", "async"])
+@pytest.mark.parametrize("place", [":memory:", "", "file::memory:", "file:m?mode=memory"])
+def test_a_sqlite_database_in_memory_is_named(connect: Any, place: str) -> None:  # noqa: ANN401
+    with connected(connect, place) as connection:
+        said = caution(graph(answers, checkpointer=saver_in(connection)))
+    assert said.startswith("SqliteSaver keeps the graph's state in one process")
+
+
+@pytest.mark.parametrize("connect", [sqlite3.connect, aiosqlite.connect], ids=["sync", "async"])
+def test_a_sqlite_database_in_a_file_is_not_named(connect: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    with connected(connect, str(tmp_path / "graph.db")) as connection:
+        assert caution(graph(answers, checkpointer=saver_in(connection))) == ""
 
 
 def test_a_saver_of_files_and_a_graph_that_never_asks_are_not_named() -> None:
