@@ -1,5 +1,6 @@
 """File links as URLs for clients (`headrace.jetstream.objects`)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import QUEUED, Json
 from headrace.model.user_content import stored_sources
 
-_MARK = f'"{SCHEME}'.encode()
+MARK = f'"{SCHEME}'.encode()
 """JSON without this text contains no link and is not parsed."""
 
 
@@ -24,9 +25,13 @@ class Links:
         """Convert links to URLs under ``<base>/v1/agents/…``."""
         self._base = f"{base}/v1/agents/"
 
+    def for_client(self) -> Callable[[Entry], Entry]:
+        """Return `entry`, for the client that is served now, to be called at any time."""
+        return self.entry
+
     def shown(self, text: bytes) -> bytes:
         """Return the JSON of events, messages or tasks with its links as URLs."""
-        if _MARK not in text:
+        if MARK not in text:
             return text
         found = json_text.decode(text)
         self._show(found)
@@ -42,7 +47,7 @@ class Links:
     def entry(self, entry: Entry) -> Entry:
         """Return the entry with its links as URLs, or the entry itself if it has none."""
         for line in entry.lines:
-            if _MARK in line:
+            if MARK in line:
                 return replace(entry, lines=[self.shown(line) for line in entry.lines])
         return entry
 

@@ -9,7 +9,6 @@ from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus, NewTransport
 from headrace.jetstream.server_clock import ServerClock
-from headrace.links import Links
 from headrace.log import TailRule
 from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
@@ -28,7 +27,7 @@ from headrace_gateway.server.auth.schemes import key_headers
 from headrace_gateway.server.auth.signed_urls import SignedUrls
 from headrace_gateway.server.body import BodyLimits, HeldBodies
 from headrace_gateway.server.open_requests import OpenRequests
-from headrace_gateway.server.public_url import own_url
+from headrace_gateway.server.public_url import ClientLinks
 from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
@@ -148,7 +147,7 @@ def _services(
 ) -> Services:
     """Build the services that requests use."""
     bus, directory, background = running.bus, running.directory, running.background
-    links = Links(own_url(settings))
+    links = ClientLinks(settings)
     feeds = Feeds(
         bus,
         running.rule,
@@ -182,6 +181,7 @@ def _services(
         callers=running.callers,
         state=state,
         feeds=feeds,
+        links=links,
         requests=requests,
         streams=running.streams,
         stream_limits=stream_limits,

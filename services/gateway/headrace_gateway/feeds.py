@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from headrace.jetstream.connection import Bus
-from headrace.links import Links
+from headrace.links import MARK, Links
 from headrace.log import Follower, TailRule, find_generation, last_entry
 from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
@@ -39,11 +39,16 @@ class FeedBlock:
     Most streams have one client, for whom it would take more memory than the entry itself.
     """
 
-    __slots__ = ("_rendered", "entry", "memory", "ring", "size")
+    __slots__ = ("_rendered", "entry", "has_links", "memory", "ring", "size")
 
     def __init__(self, entry: Entry) -> None:
         """Hold `entry`."""
         self.entry = entry
+        self.has_links = False
+        """Whether it may contain links of files, which become addresses for each client."""
+        for line in entry.lines:
+            if MARK in line:
+                self.has_links = True
         self.size = sum(map(len, entry.lines))
         """Bytes of its events."""
         self.memory = _BLOCK_MEMORY + _memory_of(entry.lines, self.size)
@@ -225,15 +230,31 @@ class FeedReader:
     `after` is the generation of the last event read. Only one `read` may run at a time.
     """
 
-    __slots__ = ("_feed", "_has_read_end", "_sequence", "_serve", "_wakened", "after", "most")
+    __slots__ = (
+        "_feed",
+        "_has_read_end",
+        "_sequence",
+        "_serve",
+        "_shown",
+        "_wakened",
+        "after",
+        "most",
+    )
 
-    def __init__(self, feed: "Feed", after: int) -> None:
-        """Read the events after generation `after`."""
+    def __init__(
+        self, feed: "Feed", after: int, shown: Callable[[Entry], Entry] | None = None
+    ) -> None:
+        """Read the events after generation `after`.
+
+        `shown` returns an entry with its links of files as addresses for the client; None: they
+        stay as in the log.
+        """
         self.after = after
         self.most = MOST
         """Approximate bytes of events that one read returns: the amount a slow client is sent at
         once."""
         self._feed = feed
+        self._shown = shown
         self._has_read_end = False
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
@@ -263,6 +284,7 @@ class FeedReader:
                     raise loss from None  # It says more, as that the task was deleted.
                 raise
             self._advance(blocks[-1])
+            return self._for_client(blocks)
         return blocks
 
     def read_ring(self) -> list[FeedBlock] | None:
@@ -280,9 +302,16 @@ class FeedReader:
             return []
         # The ring has no gaps, even if the log has been lost meanwhile.
         blocks = feed.ring.after(self.after, self.most)
-        if blocks is not None:
-            self._advance(blocks[-1])
-        return blocks
+        if blocks is None:
+            return None
+        self._advance(blocks[-1])
+        return self._for_client(blocks) if feed.has_links else blocks
+
+    def _for_client(self, blocks: list[FeedBlock]) -> list[FeedBlock]:
+        """Return the blocks with addresses of files that the reader's client can use."""
+        if (shown := self._shown) is None:
+            return blocks
+        return [FeedBlock(shown(one.entry)) if one.has_links else one for one in blocks]
 
     def _advance(self, newest: FeedBlock) -> None:
         self.after, self._sequence = newest.entry.last_generation, newest.entry.sequence
@@ -354,7 +383,7 @@ class FeedReader:
             batch = await read_on(
                 feed.resources.bus, feed.key, sequence, last.sequence, batch_bytes=self.most
             )
-            blocks = list(map(feed.block, continuity.entries_in(batch)))
+            blocks = list(map(FeedBlock, continuity.entries_in(batch)))
             sequence = batch[-1].sequence if batch else last.sequence
         # A hostile worker may have written behind it.
         self._has_read_end = continuity.is_over
@@ -401,6 +430,8 @@ class Feed:
         """Generation of the newest event."""
         self.loss: LogLost | LogTooNew | None = None
         self.users = 0
+        self.has_links = False
+        """Whether the ring has had blocks that may contain links of files."""
         self._follower = Follower(resources.bus, resources.rule, key, self._deliver, self._lose)
         self._waiting: set[FeedReader] = set()
 
@@ -458,8 +489,9 @@ class Feed:
             self.ring.clear()
 
     def reader(self, after: int) -> FeedReader:
-        """Return a reader of the events after generation `after`."""
-        return FeedReader(self, after)
+        """Return a reader of the events after generation `after`, for the current request."""
+        links = self.resources.links
+        return FeedReader(self, after, None if links is None else links.for_client())
 
     async def entries(self, after: int) -> AsyncIterator[list[Entry]]:
         """Yield the entries after generation `after` as they arrive, until the log ends.
@@ -472,11 +504,6 @@ class Feed:
         reader = self.reader(after)
         while blocks := await reader.read():
             yield [block.entry for block in blocks]
-
-    def block(self, entry: Entry) -> FeedBlock:
-        """Return the entry in a block, with file addresses for clients."""
-        links = self.resources.links
-        return FeedBlock(entry if links is None else links.entry(entry))
 
     def wake_on_change(self, reader: FeedReader) -> None:
         """Call the reader's `changed` at each change from now on."""
@@ -501,7 +528,8 @@ class Feed:
         self._wake()
 
     def _take(self, entry: Entry) -> None:
-        block = self.block(entry)
+        block = FeedBlock(entry)
+        self.has_links = self.has_links or block.has_links
         self.head = entry.last_generation
         self.last = entry if block.size <= _LAST_BYTES else _without_lines(entry)
         self.ring.append(block)

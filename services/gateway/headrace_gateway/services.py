@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
+from headrace.links import Links
 from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
@@ -42,6 +43,8 @@ class Services:
     """Identifies callers by their credentials."""
     state: StateClient
     feeds: Feeds
+    links: Links
+    """Converts links of files to addresses for the current request's client."""
     full_streams: FullStreams
     """Knows which event streams are full."""
     stream_health: StreamHealth

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace_gateway.server.open_requests import OTHER_PROTOCOL, PROTOCOL, Endpoint
+from headrace_gateway.server.public_url import SERVED
 
 
 class IndexedHeaders(Headers):
@@ -147,6 +148,8 @@ class DirectRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         app = self._app
+        if scope["type"] != "lifespan":
+            SERVED.set(scope)
         # Another application that mounts this one has its path before ours.
         if scope["type"] == "http" and not scope.get("root_path"):
             path, agent = scope["path"], ""

@@ -1,10 +1,16 @@
 """Public addresses of the fleet: a URL for HTTP, host and port for gRPC."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import override
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
+from headrace.links import MARK, Links
+from headrace.model.entry import Entry
 from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.settings import GatewaySettings
 
@@ -25,6 +31,46 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
         return own_url(settings)
     scheme = request.scope["scheme"]
     return f"{_HTTP.get(scheme, scheme)}://{host}{mounted_at(request)}"
+
+
+SERVED: ContextVar[Scope | None] = ContextVar("served", default=None)
+"""The scope of the request or WebSocket that is served."""
+
+
+class ClientLinks(Links):
+    """Links of files as addresses at the URL that the served client uses."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """Make addresses at this gateway's own URL where no HTTP client is served."""
+        super().__init__(own_url(settings))
+        self._own, self._settings = Links(own_url(settings)), settings
+
+    @override
+    def for_client(self) -> Callable[[Entry], Entry]:
+        return partial(self._entry_at, SERVED.get())
+
+    @override
+    def entry(self, entry: Entry) -> Entry:
+        return self.for_client()(entry)
+
+    @override
+    def shown(self, text: bytes) -> bytes:
+        return self._at(SERVED.get()).shown(text) if MARK in text else text
+
+    @override
+    def stored(self, url: object) -> str | None:
+        return self._at(SERVED.get()).stored(url) if url else None
+
+    def _entry_at(self, scope: Scope | None, entry: Entry) -> Entry:
+        for line in entry.lines:
+            if MARK in line:
+                return self._at(scope).entry(entry)
+        return entry
+
+    def _at(self, scope: Scope | None) -> Links:
+        if scope is None:
+            return self._own
+        return Links(public_url(HTTPConnection(scope), self._settings))
 
 
 def mounted_at(request: HTTPConnection) -> str:

@@ -85,12 +85,13 @@ class RunThread:
         return sorted(found, key=lambda one: (one.time, one.key.task, one.number))
 
     async def entries(self, run: ThreadRun) -> list[Entry]:
-        """Return the current entries of the run's task."""
+        """Return the current entries of the run's task, with file addresses for the client."""
         last = await last_entry(self._services.bus, run.key)
         if last is None:
             return []
         log = replay(self._services.bus, run.key, 0, last.sequence)
-        return [entry async for batch in log for entry in batch]
+        shown = self._services.links.for_client()
+        return [shown(entry) async for batch in log for entry in batch]
 
     async def waiting(self) -> AsyncIterator[WaitingRuns]:
         """Yield each task that waits for input, with its runs.
