@@ -16,7 +16,6 @@ from nats.aio.subscription import Subscription
 
 from headrace import log_lines
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.core_messages import decode_or_ignore
 from headrace.model.entry import READABLE
 from headrace.model.errors import BusUnavailable
 from headrace.model.messages import ProcessFound, ProcessQuery
@@ -54,7 +53,7 @@ class ProcessAnswers:
         return await self._bus.subscribe(subject, self._answer)
 
     async def _answer(self, msg: Msg) -> None:
-        query = decode_or_ignore(ProcessQuery, msg, "question to this process")
+        query = ProcessQuery.decode_or_ignore(msg, "question to this process")
         if query is None or query.process not in {None, self._process}:
             return
         if query.log_level is not None and self._changes_level:
@@ -98,7 +97,7 @@ async def ask_processes(
     async def take(msg: Msg) -> None:
         if not msg.data:  # Nobody listens on one of the subjects.
             return
-        answer = decode_or_ignore(ProcessFound, msg, "answer of a process")
+        answer = ProcessFound.decode_or_ignore(msg, "answer of a process")
         if answer is None:
             return
         one = questions.get(msg.subject.rpartition(".")[2])

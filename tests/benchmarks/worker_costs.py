@@ -29,11 +29,10 @@ from headrace.sdk.drive import drive
 from headrace.sdk.runtime import Runtime
 from headrace.settings import BusSettings
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.appender import Appender
+from headrace_worker.appender import Appender, StampBase
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
-from headrace_worker.stamp_base import StampBase
 from headrace_worker.usage import UsageMeter, UsageTotals
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess

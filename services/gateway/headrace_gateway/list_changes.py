@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headrace.jetstream.connection import NO_ANSWER, Bus
-from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
-from headrace.model.messages import ListChanges, ListedTask
+from headrace.model.messages import CoreMessage, ListChanges, ListedTask
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 from headrace_gateway.changes import Batch, Changes, Topic
@@ -113,7 +112,7 @@ class ListChangeReceiver:
         self.changes.append(None)
 
     def _on_message(self, msg: CoreMessage) -> None:
-        message = decode_or_ignore(ListChanges, msg, "message about lists")
+        message = ListChanges.decode_or_ignore(msg, "message about lists")
         if message is None:
             return
         if not message.tasks or self._ends.get(msg.subject, message.after) != message.after:

@@ -13,21 +13,20 @@ stored, because it expected another tail, so the next append may contain other b
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from headrace.log import AppendRequest, FencedBy, LogWriter
-from headrace.model.entry import Entry, Stamp
+from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import SUBMITTED, WORKING, TaskKey
+from headrace.model.task import RUN_ENDED, SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
-from headrace_worker.stamp_base import StampBase
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +90,44 @@ def _define_moves() -> None:
 
 
 _define_moves()
+
+
+_ENDING = RUN_ENDED | {BARE_MESSAGE}
+
+
+@dataclass(frozen=True, slots=True)
+class StampBase:
+    """The parts that all stamps of one attempt have in common."""
+
+    log: str
+    writer: str
+    run: int
+    attempt: int
+    owner: str | None = None
+    """Owner of the task, repeated in entries that end a run because views are built from these."""
+
+    def holds_after(self, entry: Entry) -> bool:
+        """Return whether the attempt still holds its task after another writer's `entry`.
+
+        A writer that takes over a task starts another attempt or run, or ends this one. A gateway
+        that queues a message repeats the stamp of the tail.
+        """
+        stamp = entry.stamp
+        same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
+        return same and not entry.ends_run
+
+    def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
+        """Return the stamp of an entry that starts at `generation`."""
+        return Stamp(
+            self.log,
+            generation,
+            self.writer,
+            state,
+            self.run,
+            self.attempt,
+            self.owner if state in _ENDING else None,
+            checkpoint,
+        )
 
 
 class GivesWay(Exception):

@@ -20,9 +20,9 @@ from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
 from headrace_worker.appender import GivesWay
 from headrace_worker.attempt import Attempt
+from headrace_worker.claim import why_overdue
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
-from headrace_worker.run_limits import why_overdue
 
 _log = logging.getLogger(__name__)
 

@@ -1,18 +1,32 @@
 """Emitter of an agent's output: checks it, encodes it as events and offers them to the appender."""
 
 import asyncio
+import logging
 import time
 from typing import Any
 
-from headrace.sdk.emit import ENDINGS, Emission, Ending, Message, Text, ToolArguments, ToolResult
+from headrace.model import json_text
+from headrace.sdk.emit import (
+    ENDINGS,
+    Emission,
+    Ending,
+    File,
+    Message,
+    Status,
+    Text,
+    Thinking,
+    ToolArguments,
+    ToolResult,
+)
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.signals import Usage
+from headrace.sdk.signals import Step, Subagent, Usage
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
 from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.lost_numbers import LostNumbers
 from headrace_worker.usage import UsageMeter
+
+_log = logging.getLogger(__name__)
 
 INTERVAL = 0.02
 """Seconds that an agent may block the event loop before its next output makes it pause."""
@@ -49,6 +63,34 @@ class LoopTurns:
 
     def _turn(self) -> None:
         self._had_a_turn = True
+
+
+_WITHOUT_NUMBERS = frozenset({str, Text, Thinking, ToolArguments, File, Status, Step, Subagent})
+"""Types of output whose fields are all text, so that a token costs nothing."""
+
+
+class LostNumbers:
+    """Warns once in an attempt at a run."""
+
+    __slots__ = ("_has_warned", "_task")
+
+    def __init__(self, task: str) -> None:
+        """Warn about the output of the attempt at a run of `task`."""
+        self._task, self._has_warned = task, False
+
+    def check(self, output: object, encoded: bytes, name: str = "") -> None:
+        """Warn if `encoded` has null for a number of `output`, which is called `name`."""
+        if self._has_warned or type(output) in _WITHOUT_NUMBERS:
+            return
+        found = json_text.lost_number(output, encoded, name or type(output).__name__)
+        if found is not None:
+            self._has_warned = True
+            _log.warning(
+                "task %s: %s is %s, which JSON does not have: clients get null. This is reported "
+                "once for each attempt at a run",
+                self._task,
+                *found,
+            )
 
 
 class Emitter:

@@ -16,26 +16,29 @@ a while, all leases are short again.
 """
 
 import asyncio
+import linecache
 import logging
+import math
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.jetstream.consumers import IN_PROGRESS, nak
-from headrace.jetstream.core_messages import decode_or_ignore
-from headrace.model.messages import Control, HolderReply, HoldsQuery
+from headrace.model.messages import Control, HolderReply, Holds, HoldsQuery
+from headrace.sdk import drive
 from headrace.sdk.runtime import Interrupt
-from headrace_worker.blocked_loop import what_blocks
+from headrace.sdk.source import is_of_author, place_of
 from headrace_worker.heartbeat_thread import HeartbeatThread
-from headrace_worker.hold_list import HoldList
 from headrace_worker.inputs import InputRefusal, Inputs
 from headrace_worker.timing import Timing
 
@@ -89,6 +92,112 @@ class Hold:
         self.number = 0
         """In the list of holds; 0: not listed yet."""
         self.subscription: Subscription | None = None
+
+
+_MOST = 2000
+"""Maximum number of holds in one answer, which then fits into a message; others follow."""
+
+_REMEMBERED = 8192
+"""Ends of holds that are remembered for watchers; who missed more gets the whole list."""
+
+_CUT_SHORT = 16
+"""Answers without the newest holds that are remembered, likewise: several watchers may ask."""
+
+
+class HoldList:
+    """The holds that have lasted for some time, each under the number of the change that added it.
+
+    Times are monotonic seconds.
+    """
+
+    def __init__(self, watched: float) -> None:
+        """Start empty; without a request for `watched` seconds, there is no watcher."""
+        self._watched = watched
+        self._number = 0
+        self._held: dict[int, tuple[str, str]] = {}
+        """The reply subject of each run request, and the task's control subject, if it is known."""
+        self._ended: deque[tuple[int, int]] = deque()
+        """Numbers of each end and of its hold."""
+        self._forgotten = 0
+        """Who has only an answer with a lower number gets the whole list."""
+        self._cut_short: dict[int, int] = {}
+        """The last hold that an answer listed, by the answer's number, if there were more."""
+        self._known, self._queried_at = 0, -math.inf
+
+    def add(self, reply: str, task: str = "") -> int:
+        """Add the hold on the run with that acknowledgement subject; return its number.
+
+        `task`: the task's control subject, once this worker holds the task.
+        """
+        self._number += 1
+        self._held[self._number] = reply, task
+        return self._number
+
+    def claimed(self, number: int, task: str) -> int:
+        """Add a listed hold again if its `task` was not known; return its number from now on."""
+        reply, known = self._held.get(number, ("", task))
+        if known:
+            return number
+        self.remove(number)
+        return self.add(reply, task)
+
+    def remove(self, number: int) -> None:
+        """Remove the hold with that number, if it is listed."""
+        if self._held.pop(number, None) is None:
+            return
+        self._number += 1
+        self._ended.append((self._number, number))
+        if len(self._ended) > _REMEMBERED:
+            end, _ = self._ended.popleft()
+            self._forgotten = max(self._forgotten, end)
+
+    def is_watched(self, now: float) -> bool:
+        """Return whether a watcher has asked lately."""
+        return now - self._queried_at < self._watched
+
+    def is_known(self, number: int, now: float) -> bool:
+        """Return whether a watcher would give the hold with that number back; 0: not listed."""
+        return 0 < number <= self._known and self.is_watched(now)
+
+    def answer(self, after: int, now: float) -> Holds:
+        """Return what has changed since the answer with number `after`; 0: everything."""
+        is_whole = after < max(self._forgotten, 1) or after > self._number
+        self._known = known = 0 if is_whole else self._cut_short.get(after, after)
+        self._queried_at = now
+        newest = list[int]()
+        for number in reversed(self._held):
+            if number <= known:
+                break
+            newest.append(number)
+        listed = newest[: -_MOST - 1 : -1]
+        released = list[int]()
+        for change, number in () if is_whole else reversed(self._ended):
+            if change <= after:
+                break
+            if number <= known:
+                released.append(number)
+        return Holds(
+            number=self._number if len(listed) == len(newest) else self._cut(listed[-1]),
+            taken={number: self._held[number][0] for number in listed},
+            tasks={number: task for number in listed if (task := self._held[number][1])},
+            released=released,
+            whole=is_whole,
+        )
+
+    def _cut(self, last: int) -> int:
+        """Return the number of an answer of which `last` is the last hold, but not the newest.
+
+        The number is this answer's only: it includes all ends until now. With that of the hold, the
+        next question would also need each end since that hold, and start over without it.
+        """
+        answer = self._number + 1
+        self._cut_short[answer] = last
+        if len(self._cut_short) > _CUT_SHORT:
+            oldest = next(iter(self._cut_short))
+            del self._cut_short[oldest]
+            self._forgotten = max(self._forgotten, oldest + 1)
+        self._number += 2  # An answer with all holds has another number.
+        return answer
 
 
 class WorkerLeases:
@@ -231,7 +340,7 @@ class WorkerLeases:
         await self._heartbeat_thread.bus.connection.publish(hold.reply, lease)
 
     def _on_question(self, msg: Msg) -> None:
-        query = decode_or_ignore(HoldsQuery, msg, "question about held runs")
+        query = HoldsQuery.decode_or_ignore(msg, "question about held runs")
         if query is None:
             return
         answer = self._listed.answer(query.after, time.monotonic())
@@ -252,7 +361,7 @@ class WorkerLeases:
     async def _respond(self, hold: Hold, msg: Msg, answers: HolderAnswers) -> None:
         if hold.is_released:
             return
-        request = decode_or_ignore(Control, msg, "question to a task's holder")
+        request = Control.decode_or_ignore(msg, "question to a task's holder")
         if request is None:
             return
         if request.ask == "input":
@@ -315,3 +424,41 @@ class WorkerLeases:
 def _task_of(hold: Hold) -> str:
     """Return the control subject of its task; empty until this worker has claimed the run."""
     return "" if (answers := hold.answers) is None else answers.subject
+
+
+_SLEEPS = "time.sleep("
+
+
+def what_blocks(thread: int) -> tuple[str, str]:
+    """Return the agent whose code the loop's thread runs, and where and what to do about it.
+
+    Both are empty if it runs no author's code: a process that gets no processor time is no agent's
+    doing. Called on another thread while the loop is blocked.
+    """
+    line = ""
+    for frame in _frames(thread):
+        if frame.f_globals.get("__name__") == "headrace.service":
+            break  # What follows has started this worker.
+        if not line and is_of_author(frame):
+            line = _advice(frame)
+        if frame.f_code in drive.CALLS:
+            return f"agent {frame.f_locals['agent'].name!r}", line
+    return "an agent" if line else "", line
+
+
+def _frames(thread: int) -> Iterator[FrameType]:
+    """Yield what `thread` runs, the innermost first."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  # documented, though named so
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _advice(frame: FrameType) -> str:
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(file, number).strip()
+    if _SLEEPS in source:
+        remedy = "await asyncio.sleep(…)"
+    else:
+        remedy = "await asyncio.to_thread(function, …)"
+    return f"{place_of(frame)}: `{source}`; write {remedy} instead"

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.light_event import LightEvent
 from headrace.model import events
 from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
@@ -67,7 +66,8 @@ class Inputs:
         self._unread: dict[int, tuple[QueuedMessage, Receipt]] = {}
         """By generation, those that were taken for a read that was cancelled meanwhile."""
         self._asking = False
-        self._changed = LightEvent()
+        self._changed: asyncio.Event | None = None
+        """Set when there may be other messages; None until the agent waits for one."""
         # A message that an earlier attempt has taken no longer waits, but may be sent again.
         for each in earlier.queued:
             self._remember(each)
@@ -116,8 +116,7 @@ class Inputs:
     async def next_message(self) -> Json:
         """Wait for the next message to a steered agent, and return it."""
         while not self.has_message:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._change()
         return await self._take(self._of_kind(is_answer=False)[0])
 
     @property
@@ -139,8 +138,7 @@ class Inputs:
                 draft = events.status_update(*self._task, AUTH_REQUIRED, prompt)
                 await self._appender.deliver(draft, state=AUTH_REQUIRED)
             while not (answers := self._of_kind(is_answer=True)):
-                self._changed.clear()
-                await self._changed.wait()
+                await self._change()
             return await self._take(answers[0])
         finally:
             self._asking = False
@@ -181,8 +179,14 @@ class Inputs:
             receipt = self._known[stored.name] = Receipt()
             receipt.settle(stored.generation)
 
+    async def _change(self) -> None:
+        self._changed = self._changed or asyncio.Event()
+        self._changed.clear()
+        await self._changed.wait()
+
     def _notify(self) -> None:
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
         if self.interrupts:
             self._interrupt(Interrupt.SUPERSEDED)
 

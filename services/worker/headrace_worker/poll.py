@@ -240,6 +240,7 @@ class Puller:
         weight = weight_of(consumer)
         self._turn, self._own_turn = PermitTurn(weight), PermitTurn(weight)
         self._inbox = bus.connection.new_inbox()
+        self._subject = pull_subject(bus.streams.runs, consumer)
         self._serials = itertools.count(1)
         self._request: _PullRequest | None = None
         self._running = 0
@@ -302,7 +303,8 @@ class Puller:
         request = self._request = _PullRequest(f"{self._inbox}.{next(self._serials)}", batch)
         overdue = asyncio.get_running_loop().call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
         try:
-            await self._publish(request, batch, expires)
+            body = pull_request(batch, expires)
+            await self._bus.connection.publish(self._subject, body, reply=request.inbox)
             how = await request.over
         except (NatsError, OSError) as error:
             how = str(error) or type(error).__name__
@@ -312,11 +314,6 @@ class Puller:
             if request.remaining:
                 self._concurrency.give_back(request.remaining)
         return _FILLED if how in _EMPTY and request.remaining < batch else how
-
-    async def _publish(self, request: _PullRequest, batch: int, expires: float) -> None:
-        subject = pull_subject(self._bus.streams.runs, self._consumer)
-        body = pull_request(batch, expires)
-        await self._bus.connection.publish(subject, body, reply=request.inbox)
 
     async def _repair(self) -> None:
         """Wait for a possible leader change, then ensure that the consumer exists."""

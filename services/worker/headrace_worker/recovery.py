@@ -6,7 +6,7 @@ from datetime import datetime
 from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, replay
 from headrace.model import events, parts
-from headrace.model.delegation import CHILD
+from headrace.model.delegation import CHILD, DELEGATION, Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import AGUI, Json
@@ -78,6 +78,11 @@ class RecoveredRun:
     def not_counted(self) -> int:
         """Number of attempts that do not count as failed."""
         return self.handed_back + self.survived
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """The origin of the input; None: no agent sent it, as for most runs."""
+        return Lineage.of(self.metadata) if DELEGATION in self.metadata else None
 
     def shared_state(self) -> SharedState | None:
         """Return the initial state of the attempt: the client's, plus the updates saved since.

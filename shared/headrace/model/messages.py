@@ -3,13 +3,23 @@
 They are JSON. Each is validated once per request, never per token.
 """
 
+import logging
 from base64 import b64decode
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from headrace.model.described import Described
 from headrace.model.errors import UndecodableMessage
+
+_log = logging.getLogger(__name__)
+
+
+class CoreMessage(Protocol):
+    """What is read of a core NATS message: anybody may send one, and nobody keeps it."""
+
+    subject: str
+    data: bytes
 
 
 class BusMessage(Described):
@@ -34,6 +44,15 @@ class BusMessage(Described):
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "body"
             raise UndecodableMessage(subject, f"{where}: {first['msg']}") from None
+
+    @classmethod
+    def decode_or_ignore(cls, msg: CoreMessage, what: str) -> Self | None:
+        """Parse a core message; None, after a warning that names `what` it is: malformed."""
+        try:
+            return cls.decode(msg.subject, msg.data)
+        except UndecodableMessage as error:
+            _log.warning("ignored a malformed %s: %s", what, error)
+            return None
 
 
 class RunRequest(BusMessage):

@@ -24,8 +24,7 @@ from headrace.model.events import Json, status_metadata
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
 from headrace_worker.assignment import Assignment, RunTerms
-from headrace_worker.claim import HeldElsewhere, Obsolete, claim
-from headrace_worker.run_limits import MOST_SURVIVED
+from headrace_worker.claim import MOST_SURVIVED, HeldElsewhere, Obsolete, claim
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually

@@ -16,7 +16,7 @@ from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, COMPLETED, FAILED
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.runs import RunRequests
-from headrace_worker import run_limits
+from headrace_worker import claim
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -87,7 +87,7 @@ async def asleep(task: Task) -> datetime:
 async def test_a_sleeping_agent_leaves_its_place_to_others_and_goes_on_after_each_sleep(
     submitter: TaskSubmitter, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_limits, "MOST_ATTEMPTS", 1)  # attempts for a sleep do not count
+    monkeypatch.setattr(claim, "MOST_ATTEMPTS", 1)  # attempts for a sleep do not count
     before = taken_over()
     async with working(dormouse, timing=BRISK, concurrency=1):
         sleeper = await submitter.start("dormouse", "2")

@@ -9,7 +9,7 @@ from headrace import Emission, RunContext, agent
 from headrace.jetstream.connection import Bus
 from headrace.model.events import WAIT_FOR
 from headrace.model.task import COMPLETED, TaskKey
-from headrace_worker import claim, run_limits
+from headrace_worker import claim
 from headrace_worker.claim import whose_turn_it_is
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.timing import Timing
@@ -30,7 +30,7 @@ async def test_looks_at_a_run_that_waits_its_turn_are_no_attempts(
         return task
 
     monkeypatch.setattr(claim, "whose_turn_it_is", counted)
-    monkeypatch.setattr(run_limits, "MOST_ATTEMPTS", 3)
+    monkeypatch.setattr(claim, "MOST_ATTEMPTS", 3)
 
     @agent()
     async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:

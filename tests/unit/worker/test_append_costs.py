@@ -17,8 +17,7 @@ from headrace.log import LogWriter
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, TaskKey, mint_log_id, mint_task_id
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.appender import Appender
-from headrace_worker.stamp_base import StampBase
+from headrace_worker.appender import Appender, StampBase
 from tests.support.call_counter import CallCounter
 from tests.support.memory_bus import memory_bus
 

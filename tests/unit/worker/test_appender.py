@@ -13,9 +13,8 @@ from headrace.model.events import Draft
 from headrace.model.task import COMPLETED, WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
 from headrace_worker.append_ticks import AppendTicks, Start
-from headrace_worker.appender import PRESSING, Appender
+from headrace_worker.appender import PRESSING, Appender, StampBase
 from headrace_worker.pending_messages import BATCH
-from headrace_worker.stamp_base import StampBase
 from tests.support.fake_log_writer import FakeLogWriter
 
 

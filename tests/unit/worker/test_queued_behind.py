@@ -17,9 +17,8 @@ from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.append_ticks import AppendTicks
-from headrace_worker.appender import Appender, GivesWay
+from headrace_worker.appender import Appender, GivesWay, StampBase
 from headrace_worker.inputs import EarlierInputs, InputRefusal, Inputs
-from headrace_worker.stamp_base import StampBase
 from tests.support.fake_log_writer import FakeLogWriter
 
 HOLDER = StampBase("logid", "holder", 1, 1)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.core_messages import CoreMessage, decode_or_ignore
 from headrace.model.errors import BusUnavailable
-from headrace.model.messages import RequestsTaken
+from headrace.model.messages import CoreMessage, RequestsTaken
 from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
@@ -180,7 +179,7 @@ class RateLimits:
                 self._warnings.forget(*_names_of(key))
 
     async def _on_others(self, msg: CoreMessage) -> None:
-        account = decode_or_ignore(RequestsTaken, msg, "request count of another gateway")
+        account = RequestsTaken.decode_or_ignore(msg, "request count of another gateway")
         if account is None or account.gateway == self._id:
             return
         now = time.monotonic()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.light_event import LightEvent
+from headrace_gateway.server.http_protocol import LightEvent
 
 
 async def test_all_that_wait_go_on_once_it_is_set() -> None:
