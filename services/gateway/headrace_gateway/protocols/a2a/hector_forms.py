@@ -98,7 +98,7 @@ async def open_folding(
     cursor = call.cursor
     if cursor:
         call = replace(call, cursor=forms.read_from(cursor))
-    streaming = await STREAMING[operation](services, call, params)
+    streaming = await STREAMING[call.operation](services, call, params)
     is_follow_up = operation in SENDS and not cursor and streaming.after > 1
     start = streaming.after if is_follow_up else 0
     return FoldStream(streaming, start, cursor if streaming.recovered else "")

@@ -151,7 +151,7 @@ class JsonRpcBinding:
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, GET_CARD, found)
 
     async def _answer(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
-        result = await UNARY[operation](self._services, rpc_call.call, params)
+        result = await UNARY[rpc_call.call.operation](self._services, rpc_call.call, params)
         return _result(rpc_call.id, rpc_call.call, rpc_call.binding, operation, result)
 
     async def _stream(self, rpc_call: "_RpcCall", operation: str, params: Json) -> ASGIApp:
@@ -159,7 +159,7 @@ class JsonRpcBinding:
         try:
             if rpc_call.requested.events:
                 return await folded_stream(services, call, operation, params, StreamOptions(ending))
-            async with await STREAMING[operation](services, call, params) as streaming:
+            async with await STREAMING[call.operation](services, call, params) as streaming:
                 return rpc_stream(
                     services.subscriptions, call, streaming, rpc_call.binding, rpc_call.id, ending
                 )

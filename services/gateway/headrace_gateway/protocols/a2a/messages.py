@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from a2a.utils.errors import UnsupportedOperationError
+
 from headrace.model.change import RESERVED_PREFIX
 from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
@@ -246,14 +248,26 @@ def with_history(task: Json, length: int | None) -> Json:
     return rest | ({"history": task["history"][-length:]} if length else {})
 
 
+def check_streaming(call: Call) -> None:
+    """Check that the agent's card offers streams.
+
+    Raises:
+        UnsupportedOperationError: it does not.
+    """
+    if not call.card.streaming:
+        raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
+
+
 async def send_streaming(services: Services, call: Call, params: object) -> OpenedStream:
     """Accept the message and return the stream of the outcome.
 
     Raises:
+        UnsupportedOperationError: the agent does not support streaming.
         Malformed: the parameters do not fit the operation.
         NothingFollows: it was sent before, and the client's cursor is at the end.
         A2AError, HeadraceError: as `read_submission` and `Submissions.submit`.
     """
+    check_streaming(call)
     parameters = SendMessageParams.read(params)
     submission = read_submission(services, call, parameters)
     accepted = await services.submissions.submit(submission)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
+from a2a.utils.errors import TaskNotCancelableError
 
 from headrace.model import messages
 from headrace.model.events import Json
@@ -15,6 +15,7 @@ from headrace_gateway.call import Call, listed_owner
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import (
+    check_streaming,
     input_metadata,
     keyed_request,
     send_message,
@@ -199,9 +200,11 @@ async def subscribe(services: Services, call: Call, params: object) -> OpenedStr
     """Return the stream of the caller's task, after the call's cursor if it has one.
 
     Raises:
+        UnsupportedOperationError: the agent does not support streaming.
         Malformed: the parameters do not fit the operation.
         NothingFollows, HeadraceError: as `TaskStreams.open`.
     """
+    check_streaming(call)
     parameters = OneTaskParams.of_subscribe(params)
     key = task_key(services.settings, call.caller, call.agent, parameters.task)
     # Cursors of streams whose message came in a URL start with the task's id.
@@ -215,7 +218,7 @@ type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]
 type ServerStreaming = Callable[[Services, Call, object], Coroutine[Any, Any, OpenedStream]]
 
 
-_UNARY: Mapping[str, Unary] = {
+UNARY: Mapping[str, Unary] = {
     "SendMessage": send_message,
     "GetTask": get_task,
     "ListTasks": list_tasks,
@@ -229,31 +232,8 @@ _UNARY: Mapping[str, Unary] = {
     "GetExtendedAgentCard": extended_card,
 }
 
-_STREAMING: Mapping[str, ServerStreaming] = {
+STREAMING: Mapping[str, ServerStreaming] = {
     "SendStreamingMessage": send_streaming,
     "SubscribeToTask": subscribe,
 }
-
-
-def _checked[Result](
-    name: str,
-    operation: Callable[[Services, Call, object], Coroutine[Any, Any, Result]],
-    *,
-    streams: bool = False,
-) -> Callable[[Services, Call, object], Coroutine[Any, Any, Result]]:
-    """Return `operation` with a check that the call is one of it, and that the card offers it."""
-
-    def checked(services: Services, call: Call, params: object) -> Coroutine[Any, Any, Result]:
-        if call.operation != name:
-            raise LookupError(f"a call of {call.operation} can't run {name}")
-        if streams and not call.card.streaming:
-            raise UnsupportedOperationError(f"agent {call.agent} does not support streaming")
-        return operation(services, call, params)
-
-    return checked
-
-
-UNARY: Mapping[str, Unary] = {name: _checked(name, one) for name, one in _UNARY.items()}
-STREAMING: Mapping[str, ServerStreaming] = {
-    name: _checked(name, one, streams=True) for name, one in _STREAMING.items()
-}
+"""Both by name. A call runs the one of its `operation`, for which it has passed access control."""

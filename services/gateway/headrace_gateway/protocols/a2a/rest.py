@@ -224,7 +224,7 @@ class RestBinding:
 
     async def _answer(self, request: Request, rest_request: "_RestRequest") -> Response:
         call, operation = rest_request.call, rest_request.operation
-        result = await UNARY[operation](self._services, call, rest_request.params)
+        result = await UNARY[call.operation](self._services, call, rest_request.params)
         content = json_text.encode(rest_request.binding.answer(operation, result))
         return Response(content, 200, call.headers, media_type(request))
 
@@ -239,7 +239,7 @@ class RestBinding:
         try:
             if requested.events:
                 return await folded_stream(services, call, operation, rest_request.params, manner)
-            opening = STREAMING[operation](services, call, rest_request.params)
+            opening = STREAMING[call.operation](services, call, rest_request.params)
             async with await opening as streaming:
                 binding = rest_request.binding
                 return rest_stream(services.subscriptions, call, streaming, binding, manner)

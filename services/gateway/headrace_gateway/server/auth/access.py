@@ -22,7 +22,7 @@ from headrace.model.messages import CoreMessage, RequestsTaken
 from headrace.tasks.quotas import LimitWarnings, QuotaWarning
 from headrace_gateway.refusals import NotPermitted, RateLimited
 from headrace_gateway.server.auth.audit import AuditLog
-from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
+from headrace_gateway.server.auth.caller import ANY_AGENT, OF_OPERATORS, Caller
 from headrace_gateway.server.open_requests import name_operation, open_request
 from headrace_gateway.settings import GatewaySettings
 
@@ -298,7 +298,7 @@ class Access:
             _is_counted()
         if operation in _PUBLIC:
             return
-        if not caller.may(agent, operation):
+        if caller.grants is not None and not caller.may(agent, operation):
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         if self.counts:
@@ -308,8 +308,8 @@ class Access:
         self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
     ) -> None:
         """Record an operation that `admit` has admitted, before it is carried out."""
-        if operation not in _PUBLIC:
-            operates = caller.operates(agent, operation)
+        operates = operation in OF_OPERATORS and caller.operates(agent, operation)
+        if operates or (operation in self._audit.of_owners and operation not in _PUBLIC):
             await self._audit.permitted(caller, agent, operation, task, operates=operates, **named)
 
     async def check_operator(

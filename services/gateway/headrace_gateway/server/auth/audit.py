@@ -72,7 +72,8 @@ class AuditLog:
         `owner_of` finds the owners of tasks that operators reach.
         """
         self._owner_of = owner_of
-        self._owners_operations = _OF_OWNERS[audited]
+        self.of_owners = _OF_OWNERS[audited]
+        """Operations of owners that the log contains."""
 
     async def permitted(
         self,
@@ -90,7 +91,7 @@ class AuditLog:
         `target_owner`: whose the thing is, where the request knows; tasks' owners are looked up.
         `named`: further fields that name what the operation concerns, such as a schedule.
         """
-        if operates or operation in self._owners_operations:
+        if operates or operation in self.of_owners:
             fields = _fields(caller, agent, operation, task, named)
             fields |= {"role": "operator" if operates else "owner", "outcome": "permitted"}
             if not target_owner and (task or named):

@@ -39,6 +39,9 @@ FLEET = frozenset(
 )
 """Operations of operators only: they concern the fleet, and not the caller's own tasks."""
 
+OF_OPERATORS = OPERATED | FLEET
+"""Operations that a caller may carry out as an operator."""
+
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "ForkTask": ("GetTask", "SendMessage"),
     "PutTrigger": ("SendMessage",),
@@ -112,6 +115,6 @@ class Caller:
         """
         if self.unguarded and operation in FLEET:
             return True
-        if self.grants is None or not (operation in OPERATED or operation in FLEET):
+        if self.grants is None or operation not in OF_OPERATORS:
             return False
         return any(one.operator and one.covers(agent, operation) for one in self.grants)

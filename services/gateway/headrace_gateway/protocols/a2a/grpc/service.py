@@ -108,14 +108,12 @@ class Service:
             yield f"/{self._form.service}/{method}", made
 
     def _unary(self, method: str) -> Answer:
-        operation = UNARY[self._form.operations[method]]
-
         async def answer(_requests: object, context: Context) -> bytes:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one("a2a", "grpc"):
                     call, params = await self._read(asking, method, context)
-                    work = operation(self._services, call, params)
+                    work = UNARY[call.operation](self._services, call, params)
                     result = await self._carried_out(asking, work)
                 answer = self._form.answer(method, result)
                 await context.send_initial_metadata(outgoing(call.headers))
@@ -147,7 +145,7 @@ class Service:
         call, params = await self._read(asking, method, context)
         permit = self._services.stream_limits.acquire(call.caller)
         try:
-            opening = STREAMING[self._form.operations[method]](self._services, call, params)
+            opening = STREAMING[call.operation](self._services, call, params)
             streaming = await self._carried_out(asking, opening)
         except NothingFollows:
             return _Opened(call, permit, None)

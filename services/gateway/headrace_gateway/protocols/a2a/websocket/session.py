@@ -178,7 +178,7 @@ class A2ASession:
             return
         async with self._connection.answering():
             call = await self._call(request)
-            result = await UNARY[operation](self._services, call, request.params)
+            result = await UNARY[call.operation](self._services, call, request.params)
         await self._connection.write([envelope.result(operation, result)])
 
     async def _call(self, request: OperationRequest) -> Call:
@@ -211,7 +211,7 @@ class A2ASession:
                 return
             async with self._connection.answering():
                 call = await self._permitted(request, holding)
-                opening = STREAMING[request.operation](self._services, call, request.params)
+                opening = STREAMING[call.operation](self._services, call, request.params)
                 streaming = await holding.enter_async_context(await opening)
             request.release()
             await self._stream_events(call, envelope, streaming)
