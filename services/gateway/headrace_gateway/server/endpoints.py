@@ -123,10 +123,11 @@ class EndpointApp:
 
 
 _AGENT_PARAMETER = "{agent}"
+_TASKS, _TASK_PARAMETER = "/tasks/", "{id}"
 
 
 class DirectRoutes:
-    """Serves routes of endpoints whose paths vary in the agent's name at most."""
+    """Serves routes of endpoints whose paths vary in the agent's name and a task's id at most."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], agents: str) -> None:
         """Serve those of `routes`, and pass everything else to `app`.
@@ -140,10 +141,10 @@ class DirectRoutes:
             (method, route.path): route.app
             for route in reversed(routes)  # The first of several with one path is used.
             if isinstance(route, Route) and isinstance(route.endpoint, EndpointApp)
-            if "{" not in route.path.removeprefix(agents)
+            if "{" not in route.path.removeprefix(agents).replace(_TASKS + _TASK_PARAMETER, "")
             for method in route.methods or ()
         }
-        """By method and path, in which ``{agent}`` is the agent."""
+        """By method and path, in which ``{agent}`` is the agent and ``{id}`` the task."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -152,11 +153,17 @@ class DirectRoutes:
             SERVED.set(scope)
         # Another application that mounts this one has its path before ours.
         if scope["type"] == "http" and not scope.get("root_path"):
-            path, agent = scope["path"], ""
+            path, params = scope["path"], dict[str, str]()
             if path.startswith(self._agents):
                 agent, slash, rest = path[len(self._agents) :].partition("/")
-                path = f"{self._agent}{slash}{rest}" if agent else path
+                if agent:
+                    params["agent"], path = agent, f"{self._agent}{slash}{rest}"
+            before, tasks, after = path.partition(_TASKS)
+            if tasks:
+                task, colon, verb = after.partition(":")
+                # The path of something in the task does not become its own.
+                if task and "/" not in task:
+                    params["id"], path = task, f"{before}{tasks}{_TASK_PARAMETER}{colon}{verb}"
             if (found := self.apps.get((scope["method"], path))) is not None:
-                scope["path_params"] = {"agent": agent} if agent else {}
-                app = found
+                scope["path_params"], app = params, found
         await app(scope, receive, send)
