@@ -102,7 +102,7 @@ VIOLATIONS = [
     Violation(
         "protocols-off-the-wire",
         "services/gateway/headrace_gateway/protocols/agui/intruder.py",
-        "import headrace_gateway.server.slow_client",
+        "import headrace_gateway.server.client_pace",
     ),
     Violation(
         "protocols-in-one-table",

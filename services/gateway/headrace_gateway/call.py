@@ -18,8 +18,8 @@ from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermi
 from headrace_gateway.request_span import begin_span, note_named_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER, SMALL
-from headrace_gateway.server.disconnects import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.endpoints import headers_of
+from headrace_gateway.server.long_responses import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.services import Services
 
@@ -173,7 +173,7 @@ async def admitted_call(
     `task`: the task id, if the body named it since.
     """
     called, operation, traceparent, about = admission
-    if task and (since_named := _logged(task)):
+    if task and task != about and (since_named := _logged(task)):
         about = since_named
         note_named_task(about)
     await services.access.permitted(called[0], called[1].name, operation, about, **named)

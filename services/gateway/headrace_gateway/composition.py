@@ -28,17 +28,16 @@ from headrace_gateway.server.auth.signed_urls import SignedUrls
 from headrace_gateway.server.body import BodyLimits, HeldBodies
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.server.public_url import ClientLinks
-from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
-from headrace_gateway.streaming.open_streams import OpenStreams
+from headrace_gateway.streaming.open_streams import OpenStreams, StreamLimits
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter
 from headrace_gateway.tasks.fork import TaskForker
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
-from headrace_gateway.tasks.owners import TaskOwners
+from headrace_gateway.tasks.ids import TaskOwners
 from headrace_gateway.tasks.settlement import Settlement
 from headrace_gateway.tasks.stream_health import FullStreams
 from headrace_gateway.tasks.submission import Submissions

@@ -11,8 +11,8 @@ from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.request_metrics import RequestMetrics
-from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.listeners import Unprotected
+from headrace_gateway.server.long_responses import DeferringApp
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.settings import GatewaySettings
 

@@ -21,7 +21,7 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.subjects import NORMAL, decode_token
 from headrace_gateway.server.open_requests import OpenRequests
-from headrace_gateway.server.stream_limits import StreamLimits
+from headrace_gateway.streaming.open_streams import StreamLimits
 
 EVERY = 1.0
 """Seconds for which a sample is used."""

@@ -15,9 +15,9 @@ from headrace_gateway.composition import composed
 from headrace_gateway.protocol_table import PROTOCOLS, RPC_FORMS, Protocol
 from headrace_gateway.protocols.a2a.grpc.server import GrpcServer
 from headrace_gateway.request_metrics import RequestMetrics
-from headrace_gateway.server.deferred_response import DeferringApp
 from headrace_gateway.server.http_server import HttpServer
 from headrace_gateway.server.listeners import check_exposure, listen
+from headrace_gateway.server.long_responses import DeferringApp
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
 from headrace_gateway.server.starting import StartingApp
 from headrace_gateway.settings import GatewaySettings

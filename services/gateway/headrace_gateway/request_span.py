@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from headrace import log_context, tracing
 from headrace.tracing import Plain, SpanTemplate
-from headrace_gateway.server.deferred_response import deferred_of
+from headrace_gateway.server.long_responses import deferred_of
 from headrace_gateway.server.open_requests import open_request
 
 _current: ContextVar[Span] = ContextVar("span", default=trace.INVALID_SPAN)

@@ -17,10 +17,9 @@ from headrace_gateway.server.auth.authenticate import Callers
 from headrace_gateway.server.auth.signed_urls import SignedUrls
 from headrace_gateway.server.body import BodyLimits
 from headrace_gateway.server.open_requests import OpenRequests
-from headrace_gateway.server.stream_limits import StreamLimits
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.signed_cards import SignedCards
-from headrace_gateway.streaming.open_streams import OpenStreams
+from headrace_gateway.streaming.open_streams import OpenStreams, StreamLimits
 from headrace_gateway.streaming.subscription import Subscriptions
 from headrace_gateway.tasks.cancel import TaskCanceler
 from headrace_gateway.tasks.delete import TaskDeleter

@@ -8,7 +8,7 @@ from headrace.loop_metrics import LoopCounter
 from headrace_gateway import request_metrics
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.request_metrics import OUTCOMES, RequestMetrics
-from headrace_gateway.server.deferred_response import DeferringApp
+from headrace_gateway.server.long_responses import DeferringApp
 from headrace_gateway.server.open_requests import OpenRequests
 from tests.support.memory_gateway import memory_gateway
 

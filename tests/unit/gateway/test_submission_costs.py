@@ -27,8 +27,7 @@ from headrace.model.entry import Stamp
 from headrace.model.messages import ListTasks, RunRequest, TasksFound
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
-from headrace_gateway.server.deferred_response import DeferringApp
-from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
+from headrace_gateway.server.long_responses import DISCONNECTS, ConnectionDisconnects, DeferringApp
 from headrace_gateway.server.open_requests import OpenRequests
 from tests.support.call_counter import CallCounter
 from tests.support.memory_gateway import memory_gateway
@@ -39,13 +38,13 @@ MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
 A submission that takes more calls takes them in each."""
 
-CALLS = 372
+CALLS = 369
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 591
+CALLS_OF_BLOCKING_RUN = 587
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 665
+CALLS_OF_AGUI_RUN = 662
 """Python functions called per AG-UI run, from its request to its first event.
 
 With those that answer the lists of its thread's tasks, in place of task state."""

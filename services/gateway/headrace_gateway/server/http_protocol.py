@@ -13,10 +13,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from headrace.model import json_text
 from headrace_gateway.server.auth.schemes import repeated_credentials
-from headrace_gateway.server.disconnects import DISCONNECTS, ConnectionDisconnects
+from headrace_gateway.server.client_pace import EXTENSION, Awaited, Backlog, ReceiveTime
 from headrace_gateway.server.incomplete_heads import MOST_BYTES, IncompleteHeads, address_of
-from headrace_gateway.server.receive_time import Awaited, ReceiveTime
-from headrace_gateway.server.slow_client import EXTENSION, Backlog
+from headrace_gateway.server.long_responses import DISCONNECTS, ConnectionDisconnects
 from headrace_gateway.timing import TIMING
 
 HEAD_BYTES = 64 * 1024

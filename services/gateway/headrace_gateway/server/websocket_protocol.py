@@ -13,9 +13,8 @@ from websockets.server import ServerProtocol
 
 from headrace_gateway.refusals import TooManyBytes, TooManyBytesOfOwner
 from headrace_gateway.server.body import HeldBody
+from headrace_gateway.server.client_pace import EXTENSION, Awaited, Backlog, ReceiveTime
 from headrace_gateway.server.http_protocol import HOLD_BY, refusal
-from headrace_gateway.server.receive_time import Awaited, ReceiveTime
-from headrace_gateway.server.slow_client import EXTENSION, Backlog
 
 MOST_FRAMES = 16 * 1024
 """Maximum frames of one WebSocket message; empty frames count, because they use memory too."""

@@ -5,7 +5,7 @@ from typing import Any
 import grpc.aio
 
 from headrace_gateway.feeds import Feed
-from headrace_gateway.server.slow_client import SlowClient
+from headrace_gateway.server.client_pace import SlowClient
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 

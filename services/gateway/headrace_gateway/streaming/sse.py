@@ -12,10 +12,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headrace.model.entry import Entry
 from headrace_gateway.feeds import Feed
-from headrace_gateway.server.deferred_response import deferred_of
-from headrace_gateway.server.disconnects import NEVER, disconnects_of
+from headrace_gateway.server.client_pace import SlowClient, backlog_of
 from headrace_gateway.server.http_protocol import free_request, write_body
-from headrace_gateway.server.slow_client import SlowClient, backlog_of
+from headrace_gateway.server.long_responses import NEVER, deferred_of, disconnects_of
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import (
     DirectSubscription,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace_gateway.feeds import MOST, FeedReader
+from headrace_gateway.server.client_pace import SlowClient
 from headrace_gateway.server.open_requests import OpenRequests
-from headrace_gateway.server.slow_client import SlowClient
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.streaming.open_streams import OpenStreams
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from starlette.requests import ClientDisconnect
 
 from headrace_gateway.feeds import Feed
-from headrace_gateway.server.disconnects import Disconnects
-from headrace_gateway.server.slow_client import SlowClient
+from headrace_gateway.server.client_pace import SlowClient
+from headrace_gateway.server.long_responses import Disconnects
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import Subscription, Subscriptions
 from headrace_gateway.timing import TIMING

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace_gateway.feeds import Feed
+from headrace_gateway.server.client_pace import SlowClient, backlog_of
 from headrace_gateway.server.open_requests import OpenRequest, protocol_of
-from headrace_gateway.server.slow_client import SlowClient, backlog_of
 from headrace_gateway.server.websocket_close import TEXT_ONLY, CloseReason, restarting, try_later
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 from headrace_gateway.streaming.subscription import (

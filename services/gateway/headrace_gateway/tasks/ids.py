@@ -1,9 +1,12 @@
-"""Ids of tasks and messages."""
+"""Ids of tasks and messages, and owners of tasks."""
 
+import asyncio
 import re
 from uuid import uuid4
 
-from headrace.model.errors import InvalidName, TaskUnknown
+from headrace.jetstream.connection import Bus
+from headrace.log.find import first_entry
+from headrace.model.errors import BusUnavailable, InvalidName, TaskUnknown
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey, check_task_id
 from headrace.settings import BusSettings
@@ -36,3 +39,29 @@ _MINTED = re.compile(r"msg-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def is_minted(message_id: str) -> bool:
     """Return whether the id is one of `mint_message_id`, of whichever gateway."""
     return _MINTED.fullmatch(message_id) is not None
+
+
+_LONGEST = 2.0
+"""Seconds after which a request continues without the owner: an operator acts during outages."""
+
+
+class TaskOwners:
+    """Finds the owners of tasks."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Read logs on `bus`."""
+        self._bus = bus
+
+    async def owner_of(self, caller: Caller, agent: str, task: str) -> str | None:
+        """Return the owner, as a subject token, of the agent's task in the caller's tenant.
+
+        Only the beginning of a log names it as a gateway wrote it. None: there is no such task, its
+        log has no beginning any more, or NATS does not answer in time.
+        """
+        try:
+            key = task_key(self._bus.settings, caller, agent, task)
+            async with asyncio.timeout(_LONGEST):
+                first = await first_entry(self._bus, key)
+        except (TaskUnknown, BusUnavailable, TimeoutError):
+            return None
+        return None if first is None or first.generation > 1 else first.stamp.owner

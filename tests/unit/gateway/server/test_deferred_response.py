@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace_gateway.server.deferred_response import DeferringApp, deferred_of
+from headrace_gateway.server.long_responses import DeferringApp, deferred_of
 from headrace_gateway.server.open_requests import OpenRequests
 
 

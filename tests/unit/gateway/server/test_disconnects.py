@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.types import Message
 
-from headrace_gateway.server.disconnects import (
+from headrace_gateway.server.long_responses import (
     DISCONNECTS,
     ConnectionDisconnects,
     ReceivedDisconnects,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.metrics import CONNECTIONS_TIMED_OUT
-from headrace_gateway.server.receive_time import Awaited, ReceiveTime
+from headrace_gateway.server.client_pace import Awaited, ReceiveTime
 from headrace_gateway.timing import GatewayTiming
 from tests.support.waiting import soon
 

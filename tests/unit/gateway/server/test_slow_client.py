@@ -1,6 +1,6 @@
 """Telling a client that reads slowly from one that stopped reading."""
 
-from headrace_gateway.server.slow_client import Backlog, SlowClient
+from headrace_gateway.server.client_pace import Backlog, SlowClient
 
 
 class FakeBacklog(Backlog):

@@ -25,7 +25,6 @@ from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for
 from headrace_gateway.protocols.a2a.versions import check_version
 from headrace_gateway.server.body import hold
 from headrace_gateway.server.open_requests import check_rate
-from headrace_gateway.server.stream_limits import StreamPermit
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -143,16 +142,16 @@ class Service:
 
     async def _opened(self, asking: RpcRequest, method: str, context: Context) -> "_Opened":
         call, params = await self._read(asking, method, context)
-        permit = self._services.stream_limits.acquire(call.caller)
+        free_permit = self._services.stream_limits.acquire(call.caller).release
         try:
             opening = STREAMING[call.operation](self._services, call, params)
             streaming = await self._carried_out(asking, opening)
         except NothingFollows:
-            return _Opened(call, permit, None)
+            return _Opened(call, free_permit, None)
         except BaseException:
-            permit.release()
+            free_permit()
             raise
-        return _Opened(call, permit, streaming)
+        return _Opened(call, free_permit, streaming)
 
     async def _serve(self, context: Context, opened: "_Opened") -> None:
         call, streaming = opened.call, opened.streaming
@@ -163,7 +162,7 @@ class Service:
                 async with streaming:
                     await serve_stream(self._services, self._form, call, streaming, context)
         finally:
-            opened.permit.release()
+            opened.free_permit()
 
     async def _read(self, asking: RpcRequest, method: str, context: Context) -> tuple[Call, Json]:
         """Return the call and the operation's parameters.
@@ -228,7 +227,8 @@ class _Opened:
     """A stream to serve; None if nothing follows."""
 
     call: Call
-    permit: StreamPermit
+    free_permit: Callable[[], None]
+    """Releases the permit of the stream."""
     streaming: OpenedStream | None
 
 
