@@ -1,6 +1,8 @@
 """Items that are open in a stream: content blocks, thinking blocks and tool calls."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain, count
 
 from headrace.model import json_text, parts
 from headrace.model.events import Json
@@ -74,16 +76,41 @@ class OpenBlocks:
         return stated
 
 
+@dataclass(slots=True)
+class _OpenCall:
+    """A call without a result."""
+
+    name: str
+    """Its id for clients."""
+    generation: int
+    """The event that began it."""
+    arguments: list[str] = field(default_factory=list)
+    """The pieces that were streamed."""
+    is_whole: bool = False
+    """Whether its arguments are complete."""
+
+
 class OpenToolCalls:
-    """Emits tool calls: start, argument pieces and results."""
+    """Emits tool calls: start, argument pieces and results.
+
+    Of calls of one id that are open at a time, each but the first gets an id of its own. A result
+    belongs to the oldest of them.
+    """
 
     def __init__(self, emit: Emit) -> None:
         """Start with no calls."""
         self._emit = emit
-        self._arguments: dict[str, list[str]] = {}
+        self._open: dict[str, list[_OpenCall]] = {}
+        self._generation = 0
 
-    def emit(self, part: Json, name: str) -> None:
+    def discard(self, after: int) -> None:
+        """Drop the calls that began after generation `after`, which a new attempt discards."""
+        for calls in self._open.values():
+            calls[:] = [call for call in calls if call.generation <= after]
+
+    def emit(self, part: Json, name: str, generation: int) -> None:
         """Emit the events of a tool part; `name` identifies a call that has no id."""
+        self._generation = generation
         if (result := parts.tool_result(part)) is not None:
             self._stop(result)
         elif parts.is_partial_tool_call(part):
@@ -92,29 +119,39 @@ class OpenToolCalls:
             self._complete_call(call, call.id or name)
 
     def _complete_call(self, call: parts.ToolCallPart, call_id: str) -> None:
-        if call_id not in self._arguments:
-            self._arguments[call_id] = []
-            self._emit(
-                "tool_call_start",
-                toolCallId=call_id,
-                toolName=call.name,
-                input=parsed(call.arguments),
-            )
+        started = self._streamed(call_id)
+        if started is None:
+            started = self._begin(call_id, call.name, input=parsed(call.arguments))
+        started.is_whole = True
 
     def _piece(self, part: Json, call_id: str) -> None:
-        if call_id not in self._arguments:
-            self._arguments[call_id] = []
-            self._emit("tool_call_start", toolCallId=call_id, toolName=parts.tool_name(part))
+        call = self._streamed(call_id) or self._begin(call_id, parts.tool_name(part))
         if part["text"]:
-            self._arguments[call_id].append(part["text"])
-            self._emit("tool_call_delta", toolCallId=call_id, partialInput=part["text"])
+            call.arguments.append(part["text"])
+            self._emit("tool_call_delta", toolCallId=call.name, partialInput=part["text"])
+        call.is_whole = parts.is_block_end(part)
+
+    def _streamed(self, call_id: str) -> _OpenCall | None:
+        """Return the call with that id whose arguments are being streamed."""
+        calls = self._open.get(call_id)
+        return calls[-1] if calls and not calls[-1].is_whole else None
+
+    def _begin(self, call_id: str, tool: str, **more: object) -> _OpenCall:
+        calls = self._open.setdefault(call_id, [])
+        taken = {call.name for others in self._open.values() for call in others}
+        names = chain([call_id], (f"{call_id}_{number}" for number in count(2)))
+        call = _OpenCall(next(name for name in names if name not in taken), self._generation)
+        calls.append(call)
+        self._emit("tool_call_start", toolCallId=call.name, toolName=tool, **more)
+        return call
 
     def _stop(self, result: parts.ToolResultPart) -> None:
-        streamed = "".join(self._arguments.pop(result.id, []))
-        content = result.content
+        calls = self._open.get(result.id) or [_OpenCall(result.id, self._generation)]
+        call = calls.pop(0)
+        streamed, content = "".join(call.arguments), result.content
         self._emit(
             "tool_call_stop",
-            toolCallId=result.id,
+            toolCallId=call.name,
             finalInput=parsed(streamed) if streamed else None,
             result=content if isinstance(content, str) else json_text.encode(content).decode(),
             error=result.error,

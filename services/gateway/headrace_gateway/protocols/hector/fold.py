@@ -133,6 +133,7 @@ class HectorFold:
             return
         # Sent events cannot be retracted, so the new attempt's output gets its own message.
         self._end_message()
+        self._calls.discard(metadata[DISCARDED_AFTER])
         self._update(update, attempt=metadata.get(ATTEMPT))
         self._begin_message(update["taskId"], update["contextId"])
 
@@ -178,7 +179,7 @@ class HectorFold:
         if (values := signal(part)) is not None:
             self._update(update, **values)
         elif parts.event_type(part) == parts.TOOL_CALL:
-            self._calls.emit(part, alone)
+            self._calls.emit(part, alone, self._generation)
         elif "text" in part and parts.event_type(part) == _MESSAGE:
             self._emit("message_delta", messageId=self._message, delta=part["text"])
         elif "text" in part and block:

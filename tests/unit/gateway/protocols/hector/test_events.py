@@ -57,6 +57,42 @@ def test_tool_calls_are_as_documented_in_every_spelling() -> None:
     golden("tool_call", log.events(after=2))
 
 
+def calls_of(log: HectorLog) -> list[tuple[str, str]]:
+    """Return the starts and stops of calls, with their ids."""
+    tools = [one for one in log.events() if one.name.startswith("tool_call_st")]
+    return [(one.name.removeprefix("tool_call_"), one.payload["toolCallId"]) for one in tools]
+
+
+def test_two_open_calls_with_one_id_are_two() -> None:
+    log = HectorLog()
+    for number in (1, 2):
+        log.status(WORKING, parts.tool_call_part("look", {"n": number}, "call_1"))
+    for number in (1, 2):
+        log.status(WORKING, parts.tool_result_part("call_1", f"r{number}"))
+    log.status(WORKING, parts.tool_call_part("look", {"n": 3}, "call_1"))
+    begun = [("start", "call_1"), ("start", "call_1_2")]
+    ended = [("stop", "call_1"), ("stop", "call_1_2"), ("start", "call_1")]
+    assert calls_of(log) == begun + ended
+    results = [one.payload["result"] for one in log.events() if one.name == "tool_call_stop"]
+    assert results == ["r1", "r2"]
+
+
+def test_a_new_attempts_call_is_another_than_the_discarded_one() -> None:
+    log = HectorLog().status(WORKING, parts.tool_call_part("look", {}, "kept"))
+    log.status(WORKING, parts.tool_call_part("look", {}, "call_1"))
+    log.status(WORKING, metadata={ATTEMPT: 2, DISCARDED_AFTER: 3})
+    log.status(WORKING, parts.tool_call_part("look", {}, "call_1"))
+    for name in ("call_1", "kept"):
+        log.status(WORKING, parts.tool_result_part(name, "found"))
+    assert calls_of(log) == [
+        ("start", "kept"),
+        ("start", "call_1"),
+        ("start", "call_1"),
+        ("stop", "call_1"),
+        ("stop", "kept"),
+    ]
+
+
 def test_thinking_is_as_documented() -> None:
     text = "Let me analyze this step by step..."
     part = {"text": text, "metadata": {"part_type": "thinking", "title": "Planning"}}
