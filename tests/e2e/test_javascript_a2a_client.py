@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace_cli.dev.stack import summary
 from tests.support import javascript
 from tests.support.fleet import Fleet
 
@@ -44,6 +45,13 @@ async def test_a_host_alone_is_the_default_agent(fleet: Fleet, drive: Drive) -> 
     driven = drive(fleet.gateways[1], "hello there")
     assert driven["agent"] == "assistant"
     assert "You said 2 words: hello there" in driven["task"]["text"]
+
+
+async def test_the_url_that_the_command_line_prints_is_enough(fleet: Fleet, drive: Drive) -> None:
+    printed = await summary(fleet.gateways[0])
+    [url] = [word for line in printed for word in line.split() if "/counter" in word]
+    driven = drive(url, "2")
+    assert (driven["agent"], driven["task"]["text"]) == ("counter", "1 2 ")
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -236,9 +236,10 @@ async def summary(gateway: str) -> list[str]:
 
 
 def _urls(gateway: str, agents: "list[AgentInfo]") -> list[str]:
+    # With a slash at the end: some clients join the card's path to it as browsers join links.
     width = max(len(one.name) for one in agents)
     return [
-        f"  {one.name:{width}} {gateway}/v1/agents/{quote(one.name, safe='')}"
+        f"  {one.name:{width}} {gateway}/v1/agents/{quote(one.name, safe='')}/"
         f"{' (default)' if one.is_default else ''}"
         for one in agents
     ]

@@ -24,8 +24,8 @@ async def test_the_default_agent_comes_first_with_an_example_of_its_card() -> No
     script = {"/v1/agents": agents(clerk=False, shop=True), CARD.format("shop"): skills}
     with answering(**script) as gateway:
         assert await summary(gateway.url) == [
-            f"  shop  {gateway.url}/v1/agents/shop (default)",
-            f"  clerk {gateway.url}/v1/agents/clerk",
+            f"  shop  {gateway.url}/v1/agents/shop/ (default)",
+            f"  clerk {gateway.url}/v1/agents/clerk/",
             f"try: headrace send --url {gateway.url} 'two nails'",
         ]
 
