@@ -36,10 +36,6 @@ from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.maintenance.worker_watch import WorkerWatch
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.queries.get import Tasks
-from headrace_task_state.queries.list_tasks import Lists
-from headrace_task_state.queries.open_tasks import OpenTasks
-from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
 from headrace_task_state.requests.answers import AnswerPieces, Answers
 from headrace_task_state.requests.questions import Questions
@@ -214,16 +210,8 @@ class TaskState:
 
     def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
         starter = ChildStarter(self._bus, self._directory, self._settings)
-        return Answers(
-            Tasks(self._bus, reader),
-            Lists(self._bus, reader, frontier),
-            UsageReports(reader, frontier),
-            OpenTasks(reader, frontier),
-            WorkerCommands(self._bus, starter, self._timing.cancel),
-            reader=reader,
-            ranges=self._ranges,
-            refusal=lambda: self._health.refusal,
-        )
+        workers = WorkerCommands(self._bus, starter, self._timing.cancel)
+        return Answers(self._bus, reader, frontier, workers, lambda: self._health.refusal)
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)

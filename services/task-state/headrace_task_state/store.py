@@ -202,7 +202,7 @@ class TaskChange:
     begins_child: bool = False
     """Whether another task requested this one, if the log begins here."""
     state: str = ""
-    """The task's state, or ANSWERED, which removes it from the lists; empty: unchanged."""
+    """The task's state, or BARE_MESSAGE, which removes it from the lists; empty: unchanged."""
     time: int = 0
     """Time of the status, microseconds since 1970, by which lists are ordered; with a state."""
     due: int | None = None

@@ -250,8 +250,7 @@ class _MemoryWriter:
         if change.begins:
             self._begin(key, change.log)
         kept = tasks.get((key.tenant, key.task))
-        if kept is None or not (change.begins or kept.fields["log"] == change.log):
-            # A log whose beginning is gone, or that is not the known one, makes no task.
+        if kept is None or not (change.begins or _continues(change, kept)):
             return
         if change.begins or SUMMARY not in kept.fields:
             # What a summary leaves out is counted with the whole log.
@@ -403,6 +402,15 @@ def _stored(task: str, kept: _KeptTask) -> StoredTask:
 
 def _items(encoded: Iterable[bytes]) -> list[Item]:
     return [json_text.decode(item) for item in encoded]
+
+
+def _continues(change: TaskChange, kept: _KeptTask) -> bool:
+    """Return whether the task has to be changed.
+
+    A log whose beginning is gone, or that is not the known one, makes no task, and one that has
+    ended has these entries.
+    """
+    return kept.fields["log"] == change.log and kept.fields.get("state") not in FINISHED
 
 
 def _behind_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> int | None:

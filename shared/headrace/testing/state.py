@@ -10,18 +10,14 @@ from nats.aio.msg import Msg
 from headrace.background import keep_running
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import BusMessage, CountOpenTasks, GetTask, GetUsage, ListTasks
+from headrace.model.messages import BusMessage
 from headrace.model.task import TaskKey
 from headrace_task_state.commands.for_workers import QUESTIONS, WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.queries.get import Tasks
-from headrace_task_state.queries.list_tasks import Lists
-from headrace_task_state.queries.open_tasks import OpenTasks
-from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.replica import Replica
-from headrace_task_state.requests.answers import Answers, refusal_of
+from headrace_task_state.requests.answers import QUERIES, Answers, refusal_of
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, all_ranges
 from headrace_task_state.store_memory import MemoryStore
@@ -41,26 +37,16 @@ class MemoryTaskState:
         ranges = all_ranges(bus.settings.event_streams)
         self._store = MemoryStore(ranges)
         reader = self._store.reader
-        frontier = Frontier(bus, reader, ranges)
-        self._answers = Answers(
-            Tasks(bus, reader),
-            Lists(bus, reader, frontier),
-            UsageReports(reader, frontier),
-            OpenTasks(reader, frontier),
-            WorkerCommands(bus, ChildStarter(bus, directory, settings)),
-            reader=reader,
-            ranges=ranges,
-        )
+        workers = WorkerCommands(bus, ChildStarter(bus, directory, settings))
+        self._answers = Answers(bus, reader, Frontier(bus, reader, ranges), workers)
         self._replica = Replica(_NAME, self._store.leases(_NAME), ranges, self._duties)
         self._stack = AsyncExitStack()
         self._answering = set[asyncio.Task[None]]()
 
     async def start(self) -> None:
         """Start to serve requests and to apply the log to the view."""
-        await self._serve("get", lambda msg: self._answers.get(_read(GetTask, msg)))
-        await self._serve("list", lambda msg: self._answers.list(_read(ListTasks, msg)))
-        await self._serve("usage", lambda msg: self._answers.usage(_read(GetUsage, msg)))
-        await self._serve("open", lambda msg: self._answers.open_tasks(_read(CountOpenTasks, msg)))
+        for operation in QUERIES:
+            await self._serve(operation, self._for_anybody)
         for operation in QUESTIONS:
             await self._serve(f"{operation}.*", self._for_worker)
         leasing = keep_running(self._replica.run, "leases")
@@ -73,6 +59,10 @@ class MemoryTaskState:
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _for_anybody(self, msg: Msg) -> bytes:
+        operation = msg.subject.rpartition(".")[2]
+        return await self._answers.answer(_read(QUERIES[operation], msg))
 
     async def _for_worker(self, msg: Msg) -> bytes:
         operation, agent = msg.subject.rsplit(".", 2)[1:]

@@ -438,6 +438,23 @@ async def test_what_stands_behind_the_end_of_a_task_changes_nothing(
         assert (len(page.tasks), page.total) == (number, number)
 
 
+async def test_what_a_task_that_has_ended_already_has_is_not_added_again(
+    stored_range: StoredRange,
+) -> None:
+    log = some_log()
+    log.append([log.status(COMPLETED)], state=COMPLETED)
+    all_arrivals = arrivals([log], random.Random(0))
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), all_arrivals)
+    progress = stored_range.progress
+    again = Batches(SUBJECTS, 5, 30).build(all_arrivals[1:-1], progress)
+    ignored = await writer.apply(progress, progress, again.changes)
+    assert (ignored.foreign, ignored.behind) == ([], [])
+    stored = await stored_range.reader.task(log.key.tenant, log.key.task)
+    assert stored is not None
+    assert read_found(stored).fold.task() == folded(log)
+
+
 async def test_owners_in_one_context_see_their_own_tasks_and_operators_all(
     stored_range: StoredRange,
 ) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.model.errors import InvalidName
 from headrace.model.messages import GetUsage, UsageFound
+from headrace_task_state.queries.counts import UsageReports
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.queries.usage import UsageReports
 from headrace_task_state.store import Reader
 from headrace_task_state.usage import UsageRow
 

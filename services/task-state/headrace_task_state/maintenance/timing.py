@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from headrace.tasks.cancel import CancelTiming
 from headrace.tasks.runs import UNUSED
+from headrace_task_state.projector.applied import LAG_INTERVAL
 from headrace_task_state.projector.follower import OUTPUT_LINGER
-from headrace_task_state.projector.lag import LAG_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)

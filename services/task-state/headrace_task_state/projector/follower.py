@@ -18,15 +18,14 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import nanoseconds
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
+from headrace_task_state.projector.applied import LAG_INTERVAL, RangeLag, WaitingLists
 from headrace_task_state.projector.batches import Batches, StoreBatch
 from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.ended_logs import EndedLogs
-from headrace_task_state.projector.lag import LAG_INTERVAL, RangeLag
 from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.projector.summaries import Summaries, TooLittle
-from headrace_task_state.projector.waiting_lists import WaitingLists
 from headrace_task_state.store import (
     LeaseLost,
     PositionMoved,

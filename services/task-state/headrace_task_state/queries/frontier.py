@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import StateUnavailable
-from headrace_task_state.projector.waiting_lists import wait_until_applied
+from headrace_task_state.projector.applied import wait_until_applied
 from headrace_task_state.store import Heads, Range, Reader
 
 _ELECTION = 2.0
@@ -46,7 +46,7 @@ class Frontier:
     ) -> None:
         """Check all of `ranges`. The store must answer in `store_timeout` seconds."""
         self._bus, self._reader, self._store_timeout = bus, reader, store_timeout
-        self._ranges = list(ranges)
+        self.ranges = list(ranges)
         self._running: asyncio.Task[Heads] | None = None
         self._next: asyncio.Task[Heads] | None = None
 
@@ -88,9 +88,9 @@ class Frontier:
             raise ViewBehind(_BEHIND) from None
 
     async def _heads(self) -> Heads:
-        names = [self._bus.streams.events(place.stream) for place in self._ranges]
+        names = [self._bus.streams.events(place.stream) for place in self.ranges]
         states = await asyncio.gather(*(stream_state(self._bus, name, _ELECTION) for name in names))
-        return {place: state.last for place, state in zip(self._ranges, states, strict=True)}
+        return {place: state.last for place, state in zip(self.ranges, states, strict=True)}
 
     async def _positions(self) -> list[int]:
         """Return how far the view is.
@@ -100,7 +100,7 @@ class Frontier:
         """
         try:
             async with asyncio.timeout(self._store_timeout):
-                return await self._reader.positions(self._ranges)
+                return await self._reader.positions(self.ranges)
         except TimeoutError:
             raise StateUnavailable("the store does not answer") from None
 

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from headrace.jetstream.connection import Bus
 from headrace.model import json_text
 from headrace.model.errors import (
     BusUnavailable,
@@ -24,12 +25,11 @@ from headrace.model.events import Json
 from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks, Refusal
 from headrace.state_client import MORE
 from headrace_task_state.commands.for_workers import Question, WorkerCommands
-from headrace_task_state.queries.frontier import ViewBehind
+from headrace_task_state.queries.counts import OpenTasks, UsageReports
+from headrace_task_state.queries.frontier import Frontier, ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
-from headrace_task_state.queries.open_tasks import OpenTasks
-from headrace_task_state.queries.usage import UsageReports
-from headrace_task_state.store import Range, Reader
+from headrace_task_state.store import Reader
 
 _log = logging.getLogger(__name__)
 
@@ -37,48 +37,47 @@ TIMEOUT = 4.0
 """Seconds after which a timeout error is sent; callers wait longer."""
 
 
+type Query = GetTask | ListTasks | GetUsage | CountOpenTasks
+
+QUERIES: dict[str, type[Query]] = {
+    "get": GetTask,
+    "list": ListTasks,
+    "usage": GetUsage,
+    "open": CountOpenTasks,
+}
+"""What gateways and workers ask for, by operation."""
+
+
 class Answers:
     """Answers requests of gateways and workers."""
 
-    def __init__(  # noqa: PLR0913 - what it answers with
+    def __init__(
         self,
-        tasks: Tasks,
-        lists: Lists,
-        usage: UsageReports,
-        open_tasks: OpenTasks,
-        for_workers: WorkerCommands,
-        *,
+        bus: Bus,
         reader: Reader,
-        ranges: Iterable[Range],
+        frontier: Frontier,
+        for_workers: WorkerCommands,
         refusal: Callable[[], str] = str,
     ) -> None:
-        """Answer with these components.
+        """Answer from the view and the logs.
 
         `refusal` returns why the store accepts no writes; empty if it does.
         """
-        self._refusal = refusal
-        self._for_workers, self._open_tasks = for_workers, open_tasks
-        self._tasks, self._lists, self._usage = tasks, lists, usage
-        self._reader, self._ranges = reader, list(ranges)
+        self._reader, self._ranges = reader, frontier.ranges
+        self._for_workers, self._refusal = for_workers, refusal
+        self._answers: dict[type[Query], Callable[[Any], Coroutine[Any, Any, Json]]] = {
+            GetTask: Tasks(bus, reader).get,
+            ListTasks: Lists(bus, reader, frontier).list,
+            GetUsage: UsageReports(reader, frontier).get,
+            CountOpenTasks: OpenTasks(reader, frontier).count,
+        }
 
-    async def get(self, query: GetTask) -> bytes:
-        """Return a `TaskFound`; see `Tasks.get` for what is raised."""
-        return await _in_time(self._tasks.get(query))
-
-    async def list(self, query: ListTasks) -> bytes:
-        """Return a `TasksFound`; see `Lists.list` for what is raised."""
-        return await _in_time(self._lists.list(query))
-
-    async def usage(self, query: GetUsage) -> bytes:
-        """Return a `UsageFound`; see `UsageReports.get` for what is raised."""
-        return await _in_time(self._usage.get(query))
-
-    async def open_tasks(self, query: CountOpenTasks) -> bytes:
-        """Return an `OpenTasksCounted`; see `OpenTasks.count` for what is raised."""
-        return await _in_time(self._open_tasks.count(query))
+    async def answer(self, query: Query) -> bytes:
+        """Answer a query; raises as what answers it, and TimeoutError."""
+        return await _in_time(self._answers[type(query)](query))
 
     async def for_worker(self, question: Question, agent: str) -> bytes:
-        """Answer a worker of `agent`; see `ForWorkers.answer` for what is raised."""
+        """Answer a worker of `agent`; raises as `WorkerCommands.answer`, and TimeoutError."""
         return await _in_time(self._for_workers.answer(question, agent))
 
     async def ready(self) -> bytes:

@@ -1,6 +1,6 @@
 """Task state's requests: FastStream's subscribers, and how answers and refusals are sent."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, cast, override
 
@@ -11,10 +11,16 @@ from faststream.specification import AsyncAPI
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.events import Json
 from headrace.model.message_version import check_version, stating
-from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks
 from headrace.model.subjects import Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
-from headrace_task_state.requests.answers import AnswerPieces, Answers, Piece, refusal_of
+from headrace_task_state.requests.answers import (
+    QUERIES,
+    AnswerPieces,
+    Answers,
+    Piece,
+    Query,
+    refusal_of,
+)
 
 QUEUE = "task-state"
 """Queue group of all replicas."""
@@ -48,45 +54,17 @@ class Questions:
 
     def lists(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
         """Return the subscribers that answer requests for lists and usage."""
-
-        async def list_tasks(query: ListTasks) -> NatsResponse:
-            """Ask for one page of an owner's tasks."""
-            return self._response(self.pieces.first(await self.answers.list(query)))
-
-        async def usage(query: GetUsage) -> NatsResponse:
-            """Ask what a tenant's runs have used."""
-            return self._response(self.pieces.first(await self.answers.usage(query)))
-
-        async def open_tasks(query: CountOpenTasks) -> NatsResponse:
-            """Ask how many tasks of an agent are not over."""
-            return self._response(Piece(await self.answers.open_tasks(query), {}))
-
-        router = self._router(middlewares)
-        self._subscribe(router, "list", list_tasks)
-        self._subscribe(router, "usage", usage)
-        self._subscribe(router, "open", open_tasks)
-        return router
+        return self._router(middlewares, QUERIES.keys() - {"get"})
 
     def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:
-        async def get(query: GetTask) -> NatsResponse:
-            """Ask for one task as of now."""
-            return self._response(self.pieces.first(await self.answers.get(query)))
-
-        router = self._router(middlewares)
-        self._subscribe(router, "get", get)
-        for operation, handler in self._for_workers():
-            self._subscribe(router, f"{operation}.{{agent}}", handler)
-        return router
-
-    def _for_workers(self) -> Iterator[tuple[str, _Handler]]:
+        router = self._router(middlewares, {"get"})
         for operation, asks in QUESTIONS.items():
 
             async def answer(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
                 return self._response(Piece(await self.answers.for_worker(query, agent), {}))
 
-            answer.__annotations__["query"] = asks
-            answer.__doc__ = asks.__doc__
-            yield operation, answer
+            self._subscribe(router, f"{operation}.{{agent}}", asks, answer)
+        return router
 
     def _replica_questions(self) -> NatsRouter:
         async def ready() -> NatsResponse:
@@ -102,25 +80,38 @@ class Questions:
         router.subscriber(self.pieces.subjects, title="stateMore")(more)
         return router
 
-    def _router(self, middlewares: tuple[Any, ...] = ()) -> NatsRouter:
+    def _router(
+        self, middlewares: tuple[Any, ...] = (), operations: Iterable[str] = ()
+    ) -> NatsRouter:
+        """Return a router that answers errors by refusals, with subscribers to these queries."""
         refusing = ExceptionMiddleware()
 
         @refusing.add_handler(Exception, publish=True)
         def refuse(error: Exception) -> NatsResponse:
             return self._response(Piece(refusal_of(error).encode(), {}))
 
-        return NatsRouter(middlewares=(refusing, *middlewares, _Readable))
+        router = NatsRouter(middlewares=(refusing, *middlewares, _Readable))
+        for operation in sorted(operations):
+
+            async def answer(query: Query) -> NatsResponse:
+                return self._response(self.pieces.first(await self.answers.answer(query)))
+
+            self._subscribe(router, operation, QUERIES[operation], answer)
+        return router
 
     def _response(self, piece: Piece) -> NatsResponse:
         return NatsResponse(piece.body, headers={**stating(self.version), **piece.headers})
 
-    def _subscribe(self, router: NatsRouter, operation: str, handler: _Handler) -> None:
+    def _subscribe(
+        self, router: NatsRouter, operation: str, asks: type[Query | Question], answer: _Handler
+    ) -> None:
         """Subscribe to requests to one replica, and to those to all, sent if one is silent."""
+        answer.__annotations__["query"] = asks
         of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
-        router.subscriber(of_all, include_in_schema=False)(handler)
+        router.subscriber(of_all, include_in_schema=False)(answer)
         title = f"state{operation.partition('.')[0].capitalize()}"
-        description = f"{handler.__doc__} On `{of_all}` it goes to all replicas."
-        router.subscriber(one, queue=QUEUE, title=title, description=description)(handler)
+        description = f"{asks.__doc__} On `{of_all}` it goes to all replicas."
+        router.subscriber(one, queue=QUEUE, title=title, description=description)(answer)
 
 
 class _Readable(BaseMiddleware):

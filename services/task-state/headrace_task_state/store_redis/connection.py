@@ -27,7 +27,7 @@ from headrace.model.errors import StateUnavailable
 from headrace.server_versions import REDIS_MINIMUM, check_server_version
 from headrace.tls import tls_context
 from headrace_task_state.store import Memory
-from headrace_task_state.store_redis.encoding import LETTERS, MOST_BYTES, MOST_ITEMS, USUAL
+from headrace_task_state.store_redis.encoding import constants
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
 ANSWER_TIMEOUT = 3.0
@@ -316,17 +316,6 @@ _SHARED = {
 """The scripts with functions that a script needs, by its name."""
 
 
-def _encoding() -> str:
-    """Return the constants of `encoding` that ``lua/packed.lua`` and the scripts after it use."""
-    letters = ", ".join(f"{state} = '{letter.decode()}'" for state, letter in LETTERS.items())
-    usual = ", ".join(f"'{name}'" for name in USUAL)
-    return (
-        f"local USUAL = {{ {usual} }}\n"
-        f"local LETTERS = {{ {letters} }}\n"
-        f"local MOST_BYTES, MOST_ITEMS = {MOST_BYTES}, {MOST_ITEMS}\n"
-    )
-
-
 class Script:
     """One script and the digest under which Redis has it."""
 
@@ -336,7 +325,7 @@ class Script:
         shared = _SHARED.get(name, ())
         texts = [(folder / f"{one}.lua").read_text() for one in (*shared, name)]
         self.name = name
-        self.text = "".join([_encoding(), *texts] if "packed" in shared else texts)
+        self.text = "".join([constants(), *texts] if shared else texts)
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 

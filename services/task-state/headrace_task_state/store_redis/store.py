@@ -38,9 +38,8 @@ from headrace_task_state.store_redis.connection import (
     Argument,
     Connection,
 )
-from headrace_task_state.store_redis.encoding import encoded, fields_of, items_in
+from headrace_task_state.store_redis.encoding import NewTaskBatch, encoded, fields_of, items_in
 from headrace_task_state.store_redis.settings import RedisSettings
-from headrace_task_state.store_redis.together import NewTaskBatch
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)

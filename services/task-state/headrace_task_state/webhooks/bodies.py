@@ -115,7 +115,7 @@ async def body_of(webhook: Webhook, event: Json) -> bytes:
     """Return the notification's body, with links of files as addresses.
 
     Raises:
-        Unsayable: the webhook's version can't represent the event.
+        NotConvertible: the webhook's version can't represent the event.
     """
     text = json_text.encode(event)
     if webhook.base:

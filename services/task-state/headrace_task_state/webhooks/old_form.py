@@ -14,7 +14,7 @@ def in_old_form(event: Json) -> bytes:
     """Return what a StreamResponse of 1.0 contains in 0.3's form, such as a Task with its ``kind``.
 
     Raises:
-        Unsayable: 0.3, or protobuf, can't represent it.
+        NotConvertible: 0.3, or protobuf, can't represent it.
     """
     try:
         core = ParseDict(carried(event), a2a_pb2.StreamResponse(), ignore_unknown_fields=True)

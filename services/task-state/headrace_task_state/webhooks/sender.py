@@ -95,7 +95,7 @@ class WebhookSender:
         """Send what is unsent; return after how many seconds to continue; None: all is sent.
 
         Raises:
-            Moved: the webhook was changed or deleted meanwhile.
+            KeyChanged: the webhook was changed or deleted meanwhile.
             BusUnavailable: NATS does not answer.
         """
         webhook = kept.webhook

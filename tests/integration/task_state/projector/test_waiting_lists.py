@@ -2,7 +2,7 @@
 
 from headrace.jetstream.api import stream_state
 from headrace.model.task import WORKING
-from headrace_task_state.projector.waiting_lists import wait_until_applied
+from headrace_task_state.projector.applied import wait_until_applied
 from tests.integration.task_state.projector.test_follower import long_log
 from tests.integration.task_state.projector.test_lag import FIRST, followed, reported
 from tests.support.task_states import TaskStates

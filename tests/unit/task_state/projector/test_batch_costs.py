@@ -20,9 +20,8 @@ from headrace_task_state.projector.batches import Batches
 from headrace_task_state.projector.consumer import read_arrival
 from headrace_task_state.store import Lease, Progress, Range, TaskChange, TaskRemoval
 from headrace_task_state.store_redis.connection import Connection
-from headrace_task_state.store_redis.encoding import MOST_BYTES, encoded
+from headrace_task_state.store_redis.encoding import MOST_BYTES, NewTaskBatch, encoded
 from headrace_task_state.store_redis.store import Keys, RedisWriter
-from headrace_task_state.store_redis.together import NewTaskBatch
 from tests.support.call_counter import CallCounter
 from tests.support.legal_logs import LegalLog
 from tests.support.task_states import new_key

@@ -2,7 +2,7 @@
 
 from typing import override
 
-from headrace_task_state.projector.waiting_lists import WaitingLists, wanted_by_list
+from headrace_task_state.projector.applied import WaitingLists, wanted_by_list
 from headrace_task_state.store import Range
 from tests.support.fake_bus import FakeBus, message
 

@@ -19,7 +19,7 @@ forget(view, range, name, was, ARGV[9] ~= nil)
 if ARGV[9] then
   local change = cjson.decode(ARGV[11])
   apply_change(view, range, ARGV[4], ARGV[5], change, ARGV[9], ARGV[10])
-  if OVER[change[5]] and sequence_in(change[13], ARGV[10]) < tonumber(ARGV[8]) then
+  if FINISHED[change[5]] and sequence_in(change[13], ARGV[10]) < tonumber(ARGV[8]) then
     -- The summary was of an entry behind the end.
     redis.call('ZADD', view .. 'f:' .. range, 'GT', ARGV[8], name)
   end

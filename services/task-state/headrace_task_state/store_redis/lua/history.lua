@@ -12,9 +12,9 @@ local function messages_of_run(items, before)
   local number, seen = 0, {}
   for _, item in ipairs(items) do
     local generation, tag = string.match(item, '^%[(%d+),"(%a+)"')
-    if tag == 'drop' then
+    if tag == DROP then
       return 1
-    elseif tag == 'out' and tonumber(generation) < before then
+    elseif tag == OUT and tonumber(generation) < before then
       local name = cjson.decode(item)[3].messageId
       if type(name) ~= 'string' or not seen[name] then
         number = number + 1
@@ -34,7 +34,7 @@ local function first_needed(key, size, length, before)
     local first = math.max(last - MOST_READ + 1, 0)
     local some = slice(key, first, last)
     for i = #some, 1, -1 do
-      local generation, message = string.match(some[i], '^%[(%d+),"in",(.)')
+      local generation, message = string.match(some[i], '^%[(%d+),"' .. IN .. '",(.)')
       if generation == nil then
         run[#run + 1] = some[i]
       else

@@ -32,28 +32,22 @@
 --
 -- Tenants, owners, agents, tasks and states contain no colon, and contexts and versions come last.
 
--- States after which nothing follows in a log.
-local OVER = {
-  TASK_STATE_COMPLETED = true, TASK_STATE_FAILED = true, TASK_STATE_CANCELED = true,
-  TASK_STATE_REJECTED = true, HEADRACE_ANSWERED = true,
-}
-
 -- What is remembered of a task while it changes.
 local KEPT = { 'log', 'owner', 'agent', 'context', 'state', 'time', 'version', 'parent', 'summary', 'sequence' }
 
--- Returns these fields of a task as a table, and whether it is stored as a string; nil: there is no task.
+-- Returns these fields of a task as a table; nil: there is no task.
 local function standing(key)
   local kind = type_of(key)
   if kind == 'none' then
     return nil
   elseif kind == 'string' then
-    return fields_in(redis.call('GET', key)), true
+    return fields_in(redis.call('GET', key))
   end
   local found = {}
   for i, value in ipairs(redis.call('HMGET', key, unpack(KEPT))) do
     found[KEPT[i]] = value or nil
   end
-  return found, false
+  return found
 end
 
 -- Owners with tasks have numbers, which take less memory than their names.
@@ -182,7 +176,7 @@ local function push_history(key, items)
   local marks = ''
   for i, item in ipairs(items) do
     local tag = string.match(item, '^%[%d+,"(%a+)"')
-    if tag == 'meta' or tag == 'drop' then
+    if tag == META or tag == DROP then
       marks = marks .. (redis.call('LLEN', key .. ':h') + i - 1) .. ','
     end
   end
@@ -278,30 +272,12 @@ end
 
 -- When a run of a task ends or begins, its child tasks become due for a check.
 local function mind_children(view, range, tenant, name, state)
-  if state == 'TASK_STATE_WORKING' or state == 'TASK_STATE_AUTH_REQUIRED' then
+  if AT_WORK[state] then
     return
   end
   for _, child in ipairs(redis.call('SMEMBERS', view .. 't:' .. name .. ':d')) do
     redis.call('ZADD', view .. 'd:' .. range, 'XX', 0, tenant .. ':' .. child)
   end
-end
-
-local function write_task(key, fields, history, artifacts)
-  redis.call('HSET', key, unpack(fields))
-  push_history(key, history)
-  push(key .. ':a', artifacts)
-end
-
--- Makes a hash and lists of a task that is a string.
-local function unpack_task(key)
-  local text = redis.call('GET', key)
-  redis.call('DEL', key)
-  local fields = {}
-  for name, value in pairs(fields_in(text)) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
-  end
-  write_task(key, fields, items_in(text))
 end
 
 -- Makes a string of a task that has ended, if it is short.
@@ -334,9 +310,9 @@ local function apply_change(view, range, look_after, usage, change, member, text
   local name = tenant .. ':' .. task
   local key = view .. 't:' .. name
   local is_new = text ~= '' and redis.call('SET', key, text, 'NX')
-  local was, is_packed
+  local was
   if not is_new then
-    was, is_packed = standing(key)
+    was = standing(key)
   end
   if was or not begins then
     add_now()
@@ -344,22 +320,23 @@ local function apply_change(view, range, look_after, usage, change, member, text
   if was and was.agent ~= agent and was.agent ~= replaces then
     -- A worker can write to all subjects of its agents, also with the ids of other agents' tasks.
     return 'foreign'
-  elseif was and was.agent == agent and kind ~= 'gone' and OVER[was.state]
-      and sequence_in(fields, text) > tonumber(was.sequence) then
-    -- Nothing follows an end, but a worker can write there.
-    redis.call('ZADD', view .. 'f:' .. range, sequence_in(fields, text), name)
-    return 'behind'
   elseif kind == 'gone' then
     forget(view, range, name, was)
     redis.call('ZREM', view .. 'f:' .. range, name)
     forget_ledger(usage, tenant, task)
     redis.call('ZADD', view .. 'b:' .. range, time, name .. ':' .. agent)
+  elseif was and was.agent == agent and FINISHED[was.state]
+      and sequence_in(fields, text) > tonumber(was.sequence) then
+    -- Nothing follows an end, but a worker can write there.
+    redis.call('ZADD', view .. 'f:' .. range, sequence_in(fields, text), name)
+    return 'behind'
   elseif begins and was then
     -- The log is read again, or its subject was purged and a new log was started on it.
     forget(view, range, name, was, was.log == log)
   end
-  -- A log without its beginning, or with another id than the known one, gives no task.
-  if not (begins or (was and was.log == log)) then
+  -- A log without its beginning, or with another id than the known one, gives no task; a task that has
+  -- ended has these entries.
+  if not (begins or (was and was.log == log and not FINISHED[was.state])) then
     return nil
   end
   -- What a summary leaves out is counted with the whole log, and so is what follows it until then.
@@ -372,11 +349,10 @@ local function apply_change(view, range, look_after, usage, change, member, text
     about = { owner = owner, agent = agent, context = context, parent = parent ~= '' and parent or nil }
   end
   if text == '' then
-    if is_packed and not begins then
-      unpack_task(key)
-    end
-    write_task(key, fields, history, artifacts)
-    if ended ~= '' or (is_packed and not begins) then
+    redis.call('HSET', key, unpack(fields))
+    push_history(key, history)
+    push(key .. ':a', artifacts)
+    if ended ~= '' then
       pack_task(key)
     end
   elseif not is_new then
@@ -397,8 +373,7 @@ local function apply_change(view, range, look_after, usage, change, member, text
   end
   each_listing(view, tenant, about, member, list)
   if due ~= '' then
-    local waits = state == 'TASK_STATE_INPUT_REQUIRED' and 'i:' or 'w:'
-    add_later(view .. waits .. range, due, name)
+    add_later(view .. (state == INPUT_REQUIRED and 'i:' or 'w:') .. range, due, name)
     open(view, agent, now.version or about.version, due, name)
   end
   if ended ~= '' then

@@ -1,10 +1,9 @@
 -- Shared by the scripts that read or change tasks: how a task is stored.
 --
 -- An open task is a hash and two lists, which are appended to. A short one that has ended is a string
--- instead, its text (`store_redis/encoding.py`): it takes half the memory, and usually nothing is
--- appended to it. What is appended nonetheless is appended to a hash and lists again (`unpack_task`).
+-- instead, its text (`store_redis/encoding.py`): it takes half the memory, and nothing is appended to it.
 --
--- `store_redis/connection.py` defines USUAL, LETTERS, MOST_BYTES and MOST_ITEMS before it.
+-- The constants of `encoding.constants` are defined before it.
 
 -- Returns the text of a task; nil: it is too long for one.
 local function text_of(fields, history, artifacts)
@@ -39,15 +38,6 @@ local function fields_in(text)
     fields[first[i]] = first[i + 1]
   end
   return fields
-end
-
--- Returns the history items and the artifact items of a text.
-local function items_in(text)
-  local found = { h = {}, a = {} }
-  for kind, item in string.gmatch(text, '\n(.)([^\n]*)') do
-    table.insert(found[kind], item)
-  end
-  return found.h, found.a
 end
 
 local function type_of(key)

@@ -71,17 +71,17 @@ local function count_usage(usage, tenant, task, owner, agent, log, root, copied,
     if generation > base then
       latest = math.max(latest, generation)
       local totals = usage .. 'd:' .. tenant .. ':' .. day
-      if kind == 'start' and started == '' then
+      if kind == START and started == '' then
         started = time
-      elseif kind == 'end' and started ~= '' then
-        count_later(totals, row .. 'runs', 1)
-        count_later(totals, row .. 'ms', time - tonumber(started))
+      elseif kind == END and started ~= '' then
+        count_later(totals, row .. RUNS, 1)
+        count_later(totals, row .. MILLISECONDS, time - tonumber(started))
         started = ''
-      elseif kind == 'report' then
-        count_later(totals, row .. 'input', input)
-        count_later(totals, row .. 'output', output)
-        count_later(totals, row .. 'tokens', tokens)
-        count_later(totals, row .. 'cost', cost)
+      elseif kind == REPORT then
+        count_later(totals, row .. INPUT, input)
+        count_later(totals, row .. OUTPUT, output)
+        count_later(totals, row .. TOKENS, tokens)
+        count_later(totals, row .. COST, cost)
       end
     end
   end

@@ -1,11 +1,12 @@
-"""What tenants and owners have used, complete as of the request's arrival."""
+"""Counts, complete as of the request's arrival: usage, and the open tasks of an agent."""
 
 from collections import Counter, defaultdict
 from datetime import date, timedelta
 
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.messages import MOST_USAGE_DAYS, GetUsage
+from headrace.model.messages import MOST_USAGE_DAYS, CountOpenTasks, GetUsage
+from headrace.model.subjects import is_token
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Reader
 from headrace_task_state.usage import (
@@ -77,3 +78,24 @@ def _shown(counts: Counter[str]) -> Json:
         "runs": counts[RUNS],
         "run_seconds": counts[MILLISECONDS] / 1000,
     }
+
+
+class OpenTasks:
+    """Answers ``open``: how many tasks are not over, by the version that they are pinned to."""
+
+    def __init__(self, reader: Reader, frontier: Frontier) -> None:
+        """Count in the view once it has caught up."""
+        self._reader, self._frontier = reader, frontier
+
+    async def count(self, query: CountOpenTasks) -> Json:
+        """Return an `OpenTasksCounted` as JSON.
+
+        Raises:
+            InvalidName: the agent's name is invalid.
+            StateUnavailable: the view does not catch up, or the store does not answer.
+            BusUnavailable: NATS does not answer.
+        """
+        if not is_token(query.agent):
+            raise InvalidName("agent", query.agent, "is not an agent name")
+        await self._frontier.reached()
+        return {"versions": dict(await self._reader.open_tasks(query.agent))}

@@ -1,0 +1,129 @@
+"""Who is told how far a range has been applied: lists that wait for its view, and metrics."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from nats.aio.msg import Msg
+
+from headrace import metrics
+from headrace.jetstream.api import stream_state
+from headrace.jetstream.connection import Bus
+from headrace.model.errors import BusUnavailable, HeadraceError
+from headrace_task_state.store import Range
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT = 0.1
+"""Seconds to wait for an answer: the range may change hands."""
+
+
+def wanted_by_list(bus: Bus, place: Range) -> str:
+    """Return the subject of requests of lists that wait for the view of the range."""
+    return bus.among_role(f"wanted.{place.name}")
+
+
+async def wait_until_applied(bus: Bus, place: Range, sequence: int) -> None:
+    """Have the range applied up to a stream sequence soon, and return once it probably is.
+
+    Without an answer it returns, too, so the caller looks at the view.
+    """
+    with suppress(BusUnavailable):
+        await bus.request(wanted_by_list(bus, place), str(sequence).encode(), _TIMEOUT)
+
+
+class WaitingLists:
+    """The lists that wait for one range that this replica applies."""
+
+    def __init__(self, bus: Bus, place: Range, want: Callable[[int], None], position: int) -> None:
+        """Call `want` with each stream sequence after `position` that is waited for."""
+        self._bus, self._subject = bus, wanted_by_list(bus, place)
+        self._want, self._position = want, position
+        self._waiting: list[tuple[int, str]] = []
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[None]:
+        """Receive requests of lists during a block.
+
+        Raises:
+            BusUnavailable: the connection is closed.
+        """
+        subscription = await self._bus.subscribe(self._subject, self._receive)
+        try:
+            yield
+        finally:
+            await self._bus.unsubscribe(subscription)
+
+    async def applied(self, position: int) -> None:
+        """Answer the lists that wait for nothing after stream sequence `position`."""
+        self._position = position
+        waiting, self._waiting = self._waiting, []
+        for sequence, reply in waiting:
+            if sequence <= position:
+                await self._answer(reply)
+            else:
+                self._waiting.append((sequence, reply))
+
+    async def _receive(self, msg: Msg) -> None:
+        if (sequence := int(msg.data)) <= self._position:
+            await self._answer(msg.reply)
+        else:
+            self._waiting.append((sequence, msg.reply))
+            self._want(sequence)
+
+    async def _answer(self, reply: str) -> None:
+        with suppress(BusUnavailable):
+            await self._bus.publish(reply, b"")
+
+
+LAG_INTERVAL = 5.0
+"""Seconds without a batch after which the stream itself is asked. Batches of output alone, which
+wait the longest, are 1 s apart."""
+
+
+class RangeLag:
+    """``headrace_lag`` and ``headrace_position`` of one range.
+
+    Each batch reports what waits behind it. While a batch is not written, because the store hangs
+    or NATS delivers nothing, the figure is read from the stream, or it would stay at the last one.
+    """
+
+    def __init__(self, bus: Bus, place: Range, interval: float = LAG_INTERVAL) -> None:
+        """Report on `place`; look for a standstill every `interval` seconds."""
+        self._bus, self._stream = bus, bus.streams.events(place.stream)
+        self._name, self._interval = place.name, interval
+        self._position: int | None = None
+        """Stream sequence up to which the range is applied; None until it is known."""
+
+    def applied(self, position: int) -> None:
+        """Report that everything up to stream sequence `position` is applied."""
+        self._position = position
+        metrics.POSITION.labels(self._name).set(position)
+
+    def waiting(self, messages: int) -> None:
+        """Report how many messages wait behind a batch."""
+        metrics.LAG.labels(self._name).set(messages)
+
+    async def watch(self) -> None:
+        """Look for a standstill until cancelled."""
+        while True:
+            before = self._position
+            await asyncio.sleep(self._interval)
+            if before is not None and before == self._position:
+                await self._measure(before)
+
+    async def _measure(self, position: int) -> None:
+        try:
+            end = (await stream_state(self._bus, self._stream)).last
+        except HeadraceError as error:
+            _log.debug("range %s: its lag is unknown: %s", self._name, error)
+            return
+        if position == self._position:
+            self.waiting(max(end - position, 0))
+
+    def remove(self) -> None:
+        """Report nothing more: the next holder does."""
+        self._position = None
+        metrics.POSITION.remove(self._name)
+        metrics.LAG.remove(self._name)
