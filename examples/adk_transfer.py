@@ -7,7 +7,7 @@ From this folder: ``headrace dev --agents adk_transfer:desk``. Needs ``headrace[
 from google.adk.agents import LlmAgent
 from google.adk.tools.function_tool import FunctionTool
 
-from headrace_worker.adapters import adk_agent
+from headrace.adapters import adk_agent
 
 small = "gemini-2.5-flash"
 

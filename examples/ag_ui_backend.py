@@ -4,7 +4,7 @@ From this folder: ``headrace dev --agents ag_ui_backend:painter``. Needs ``headr
 AG-UI agent at `PAINTER_URL`.
 """
 
-from headrace_worker.adapters import ag_ui_agent
+from headrace.adapters import ag_ui_agent
 
 PAINTER_URL = "http://127.0.0.1:9000/agent"
 

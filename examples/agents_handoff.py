@@ -7,7 +7,7 @@ and an OpenAI-compatible endpoint at `URL`, such as Ollama's.
 from agents import Agent, OpenAIChatCompletionsModel, function_tool
 from openai import AsyncOpenAI
 
-from headrace_worker.adapters import openai_agents_agent
+from headrace.adapters import openai_agents_agent
 
 URL = "http://127.0.0.1:11434/v1"
 small = OpenAIChatCompletionsModel("qwen3:4b", AsyncOpenAI(base_url=URL, api_key="none"))

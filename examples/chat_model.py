@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from headrace import ToolError, tool
-from headrace_worker.adapters import openai_agent
+from headrace.adapters import openai_agent
 
 MODEL_URL = "http://127.0.0.1:11434/v1"
 STOCK = {"nails": 500, "hammers": 2}

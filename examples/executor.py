@@ -10,7 +10,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from headrace_worker.adapters import executor_agent
+from headrace.adapters import executor_agent
 
 LANGUAGES = {"french": "Bonjour", "german": "Guten Tag"}
 

@@ -9,7 +9,7 @@ from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from headrace_worker.adapters import langgraph_agent
+from headrace.adapters import langgraph_agent
 
 
 def check(state: MessagesState) -> MessagesState:

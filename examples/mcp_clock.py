@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from mcp.server import MCPServer
 
 from headrace import Emission, RunContext, agent
-from headrace_worker.adapters import McpServer
+from headrace.adapters import McpServer
 
 server = MCPServer("clock")
 

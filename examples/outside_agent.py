@@ -4,7 +4,7 @@ From this folder: ``headrace dev --agents outside_agent:outside``. Needs ``headr
 A2A agent at `OUTSIDE_URL`.
 """
 
-from headrace_worker.adapters import Bearer, remote_agent
+from headrace.adapters import Bearer, remote_agent
 
 OUTSIDE_URL = "http://127.0.0.1:9000"
 

@@ -6,7 +6,7 @@ From this folder: ``headrace dev --agents pydantic_dice:dice``. Needs ``headrace
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from headrace_worker.adapters import pydantic_ai_agent
+from headrace.adapters import pydantic_ai_agent
 
 # Replaces a real model such as "openai:…": it calls every tool once and answers the same.
 gambler = Agent(TestModel(custom_output_text="You rolled a four."), instructions="Roll the dice.")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from headrace.jetstream.objects import LINK, SCHEME
 from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import QUEUED, Json
+from headrace.model.file_links import LINK, SCHEME
 from headrace.model.user_content import stored_sources
 
 MARK = f'"{SCHEME}'.encode()

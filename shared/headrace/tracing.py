@@ -52,6 +52,9 @@ _IN_SPANS = frozenset({"true", "span_only", "span_and_event"})
 type Plain = str | bool | int | float
 """Value of an attribute."""
 
+OTHER = "_OTHER"
+"""``error.type`` of failures without an exception, in the semantic conventions."""
+
 SAMPLED_SHARE = 0.1
 """The share of traces that are recorded unless ``OTEL_TRACES_SAMPLER`` is set. A caller's sampled
 `traceparent` is always followed."""

@@ -52,6 +52,11 @@ VIOLATIONS = [
         "from headrace.jetstream.connection import Bus",
     ),
     Violation(
+        "adapters-without-runtime",
+        "shared/headrace/adapters/intruder.py",
+        "from headrace.jetstream.connection import Bus",
+    ),
+    Violation(
         "services-apart",
         "services/gateway/headrace_gateway/intruder.py",
         "import headrace_worker",

@@ -52,7 +52,7 @@ NOT_AT_START = {
         "faststream",
         "google.protobuf",
         "grpc",
-        "headrace_worker.adapters",  # with the agents that use them
+        "headrace.adapters",  # with the agents that use them
         "headrace_worker.config",  # for `--config` alone
         "jwt",
         "opentelemetry.sdk",

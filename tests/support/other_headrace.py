@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from headrace import Agent
+from headrace.adapters import remote_agent
 from headrace.directory import AgentCard
 from headrace.jetstream.connection import Bus
 from headrace.model import events, parts
@@ -14,7 +15,6 @@ from headrace.model.events import INTERRUPTS
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
-from headrace_worker.adapters import remote_agent
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import Run, ScriptedFleet

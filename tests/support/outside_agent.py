@@ -2,7 +2,7 @@
 
 import os
 
-from headrace_worker.adapters import remote_agent
+from headrace.adapters import remote_agent
 
 outside = remote_agent(
     os.environ["HEADRACE_OUTSIDE_URL"],

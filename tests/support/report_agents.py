@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent
-from headrace_worker.adapters import executor_agent, pydantic_ai_agent
+from headrace.adapters import executor_agent, pydantic_ai_agent
 
 
 @agent()

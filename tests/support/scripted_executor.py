@@ -11,7 +11,7 @@ from a2a.types import Part, Role, TaskState
 from a2a.utils.errors import InvalidParamsError
 
 from headrace import Agent
-from headrace_worker.adapters import remote_agent
+from headrace.adapters import remote_agent
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 

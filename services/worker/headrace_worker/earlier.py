@@ -8,7 +8,7 @@ from datetime import datetime
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
 from headrace.log.read import copy_of_beginning
-from headrace.model.delegation import Lineage
+from headrace.model.delegation import asking_agent
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import GENERATION, Json
@@ -114,17 +114,6 @@ async def _other_logs(
 
     tasks = await _listed(bus, key, query)
     return await asyncio.gather(*map(read, tasks))
-
-
-def fork_of(task: Json) -> ForkOf | None:
-    """Return where the task's past comes from, or None if it is no fork."""
-    return ForkOf.of(task.get("metadata"))
-
-
-def asking_agent(task: Json) -> str | None:
-    """Return the agent that requested the task, or None if a user did."""
-    lineage = Lineage.of(task.get("metadata") or {})
-    return None if lineage is None else lineage.agent
 
 
 async def _listed(bus: Bus, key: TaskKey, query: ListTasks) -> list[Json]:

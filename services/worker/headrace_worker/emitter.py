@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from headrace.model import json_text
+from headrace.sdk.checkpoint import Checkpoint
 from headrace.sdk.emit import (
     ENDINGS,
     Emission,
@@ -22,7 +23,6 @@ from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.signals import Step, Subagent, Usage
 from headrace_worker.appender import Appender
 from headrace_worker.blocks import RunIds
-from headrace_worker.checkpoint import Checkpoint
 from headrace_worker.encoder import Encoder, End, Endings
 from headrace_worker.usage import UsageMeter
 

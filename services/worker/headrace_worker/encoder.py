@@ -27,6 +27,7 @@ from headrace.model.events import (
     Json,
     TextChunks,
 )
+from headrace.model.relayed import foreign
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
 from headrace.sdk.emit import (
     Artifact,
@@ -49,6 +50,7 @@ from headrace.sdk.emit import (
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.shared_state import SharedState, check_activity
 from headrace.sdk.signals import (
     SIGNALS,
     Activity,
@@ -63,11 +65,10 @@ from headrace.sdk.signals import (
     Subagent,
     Usage,
 )
+from headrace.sdk.token_usage import usage_json
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
-from headrace_worker.relayed_events import RelayedEvents, checked, end_parts, foreign
-from headrace_worker.shared_state import SharedState, check_activity
+from headrace_worker.relayed_events import RelayedEvents, checked, end_parts
 from headrace_worker.spans import ToolSpans
-from headrace_worker.usage import usage_json
 
 PIECE = 64 * 1024
 """Maximum characters of text in one event; longer text is split."""

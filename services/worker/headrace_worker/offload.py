@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import (
-    FileOwner,
-    FileStore,
-    drop_links,
-    offloaded_part,
-    with_parts,
-)
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links, offloaded_part, with_parts
 from headrace.model.errors import BusUnavailable, LogFull, StateUnavailable
 from headrace.model.events import Json
 from headrace.model.messages import DropFile

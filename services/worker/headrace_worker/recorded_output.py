@@ -7,10 +7,10 @@ from typing import override
 
 from headrace.model.events import Draft
 from headrace.sdk.emit import Artifact, Ending, Output, RelayedMessage, Text, ToolArguments
+from headrace.sdk.shared_state import SharedState
+from headrace.span_content import BoundedText, texts_of
 from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.shared_state import SharedState
-from headrace_worker.span_content import BoundedText, texts_of
 from headrace_worker.spans import ToolSpans
 
 

@@ -13,11 +13,12 @@ from headrace.model.events import AGUI, Json
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, TaskKey
+from headrace.sdk.checkpoint import Checkpoint, decode
+from headrace.sdk.shared_state import SharedState
+from headrace.sdk.token_usage import usage_of
 from headrace.tasks.unanswered import read_queued
-from headrace_worker.checkpoint import Checkpoint, decode
 from headrace_worker.delegation.child_events import KnownChildren
-from headrace_worker.shared_state import SharedState
-from headrace_worker.usage import UsageTotals, usage_of
+from headrace_worker.usage import UsageTotals
 
 _STATE = frozenset({parts.STATE_SNAPSHOT, parts.STATE_DELTA})
 

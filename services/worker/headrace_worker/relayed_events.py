@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.model import events, parts
-from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED, Draft, Json
+from headrace.model.events import Draft, Json
+from headrace.model.relayed import foreign, hinted, is_bare_text
 from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, TERMINAL, WORKING
 from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 from headrace.sdk.errors import MalformedOutput
 from headrace_worker.blocks import Blocks, RunIds
-
-_OWN = "headrace."
-
-_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED})
-"""Headrace metadata that keeps its meaning in another fleet's log."""
 
 PART_KINDS = {"text", "raw", "url", "data"}
 """Fields of which a Part has one."""
@@ -67,7 +63,7 @@ class RelayedEvents:
         return events.status_update(self._task, self._context, WORKING, message, metadata)
 
     def _answer(self, part: Json, artifact: str) -> Json:
-        if not _is_bare_text(part):
+        if not is_bare_text(part):
             return part
         if artifact not in self._indices:
             self._indices[artifact] = self._blocks.next_index
@@ -89,22 +85,6 @@ def end_parts(output: Outcome) -> list[Json]:
     return [hinted(part, kind) for part in checked(output.parts)]
 
 
-def foreign(metadata: Json) -> Json:
-    """Return `metadata` without the keys that describe an event of another log."""
-    return {
-        key: value
-        for key, value in metadata.items()
-        if not key.startswith(_OWN) or key in _PASSED_ON
-    }
-
-
-def hinted(part: Json, kind: str) -> Json:
-    """Return the part; text without an event type gets the event type `kind`."""
-    if not _is_bare_text(part):
-        return part
-    return {**part, "metadata": {parts.EVENT_TYPE: kind, **part.get("metadata", {})}}
-
-
 def checked(content: Sequence[Any]) -> Sequence[Json]:
     """Return `content` if all its items are A2A Parts.
 
@@ -119,7 +99,3 @@ def checked(content: Sequence[Any]) -> Sequence[Json]:
         if not isinstance(part.get("metadata", {}), dict):
             raise MalformedOutput(f"parts[{number}].metadata must be an object")
     return content
-
-
-def _is_bare_text(part: Json) -> bool:
-    return "text" in part and not part.get("filename") and not parts.event_type(part)

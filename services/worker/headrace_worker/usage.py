@@ -1,4 +1,4 @@
-"""Token usage: its JSON form, what it costs, and the totals of a run with its earlier attempts."""
+"""Token usage: what it costs, and the totals of a run with its earlier attempts."""
 
 import logging
 import time
@@ -14,39 +14,10 @@ from headrace.model.errors import SettingInvalid
 from headrace.model.events import Json
 from headrace.model.usage_counts import cost_of, token_count
 from headrace.sdk.signals import Usage
+from headrace.sdk.token_usage import COST, COUNTS
 from headrace.toml_file import read_toml
 
 _log = logging.getLogger(__name__)
-
-_LABELS = {"provider": "provider", "model": "model"}
-
-_COUNTS = {
-    "input_tokens": "inputTokens",
-    "output_tokens": "outputTokens",
-    "total_tokens": "totalTokens",
-    "reasoning_tokens": "reasoningTokens",
-    "cached_input_tokens": "cachedInputTokens",
-    "cache_write_input_tokens": "cacheWriteInputTokens",
-}
-"""AG-UI's names for the counts in `Usage`, by field."""
-
-_COST = "cost"
-"""Field of `Usage`, and our addition to AG-UI's TokenUsage in the log."""
-
-
-def usage_of(reported: Any) -> Usage:  # noqa: ANN401  # any JSON
-    """Parse AG-UI's TokenUsage; missing or malformed fields are ignored."""
-    fields = reported if isinstance(reported, dict) else {}
-    labels: dict[str, Any] = {key: str(fields.get(name) or "") for key, name in _LABELS.items()}
-    counts: dict[str, Any] = {key: token_count(fields.get(name)) for key, name in _COUNTS.items()}
-    return Usage(**labels, **counts, cost=cost_of(fields.get(_COST)))
-
-
-def usage_json(usage: Usage) -> Json:
-    """Return `usage` as AG-UI's TokenUsage."""
-    named = {**_LABELS, **_COUNTS, _COST: _COST}
-    fields = {name: getattr(usage, key) for key, name in named.items()}
-    return {name: value for name, value in fields.items() if value}
 
 
 class UsageTotals:
@@ -187,11 +158,11 @@ class UsageMeter:
         return priced
 
     def _sound(self, usage: Usage) -> Usage:
-        counts: dict[str, Any] = {name: token_count(getattr(usage, name)) for name in _COUNTS}
+        counts: dict[str, Any] = {name: token_count(getattr(usage, name)) for name in COUNTS}
         sound = replace(usage, **counts, cost=cost_of(usage.cost))
         if sound != usage and not self._has_warned:
             self._has_warned = True
-            names = (*_COUNTS, _COST)
+            names = (*COUNTS, COST)
             wrong = [f"Usage.{n}" for n in names if getattr(sound, n) != getattr(usage, n)]
             rule = "must be a number that is not negative, a whole one for tokens; it counts as 0"
             _log.warning("%s %s", ", ".join(wrong), rule)

@@ -30,14 +30,9 @@ from headrace.jetstream.purge import erase, purge
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
 from headrace.model.events import Json, now
+from headrace.model.file_links import LINK, SCHEME
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey, is_task_id
-
-SCHEME = "headrace-file:"
-"""Prefix of links to stored files."""
-
-LINKS_ARE_OURS = f"must not begin with {SCHEME}, which is reserved for stored files"
-"""Error message for a client's URL with that prefix."""
 
 CHUNK = 128 * 1024
 """Size of a chunk in bytes, the object store's default."""
@@ -46,7 +41,6 @@ _SOON = 5.0
 _BATCH = 8
 _TRIES = 10
 _NAME = re.compile(r"[0-9a-f]{16}")
-LINK = re.compile(r"headrace-file:([\w-]+)/tasks/([\w-]+)/files/([0-9a-f]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +316,6 @@ class FileStore:
     @staticmethod
     def _object(key: TaskKey, name: str) -> str:
         return f"{key.tenant}/{key.agent}/{key.task}/{name}"
-
-
-def is_link(url: object) -> bool:
-    """Return whether `url` is a link to a stored file, valid or not."""
-    return isinstance(url, str) and url.lstrip().lower().startswith(SCHEME)
 
 
 def unknown_file(key: TaskKey, name: str) -> FileUnknown:

@@ -152,3 +152,9 @@ def _why_no_part(part: object) -> str | None:
     if not isinstance(part.get("metadata", {}), dict):
         return "metadata must be an object"
     return None
+
+
+def asking_agent(task: Json) -> str | None:
+    """Return the agent that requested the task, or None if a user did."""
+    lineage = Lineage.of(task.get("metadata") or {})
+    return None if lineage is None else lineage.agent

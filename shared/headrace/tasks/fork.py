@@ -18,13 +18,14 @@ from typing import Any
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import LINK, SCHEME, FileOwner, FileStore
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.log import LogWriter, first_entry, last_entry, replay
 from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
 from headrace.model.errors import Fenced, FileUnknown, LogLost
 from headrace.model.events import Draft, Json
+from headrace.model.file_links import LINK, SCHEME
 from headrace.model.fork import FORK_OF, FORK_WRITER, ForkOf, ForkPoint, ForkPoints
 from headrace.model.task import (
     INPUT_REQUIRED,

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headrace.jetstream.objects import FileOwner, FileStore, is_link
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import json_text, parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
+from headrace.model.file_links import is_link
 from headrace.model.task import TaskKey
 from headrace.model.task_report import CalledTool, ResultFile, TaskEvent, TaskReport
 from headrace.model.user_message import MessageContent, user_message

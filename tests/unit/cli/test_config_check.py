@@ -74,7 +74,7 @@ def test_memory_that_lives_in_one_process_is_named(
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from headrace_worker.adapters import langgraph_agent
+from headrace.adapters import langgraph_agent
 
 graph = StateGraph(MessagesState)
 graph.add_node("node", lambda _: {})

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headrace import Usage
-from headrace_worker.usage import UsageMeter, UsageTotals, usage_of
+from headrace.sdk.token_usage import usage_of
+from headrace_worker.usage import UsageMeter, UsageTotals
 
 
 @pytest.mark.parametrize("wrong", ["5", None, -1, 0.5, math.nan, math.inf, 2**60, True])

@@ -179,7 +179,7 @@ def _is_for_agents(node: ast.AST) -> bool:
         case ast.ImportFrom(module="headrace", names=names, level=0):
             return not _MAKE_AGENTS.isdisjoint(one.name for one in names)
         case ast.ImportFrom(module=str(module), level=0):
-            return module.startswith("headrace_worker.adapters")
+            return module.startswith("headrace.adapters")
         case _:
             return False
 

@@ -6,11 +6,11 @@ from logging import Logger
 from pathlib import Path
 from typing import Any
 
+from headrace import adapters
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill
 from headrace.sdk.source import imported_at
-from headrace_worker import adapters
 from headrace_worker.config.errors import FieldUnusable, Lines, Unusable
 from headrace_worker.config.model import (
     AgUiAgent,

@@ -13,12 +13,12 @@ from pydantic import (
     model_validator,
 )
 
+from headrace.adapters.conversation.memory import Memory
 from headrace.model.described import Described
 from headrace.model.events import Json
 from headrace.schedule_spec import NamedSchedule
 from headrace.sdk.agent import FollowUps
 from headrace.trigger_spec import TriggerSpec
-from headrace_worker.memory import Memory
 
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 

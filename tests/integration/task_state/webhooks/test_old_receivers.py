@@ -3,8 +3,8 @@
 import pytest
 from a2a.compat.v0_3.types import Task
 
-from headrace.jetstream.objects import SCHEME
 from headrace.model.events import Json
+from headrace.model.file_links import SCHEME
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
 from headrace.tasks.dead_letters import LetterFilter, Letters, retry
 from headrace.webhooks import CURRENT, OLD

@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace import Agent
+from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
 from headrace.testing import TaskResult, TestFleet
 from headrace_gateway.tasks.terms import check_parts
-from headrace_worker.conversation_of_log import turns_of_log
 from tests.integration.worker.adapters.between import EVENTS, Between, Happen
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (

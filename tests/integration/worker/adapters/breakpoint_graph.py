@@ -5,7 +5,7 @@ from typing import Any, TypedDict, override
 from langgraph.graph import END, START, StateGraph
 
 from headrace import Agent
-from headrace_worker.adapters import langgraph_agent
+from headrace.adapters import langgraph_agent
 from tests.integration.worker.adapters.file_saver import FileSaver
 from tests.integration.worker.adapters.office import Office
 from tests.support.gates import opened

@@ -7,8 +7,8 @@ from typing import Any, override
 import pytest
 
 from headrace import Agent
+from headrace.adapters import ag_ui_agent
 from headrace.model.events import Json
-from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.agui_backend import pydantic_backend
 from tests.integration.worker.adapters.behaviour import (
     BOB,

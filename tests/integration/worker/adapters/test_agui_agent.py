@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from headrace import Agent
+from headrace.adapters import ag_ui_agent
+from headrace.adapters.ag_ui.events import AguiEvents
+from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.model import events, parts
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import SUBMITTED
 from headrace.sdk.errors import Retryable
-from headrace_worker.adapters import ag_ui_agent
-from headrace_worker.adapters.agui_events import AguiEvents
-from headrace_worker.conversation_of_log import turns_of_log
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import AgUiStub, Reply, ag_ui_stub

@@ -125,7 +125,7 @@ async def test_the_model_of_pydantic_ai_is_sent_the_same(here: Callable[..., Any
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     def build(url: str) -> Any:  # noqa: ANN401  # the library's
         shop = Shop()
@@ -170,7 +170,7 @@ async def test_the_model_of_the_agents_sdk_is_sent_the_same(here: Callable[..., 
     from agents import OpenAIChatCompletionsModel, RunConfig, Runner, function_tool
     from openai import AsyncOpenAI
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     def build(url: str) -> Any:  # noqa: ANN401  # the library's
         shop = Shop()
@@ -239,7 +239,7 @@ async def test_the_model_of_langgraph_is_sent_the_same(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def build(url: str) -> Any:  # noqa: ANN401  # the library's
         shop = Shop()
@@ -292,7 +292,7 @@ async def test_the_model_of_adk_is_sent_the_same_but_for_a_refusals_reason(
     from google.adk.tools.function_tool import FunctionTool
     from google.genai import types
 
-    from headrace_worker.adapters import adk_agent
+    from headrace.adapters import adk_agent
 
     def build(url: str) -> Any:  # noqa: ANN401  # the library's
         shop = Shop()

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace_worker.adapters import ag_ui_agent
-from headrace_worker.adapters.event_stream import LARGEST
+from headrace.adapters import ag_ui_agent
+from headrace.adapters.event_stream import LARGEST
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 from tests.support.log_reading import folded, state

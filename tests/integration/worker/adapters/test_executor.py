@@ -24,12 +24,12 @@ from a2a.types import (
     Task as A2ATask,
 )
 
+from headrace.adapters import executor_agent
+from headrace.adapters.a2a.executor import RUN
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
 from headrace_gateway.tasks.terms import check_parts
-from headrace_worker.adapters import executor_agent
-from headrace_worker.adapters.executor import RUN
 from headrace_worker.timing import Timing
 from tests.integration.worker.adapters.between import EVENTS, Between
 from tests.integration.worker.conftest import Working

@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "frameworks.md"
 IMPORTS = """
 from typing import *
 from headrace import *
-from headrace_worker.adapters import *
+from headrace.adapters import *
 from pydantic import Field
 """
 """What the page's blocks leave out."""

@@ -33,7 +33,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from google.adk.tools.function_tool import FunctionTool
     from google.adk.tools.tool_context import ToolContext
 
-    from headrace_worker.adapters import adk_agent
+    from headrace.adapters import adk_agent
 
     def put(item: str, tool_context: ToolContext) -> str:
         """Add to the state that is shared."""
@@ -52,5 +52,5 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestGoogleAdk(AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState):
     """Its behaviour."""
 
-    imports = ("headrace_worker.adapters.adk_runner", "google.adk.models")
+    imports = ("headrace.adapters.adk.agent", "google.adk.models")
     model = staticmethod(gemini_model)

@@ -41,7 +41,7 @@ type Served = Callable[..., Any]
 @pytest.fixture
 def served(working: Working) -> Served:
     """Returns how to serve what `made` makes of a model that follows a script."""
-    from headrace_worker.adapters import adk_agent
+    from headrace.adapters import adk_agent
 
     @asynccontextmanager
     async def serve(
@@ -358,7 +358,7 @@ async def test_a_workflow_runs_each_of_its_agents_once_over_attempts(
 ) -> None:
     from google.adk.workflow import Workflow
 
-    from headrace_worker.adapters.adk_events import AdkEvents
+    from headrace.adapters.adk.events import AdkEvents
 
     def made(llm: Any) -> Workflow:  # noqa: ANN401  # the library's
         return Workflow(name="both", edges=[("START", *steps_of(llm))])
@@ -385,7 +385,7 @@ async def test_an_answer_that_was_kept_is_not_requested_again(
 ) -> None:
     from google.adk.agents import LlmAgent
 
-    from headrace_worker.adapters.adk_events import AdkEvents
+    from headrace.adapters.adk.events import AdkEvents
 
     failures = [Retryable("once")]
     whole = AdkEvents.end

@@ -89,7 +89,7 @@ async def test_tokens_reasoning_tools_and_steps_of_a_graph_are_emitted(
     from langgraph.config import get_stream_writer
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     model = GenericFakeChatModel(messages=iter([AIMessage("hello big world")]))
 
@@ -135,7 +135,7 @@ class Shop(TypedDict, total=False):
 async def test_a_graph_of_another_shape_has_its_input_output_and_state_named(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def price(_: Shop) -> Shop:
         return {"price": 3}
@@ -163,7 +163,7 @@ async def test_output_that_is_no_json_becomes_text(
     from langgraph.config import get_stream_writer
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     class Odd:
         def __str__(self) -> str:
@@ -189,7 +189,7 @@ async def test_state_is_emitted_after_reducers_and_taken_from_the_client(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     class Basket(MessagesState):
         """A graph that shares a list with user interfaces."""
@@ -230,7 +230,7 @@ async def test_a_call_of_the_clients_tool_is_left_to_the_client(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[str] = []
 
@@ -264,7 +264,7 @@ async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
     from langchain_core.messages import AIMessage
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[list[str]] = []
 
@@ -290,7 +290,7 @@ async def test_a_new_attempt_goes_on_behind_the_graphs_last_step(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[list[str]] = []
     reached = asyncio.Event()
@@ -327,7 +327,7 @@ async def test_agents_that_share_a_saver_share_no_thread(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[list[str]] = []
 
@@ -376,7 +376,7 @@ async def test_only_the_named_nodes_answer(submitter: TaskSubmitter, working: Wo
     from langchain_core.messages import AIMessage
     from langgraph.graph import MessagesState
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def inner(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage("draft")]}
@@ -400,7 +400,7 @@ async def test_several_interrupts_are_all_emitted(
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.types import interrupt
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def first(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage(f"a={interrupt('a?')} ")]}

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Emission, RunContext, ToolCall, ToolResult, agent
+from headrace.adapters.conversation.memory import conversation
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_worker.memory import conversation
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import Task, TaskSubmitter
 

@@ -19,7 +19,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from langchain_core.tools import tool
     from langchain_openai import ChatOpenAI
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
     from tests.integration.worker.adapters.file_saver import FileSaver
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "streaming": True}
@@ -37,6 +37,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestLangGraph(StreamsArguments, AsksItsModel, Images, ApprovalsInTime):
     """Its behaviour."""
 
-    imports = ("headrace_worker.adapters.graph_agent", "langchain.agents", "langchain_openai")
+    imports = ("headrace.adapters.langgraph.agent", "langchain.agents", "langchain_openai")
     within = "answer_within"
     hears_words_beside = False

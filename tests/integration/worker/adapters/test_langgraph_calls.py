@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace import Agent
+from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.model import parts
 from headrace.model.events import PENDING_TOOL_CALLS
-from headrace_worker.conversation_of_log import turns_of_log
 from tests.integration.worker.adapters.behaviour import answered
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, state
@@ -54,7 +54,7 @@ def agent(responses: Sequence[list[list[Piece]]], *, saves: bool = True) -> Agen
     from langgraph.graph import END, START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     class Model(BaseChatModel):
         @property

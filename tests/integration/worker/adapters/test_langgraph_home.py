@@ -41,7 +41,7 @@ def asks(schema: Any = None, value: Any = "How many?", **options: Any) -> Any:  
     from langgraph.graph import END, START, MessagesState, StateGraph
     from langgraph.types import interrupt
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def ask(_: MessagesState) -> Any:  # noqa: ANN401  # an update
         return {"messages": [AIMessage(repr(interrupt(value, response_schema=schema)))]}
@@ -77,7 +77,7 @@ def steps(**compiled: Any) -> Any:  # noqa: ANN401  # LangGraph's types
 
 def stepping(graph: Any, **options: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     """Return the agent of such a graph."""
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     given: Any = {"name": "g", "memory": "task", "input_of": lambda _: {}, **options}
     return langgraph_agent(graph, output="done", state_keys=["price"], **given)
@@ -172,7 +172,7 @@ async def test_answers_by_interrupt_id_stand_in_one_object(
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.types import interrupt
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     def ask(name: str) -> Any:  # noqa: ANN401  # a node
         return lambda _: {"messages": [AIMessage(f"{name}={interrupt(name)} ")]}
@@ -200,7 +200,7 @@ async def test_what_a_model_emitted_is_in_the_next_tasks_state_as_it_was(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import END, START, MessagesState, StateGraph
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[Any] = []
 
@@ -253,7 +253,7 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
     from langchain_openai import ChatOpenAI
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     paying: list[str] = []
 
@@ -326,7 +326,7 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import END, START, StateGraph
 
-    from headrace_worker.adapters.langgraph_events import LangGraphEvents
+    from headrace.adapters.langgraph.events import LangGraphEvents
 
     failures: list[Exception] = [Retryable("as if the worker had died")]
     ends: Any = LangGraphEvents.end

@@ -9,10 +9,10 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
+from headrace.adapters import ClientCredentials, executor_agent
 from headrace.model import events
 from headrace.model.events import ATTEMPT
 from headrace.model.task import AUTH_REQUIRED, CANCELED, WORKING
-from headrace_worker.adapters import ClientCredentials, executor_agent
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_cancelling import cancel
 from tests.support.log_reading import folded, state

@@ -40,7 +40,7 @@ class Desk:
         from langgraph.graph import END, START, MessagesState, StateGraph
         from langgraph.types import interrupt
 
-        from headrace_worker.adapters import langgraph_agent
+        from headrace.adapters import langgraph_agent
 
         async def decide(held: MessagesState) -> Any:  # noqa: ANN401  # an update
             self.heard.append(held["messages"][-1].text)
@@ -117,7 +117,7 @@ async def test_an_answer_to_a_breakpoint_that_is_gone_is_refused(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import START, MessagesState, StateGraph
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     heard: list[str] = []
 
@@ -233,8 +233,8 @@ async def test_a_client_tools_result_elsewhere_continues_from_the_log(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import END, START, MessagesState, StateGraph
 
+    from headrace.adapters import langgraph_agent
     from headrace.model import parts
-    from headrace_worker.adapters import langgraph_agent
 
     received: list[list[str]] = []
 
@@ -270,7 +270,7 @@ async def test_a_first_run_that_another_worker_takes_over_begins_again(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import END, START, MessagesState, StateGraph
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     received: list[list[str]] = []
     reached = asyncio.Event()

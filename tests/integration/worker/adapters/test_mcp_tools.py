@@ -17,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from headrace import Agent, Emission, RunContext, ToolError, agent
+from headrace.adapters.event_stream import LARGEST
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.adapters.event_stream import LARGEST
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
 from tests.support.chat_stub import Reply, call, chat_stub, deltas
@@ -33,7 +33,7 @@ from tests.support.log_reading import (
 from tests.support.task_submitter import TaskSubmitter
 
 if TYPE_CHECKING:
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
 
 _CLOCK = Path(__file__).resolve().parents[4] / "examples" / "mcp_clock.py"
@@ -87,7 +87,7 @@ async def test_the_example_calls_its_servers_tool(
 async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "pid", "pid")):
@@ -104,7 +104,7 @@ async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
 
 
 async def test_a_tools_failure_is_its_answer(submitter: TaskSubmitter, working: Working) -> None:
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
     server = McpServer(command=[sys.executable, "-c", _SERVER])
     async with working(caller(server, "fail")):
@@ -119,7 +119,7 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
 ) -> None:
     from mcp.server import MCPServer
 
-    from headrace_worker.adapters import McpServer, openai_agent
+    from headrace.adapters import McpServer, openai_agent
 
     served = MCPServer("shop")
 
@@ -156,7 +156,7 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
 async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
     for server in (McpServer(command=["/nowhere/at/all"]), McpServer(f"http://127.0.0.1:{1}/mcp")):
         async with working(caller(server)):
@@ -168,7 +168,7 @@ async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
 async def test_a_compressed_answer_is_not_read(submitter: TaskSubmitter, working: Working) -> None:
     from mcp.server import MCPServer
 
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
     packing = GZipMiddleware(MCPServer("shop").streamable_http_app(json_response=True), 0)
 
@@ -226,8 +226,8 @@ async def test_a_list_of_tools_is_not_read_without_end(
     *,
     pages: bool,
 ) -> None:
-    from headrace_worker.adapters import McpServer
-    from headrace_worker.adapters.mcp_tools import MOST_PAGES
+    from headrace.adapters import McpServer
+    from headrace.adapters.mcp_tools import MOST_PAGES
 
     endless = EndlessServer(pages=pages)
 
@@ -246,7 +246,7 @@ async def test_a_list_of_tools_is_not_read_without_end(
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
 def test_a_server_needs_one_place(given: dict[str, object]) -> None:
-    from headrace_worker.adapters import McpServer
+    from headrace.adapters import McpServer
 
     with pytest.raises(Misdeclared, match="either a url or a command"):
         McpServer(**given)  # type: ignore[arg-type]  # what is refused

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from headrace import tool, tracing
 from headrace.sdk.agent import Agent
-from headrace_worker.span_content import LIMIT
+from headrace.span_content import LIMIT
 from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import folded, state
@@ -28,7 +28,7 @@ def look(where: str) -> str:
 
 def chat(url: str) -> Agent:
     """Return an agent of the adapter for chat endpoints."""
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     given: Any = {"base_url": url, "api_key": "k", "memory": "task", "backoff": 0.0, "retries": 0}
     return openai_agent(name="a", model="small", instruction=RULE, tools=[tool(look)], **given)
@@ -40,7 +40,7 @@ def agents_sdk(url: str) -> Agent:
     from agents import OpenAIChatCompletionsModel, function_tool
     from openai import AsyncOpenAI
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatCompletionsModel("small", client)
@@ -55,7 +55,7 @@ def langgraph(url: str) -> Agent:
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look], system_prompt=RULE)
@@ -69,7 +69,7 @@ def pydantic(url: str) -> Agent:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))

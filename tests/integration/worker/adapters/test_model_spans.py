@@ -34,7 +34,7 @@ def agents_sdk(url: str) -> Agent:
     from agents import OpenAIChatCompletionsModel, function_tool
     from openai import AsyncOpenAI
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     wrapped: SdkAgent[Any] = SdkAgent(
@@ -48,7 +48,7 @@ def langgraph(url: str) -> Agent:
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
 
-    from headrace_worker.adapters import langgraph_agent
+    from headrace.adapters import langgraph_agent
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look])
@@ -62,7 +62,7 @@ def pydantic(url: str) -> Agent:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))
@@ -181,7 +181,7 @@ async def test_adks_own_spans_are_of_the_attempt_and_hold_no_content(
     from google.adk.agents import LlmAgent
     from google.adk.telemetry import tracing as adk_tracing
 
-    from headrace_worker.adapters import adk_agent
+    from headrace.adapters import adk_agent
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

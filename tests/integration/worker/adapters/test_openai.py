@@ -26,7 +26,7 @@ async def put(ctx: RunContext, item: str) -> str:
 
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  # the adapter's
     """Make the agent."""
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     tools = [tool(office.mail), tool(put)]
     return openai_agent(
@@ -37,12 +37,12 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 class TestOpenAI(StreamsArguments, AsksItsModel, Images, ClientTools, SharedState):
     """Its behaviour."""
 
-    imports = ("headrace_worker.adapters.openai_chat",)
+    imports = ("headrace.adapters.openai.agent",)
 
     async def test_output_of_children_is_in_no_later_turn_of_their_parents(
         self, submitter: TaskSubmitter, working: Working
     ) -> None:
-        from headrace_worker.adapters import openai_agent
+        from headrace.adapters import openai_agent
 
         @agent()
         async def child(ctx: RunContext) -> str:

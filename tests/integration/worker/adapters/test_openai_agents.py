@@ -20,7 +20,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from agents import OpenAIChatCompletionsModel, RunContextWrapper, function_tool
     from openai import AsyncOpenAI
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     async def put(ctx: RunContextWrapper[RunContext], item: str) -> str:
         """Add to the state that is shared."""
@@ -47,4 +47,4 @@ class TestOpenAIAgents(
 ):
     """Its behaviour."""
 
-    imports = ("headrace_worker.adapters.agents_sdk",)
+    imports = ("headrace.adapters.openai_agents.agent",)

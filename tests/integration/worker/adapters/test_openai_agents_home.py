@@ -74,7 +74,7 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
     from agents import Agent as SdkAgent
     from agents import function_tool, handoff
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     script = [
         calls(("h1", "transfer_to_refunds", {})),
@@ -118,7 +118,7 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
 ) -> None:
     from agents import Agent as SdkAgent
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     over = calls(("h1", "transfer_to_refunds", {}))
     script: list[ModelOutput] = [over, *[Refuses(429)] * 3, replies("Done.")]
@@ -144,7 +144,7 @@ async def test_a_tool_that_is_an_agent_answers_and_its_own_approvals_are_refused
     from agents import Agent as SdkAgent
     from agents import function_tool
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     def pay() -> str:
         """Pay."""
@@ -181,7 +181,7 @@ async def test_text_beside_an_approval_is_sent_after_the_result(
     from agents import Agent as SdkAgent
     from agents import function_tool
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     def pay() -> str:
         """Pay."""
@@ -208,7 +208,7 @@ async def test_reasoning_is_shown(submitter: TaskSubmitter, working: Working) ->
     from agents import OpenAIChatCompletionsModel
     from openai import AsyncOpenAI
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     outputs: list[dict[str, Any]] = [{"reasoning_content": "Hm."}, {"content": "Six."}]
     async with chat_stub(Reply(deltas(*outputs))) as stub:
@@ -225,8 +225,8 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
 ) -> None:
     from agents import Agent as SdkAgent
 
-    from headrace_worker.adapters import openai_agents_agent
-    from headrace_worker.adapters.agents_events import AgentsEvents
+    from headrace.adapters import openai_agents_agent
+    from headrace.adapters.openai_agents.events import AgentsEvents
 
     failures = [Retryable("once")]
     whole = AgentsEvents.end
@@ -253,7 +253,7 @@ async def test_the_model_gets_links_of_images_only_if_allowed(
 ) -> None:
     from agents import Agent as SdkAgent
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     url = "http://169.254.169.254/latest/meta-data/a.jpg"
     message: dict[str, Any] = {
@@ -279,7 +279,7 @@ async def test_images_that_a_tool_returns_are_sent_again(
     from agents import Agent as SdkAgent
     from agents import ToolOutputImage, ToolOutputText, function_tool
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     image = ToolOutputImage(image_url="data:image/png;base64,iVBO")
 
@@ -306,8 +306,8 @@ async def test_a_tools_result_can_be_the_answer(
     from agents import Agent as SdkAgent
     from agents import function_tool
 
-    from headrace_worker.adapters import openai_agents_agent
-    from headrace_worker.adapters.agents_events import AgentsEvents
+    from headrace.adapters import openai_agents_agent
+    from headrace.adapters.openai_agents.events import AgentsEvents
 
     failures = [Retryable("once")] * fails
     whole, carried_out = AgentsEvents.end, list[str]()
@@ -337,7 +337,7 @@ async def test_output_of_a_shape_is_data_and_usage_is_counted(
 ) -> None:
     from agents import Agent as SdkAgent
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     async with model([replies('{"sides"', ": 6}")]) as (_, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
@@ -360,7 +360,7 @@ async def test_tools_get_the_runs_context_and_guardrails_reject(
         input_guardrail,
     )
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     @function_tool
     def whoami(ctx: RunContextWrapper[RunContext]) -> str:
@@ -391,7 +391,7 @@ async def test_nothing_is_traced(submitter: TaskSubmitter, working: Working) -> 
     from agents import trace
     from agents.tracing import TracingProcessor, set_trace_processors
 
-    from headrace_worker.adapters import openai_agents_agent
+    from headrace.adapters import openai_agents_agent
 
     class Seen(TracingProcessor):
         traces = 0

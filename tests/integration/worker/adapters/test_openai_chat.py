@@ -56,7 +56,7 @@ LINKED = "http://169.254.169.254/latest/meta-data/a.jpg"
 
 
 def model(stub: ChatStub, **more: object) -> Agent:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     given = {
         "tools": [add, whose, break_, refuse],
@@ -519,20 +519,20 @@ async def test_the_example_answers_with_its_tool(
     )
     async with chat_stub(Reply(first), Reply(deltas({"content": "500 nails."}))) as stub:
         # Task state, which knows the conversation, is not part of this test.
-        monkeypatch.setattr("headrace_worker.adapters.openai_chat.conversation", _alone)
+        monkeypatch.setattr("headrace.adapters.openai.agent.conversation", _alone)
         async with working(example("chat_model", MODEL_URL=stub.url).oracle):
             done = await folded(await submitter.start("oracle", "How many nails?"))
     assert (answer(done), results(done)) == ("500 nails.", [(500, "")])
 
 
 async def _alone(ctx: RunContext, _: object, verbatim: str) -> object:
-    from headrace_worker.memory import conversation  # the real one
+    from headrace.adapters.conversation.memory import conversation  # the real one
 
     return await conversation(ctx, "task", verbatim)
 
 
 def test_an_endpoint_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert openai_agent(name="model", model="small", base_url="http://127.0.0.1:1/v1")
@@ -541,7 +541,7 @@ def test_an_endpoint_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     also = tool(name="add")(lambda: 1)
     with pytest.raises(Misdeclared, match="'add'"):

@@ -28,7 +28,7 @@ def add(a: int, b: int = 1) -> int:
 
 
 def model(stub: ChatStub, **more: object) -> Agent:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     given = {"tools": [add], "memory": "task", "backoff": 0.0, "retries": 0, **more}
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]
@@ -269,14 +269,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             super().__init__(**given)
             clients.append(self)
 
-    monkeypatch.setattr("headrace_worker.adapters.openai_chat.AsyncOpenAI", Noted)
+    monkeypatch.setattr("headrace.adapters.openai.agent.AsyncOpenAI", Noted)
     return clients
 
 
 def test_keys_of_openais_go_to_openai_alone(
     monkeypatch: pytest.MonkeyPatch, made: list[Any]
 ) -> None:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_ORG_ID", "org")
@@ -288,7 +288,7 @@ def test_keys_of_openais_go_to_openai_alone(
 
 
 def test_a_connection_has_a_time_out_of_its_own(made: list[Any]) -> None:
-    from headrace_worker.adapters import openai_agent
+    from headrace.adapters import openai_agent
 
     openai_agent(name="m", model="s", base_url="http://x.test/v1", connect_timeout=3.0)
     assert (made[0].timeout.connect, made[0].timeout.read) == (3.0, 600.0)

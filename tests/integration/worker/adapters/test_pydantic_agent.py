@@ -57,7 +57,7 @@ async def test_reasoning_events_and_dependencies_get_there(
         FunctionModel,
     )
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     @dataclass(kw_only=True)
     class Progress(CustomEvent):
@@ -96,7 +96,7 @@ async def test_a_tool_that_requests_another_try_is_an_error(
     from pydantic_ai import ModelRetry
     from pydantic_ai.models.test import TestModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     wrapped = PydanticAgent(TestModel(custom_output_text="x"), retries=2)
     tries: list[int] = []
@@ -125,7 +125,7 @@ async def test_structured_output_is_data(submitter: TaskSubmitter, working: Work
     from pydantic_ai import Agent as PydanticAgent
     from pydantic_ai.models.test import TestModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     wrapped = PydanticAgent(TestModel(custom_output_args={"name": "Bern"}), output_type=City)
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task")):
@@ -142,7 +142,7 @@ async def test_a_user_interfaces_tools_end_the_run_and_go_on_with_their_results(
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
     from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     seen: list[list[ModelMessage]] = []
 
@@ -183,7 +183,7 @@ async def test_a_busy_model_is_queried_again_and_a_refusing_one_not(
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     requests: list[int] = []
 

@@ -38,7 +38,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     def put(ctx: RunContext[Deps], item: str) -> ToolReturn[str]:
         """Add to the state that is shared."""
@@ -61,4 +61,4 @@ class TestPydanticAI(
 ):
     """Its behaviour."""
 
-    imports = ("headrace_worker.adapters.pydantic_agent", "pydantic_ai.models.openai")
+    imports = ("headrace.adapters.pydantic_ai.agent", "pydantic_ai.models.openai")

@@ -41,7 +41,7 @@ async def test_the_agents_system_prompt_is_in_every_turn_and_a_clients_in_none(
     from pydantic_ai.messages import ModelMessage, SystemPromptPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     received: list[list[ModelMessage]] = []
 
@@ -71,7 +71,7 @@ async def test_signed_reasoning_is_sent_again_unchanged(
         FunctionModel,
     )
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     received: list[list[ModelMessage]] = []
 
@@ -110,7 +110,7 @@ async def test_declared_media_types_of_files_and_links_are_kept(
     from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     received: list[Any] = []
 
@@ -144,12 +144,13 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    from headrace_worker.adapters import pydantic_ai_agent, pydantic_events
+    from headrace.adapters import pydantic_ai_agent
+    from headrace.adapters.pydantic_ai import events
 
     failures, requests = [Retryable("once")], 0
-    whole = pydantic_events.PydanticEvents._finish
+    whole = events.PydanticEvents._finish
 
-    async def finish(self: pydantic_events.PydanticEvents, result: object) -> None:
+    async def finish(self: events.PydanticEvents, result: object) -> None:
         if failures:
             raise failures.pop()
         await whole(self, result)
@@ -159,7 +160,7 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
         requests += 1
         yield '{"sides": 6}'
 
-    monkeypatch.setattr(pydantic_events.PydanticEvents, "_finish", finish)
+    monkeypatch.setattr(events.PydanticEvents, "_finish", finish)
     model = FunctionModel(stream_function=stream)
     wrapped = PydanticAgent(model, output_type=PromptedOutput(Shape))
     async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
@@ -177,7 +178,7 @@ async def test_images_that_a_tool_returns_are_sent_again(
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     image = BinaryContent(b"\x89PNG", media_type="image/png")
     among_text = ToolReturn("seen", content=["This:", image], metadata=object())
@@ -208,7 +209,7 @@ async def test_bytes_that_a_tool_returns_are_base64(
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     def look() -> bytes:
         return b"\xff\x00"
@@ -228,7 +229,7 @@ async def test_the_text_that_an_output_function_makes_is_the_answer(
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     def shout(word: str) -> str:
         return word.upper()
@@ -256,7 +257,7 @@ async def test_tokens_cost_what_the_library_states(
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from headrace_worker.adapters import pydantic_ai_agent
+    from headrace.adapters import pydantic_ai_agent
 
     def cost(response: ModelResponse) -> SimpleNamespace:
         if response.usage.output_tokens == 5:

@@ -7,10 +7,10 @@ import httpx
 import pytest
 
 from headrace import Provider
+from headrace.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from tests.integration.worker.adapters.between import EVENTS, Between
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.examples import example

@@ -12,7 +12,7 @@ from a2a.types import (
     SecurityScheme,
 )
 
-from headrace_worker.adapters import ApiKey, Bearer, ClientCredentials
+from headrace.adapters import ApiKey, Bearer, ClientCredentials
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, state, words
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent

@@ -67,7 +67,7 @@ def test_a_star_import_has_the_decorator(tmp_path: Path) -> None:
         "from headrace import agent\nif True:\n  @agent\n  async def sell(ctx): ...\n",
         "def made():\n  import headrace\n  return headrace.agent(print)\n",
         "from headrace import agent as served\nsell = served(print)\n",
-        "from headrace_worker.adapters.graph_agent import langgraph_agent\n",
+        "from headrace.adapters.langgraph.agent import langgraph_agent\n",
         "from headrace import RunContext\nfrom elsewhere import declared\n",
     ],
 )

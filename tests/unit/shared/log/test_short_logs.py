@@ -7,7 +7,6 @@ import pytest
 
 from headrace.jetstream.api import get_message
 from headrace.jetstream.direct_get import DirectAnswer, direct_get
-from headrace.jetstream.objects import SCHEME
 from headrace.jetstream.purge import purge
 from headrace.links import Links
 from headrace.log import LogWriter, read
@@ -16,6 +15,7 @@ from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
+from headrace.model.file_links import SCHEME
 from headrace.model.messages import GetTask
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING, mint_task_id
 from headrace.state_client import StateClient

@@ -9,9 +9,9 @@ from types import FunctionType
 import pytest
 
 from headrace import Emission, InputRequired, RunContext, ToolError, agent, tool
+from headrace.adapters.questions.answers import expiry, interrupts_in, is_expired
 from headrace.clock import now, task_clock
 from headrace.testing import TestFleet
-from headrace_worker.adapters.answers import expiry, interrupts_in, is_expired
 
 
 @agent()

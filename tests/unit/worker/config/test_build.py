@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import Agent, Provider, RunContext, agent
+from headrace import Agent, Provider, RunContext, adapters, agent
 from headrace.model.agent_card import SecurityScheme
-from headrace_worker import adapters
 from headrace_worker.config import Configuration, Unusable, build
 
 

@@ -9,10 +9,10 @@ import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.message import Message
 
-from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.model import json_text
 from headrace.model.change import RESERVED_PREFIX, without_own
 from headrace.model.events import Json
+from headrace.model.file_links import LINKS_ARE_OURS, is_link
 from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.protocols.a2a.protojson import NotReadable, generation, read
 from headrace_gateway.refusals import Malformed, Violation

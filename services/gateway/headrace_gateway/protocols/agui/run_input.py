@@ -12,10 +12,10 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.jetstream.objects import LINKS_ARE_OURS, is_link
 from headrace.log_lines import cut, escaped
 from headrace.model import json_text, parts
 from headrace.model.events import AGUI, Json
+from headrace.model.file_links import LINKS_ARE_OURS, is_link
 from headrace.model.json_patch import Document, LimitExceeded
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.run_ids import in_order_of_calls, own_id

@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import SCHEME, FileOwner, FileStore
+from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.events import AGUI, Json
+from headrace.model.file_links import SCHEME
 from headrace.model.task import TaskKey, mint_task_id
 from tests.support.agui.runs import run_input
 from tests.support.event_stream import frames

@@ -15,8 +15,9 @@ import pytest
 import pytest_asyncio
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import CHUNK, SCHEME, FileOwner, FileStore
+from headrace.jetstream.objects import CHUNK, FileOwner, FileStore
 from headrace.model.events import Json
+from headrace.model.file_links import SCHEME
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys, make_pem

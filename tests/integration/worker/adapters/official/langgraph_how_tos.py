@@ -11,7 +11,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from headrace import Agent
-from headrace_worker.adapters import langgraph_agent
+from headrace.adapters import langgraph_agent
 
 
 class Draft(TypedDict, total=False):

@@ -29,7 +29,7 @@ from a2a.types import (
     UnsupportedOperationError,
 )
 
-from headrace_worker.adapters import executor_agent
+from headrace.adapters import executor_agent
 from tests.integration.worker.adapters.official.users import a2a_user, state, words
 from tests.integration.worker.conftest import Working
 

@@ -9,8 +9,8 @@ import httpx
 import orjson
 import pytest
 
+from headrace.adapters import ag_ui_agent
 from headrace.model.run_ids import own_id
-from headrace_worker.adapters import ag_ui_agent
 from tests.integration.worker.adapters.official.users import AgUiUser, RecordedRun
 from tests.integration.worker.adapters.wire import ChatModel, Script, calls, chat_model, replies
 from tests.integration.worker.conftest import Working
@@ -46,7 +46,7 @@ def serve(
             wrapped = make(examples.small_model(model.url))
             user = AgUiUser(http, name, runs)
             if name == "native":
-                from headrace_worker.adapters import pydantic_ai_agent
+                from headrace.adapters import pydantic_ai_agent
 
                 served = pydantic_ai_agent(wrapped, name=name, deps=lambda _: deps())
                 async with working(served):

@@ -1,0 +1,1 @@
+"""Agents of the official A2A SDK, and external A2A agents."""

@@ -1,0 +1,1 @@
+"""AG-UI agents behind HTTP."""

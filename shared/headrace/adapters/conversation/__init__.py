@@ -1,0 +1,1 @@
+"""The conversation that a model gets, and what is kept of it."""

@@ -1,0 +1,274 @@
+"""Adapter for the tools of MCP servers, through the official SDK."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import httpx2
+from mcp import MCPError
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CONNECTION_CLOSED, CallToolResult, TextContent
+from mcp.types import Tool as McpTool
+
+from headrace.adapters.event_stream import LARGEST, check_encoding, has_events
+from headrace.model import json_text
+from headrace.model.events import Json
+from headrace.sdk.context import RunContext
+from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
+from headrace.sdk.tool_call import Answer
+from headrace.sdk.tools import Tool
+
+MOST_PAGES = 100
+"""Maximum pages of a server's list of tools."""
+
+
+class McpServer:
+    """The tools of an MCP server, local or over HTTP.
+
+    All runs of a worker share one connection. It opens when a run first needs it, closes after
+    `keep` seconds without a run, and reopens after it was lost.
+    """
+
+    def __init__(  # noqa: PLR0913  # the adapter's options
+        self,
+        url: str = "",
+        *,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        only: Collection[str] | None = None,
+        prefix: str = "",
+        timeout: float = 60.0,
+        keep: float = 300.0,
+    ) -> None:
+        """Use the server at `url` (streamable HTTP) or the one that `command` starts (stdio).
+
+        Args:
+            url: URL of an HTTP server.
+            command: Command of a local server, with its arguments.
+            environment: Variables in addition to the few that a command inherits.
+            folder: The command's working directory.
+            headers: Headers of each HTTP request.
+            only: Names of the tools to offer; by default, all.
+            prefix: Prefix of the tools' names.
+            timeout: Maximum duration of a call in seconds.
+            keep: Seconds without a run after which the connection closes.
+
+        Raises:
+            Misdeclared: Neither or both of `url` and `command` are given.
+        """
+        if bool(url) == bool(command):
+            raise Misdeclared("an MCP server needs either a url or a command")
+        self.name = url or command[0]
+        self.only, self.prefix, self.timeout, self.keep = only, prefix, timeout, keep
+        self._url, self._headers = url, dict(headers or {})
+        self._command, self._folder = list(command), folder
+        self._environment = dict(environment) if environment is not None else None
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _McpLink] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Sequence[Tool]]:
+        """Yield the tools, usable within the block.
+
+        Raises:
+            Retryable: The server can't be started or does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None or link.is_gone:
+            link = self._links[loop] = _McpLink(self)
+        async with link.used():
+            yield await link.tools()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Client]:
+        """Connect for the block; it must be entered and left in the same asyncio task."""
+        async with AsyncExitStack() as stack:
+            server: Any = StdioServerParameters(
+                command=self._command[0] if self._command else "",
+                args=self._command[1:],
+                env=self._environment,
+                cwd=self._folder,
+            )
+            if self._url:
+                timeout = httpx2.Timeout(self.timeout, connect=10.0)
+                headers = {**self._headers, "Accept-Encoding": "identity"}
+                hooks = {"response": [_check_answer]}
+                http = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
+                await stack.enter_async_context(http)
+                server = streamable_http_client(self._url, http_client=http)
+            client = Client(server, read_timeout_seconds=self.timeout)
+            yield await stack.enter_async_context(client)
+
+
+async def _check_answer(response: httpx2.Response) -> None:
+    """Check the answer's encoding, and limit what is read of it.
+
+    The SDK itself limits each event of a stream of events, to less.
+    """
+    check_encoding(response.headers)
+    if not has_events(response.headers):
+        response.stream = _LimitedBody(cast("httpx2.AsyncByteStream", response.stream))
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._body:
+            size += len(piece)
+            if size > LARGEST:
+                # The SDK answers one request with this error; others would end the connection.
+                raise httpx2.StreamError(f"the server's answer has more than {LARGEST} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _McpLink:
+    """One connection, held by its own asyncio task: the task that opens it must close it."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._client: asyncio.Future[tuple[Client, list[McpTool]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._holding = asyncio.create_task(self._hold(), name=f"mcp {server.name}")
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is closed or about to close."""
+        return self._holding.done() or self._unused.is_set()
+
+    def drop(self) -> None:
+        """Close this connection, so that the next run opens a new one."""
+        self._unused.set()
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                asyncio.get_running_loop().call_later(self.server.keep, self._end_if_unused)
+
+    async def tools(self) -> list[Tool]:
+        server = self.server
+        try:
+            client, found = await asyncio.shield(self._client)
+        except Exception as error:
+            raise Retryable(f"the MCP server {server.name} does not respond") from error
+        only = server.only
+        return [
+            _RemoteTool(self, client, tool, server.prefix + tool.name)
+            for tool in found
+            if only is None or tool.name in only
+        ]
+
+    def _end_if_unused(self) -> None:
+        if not self._users:
+            self._unused.set()
+
+    async def _hold(self) -> None:
+        try:
+            async with self.server.connected() as client:
+                self._client.set_result((client, await _listed(client)))
+                await self._unused.wait()
+        except Exception as error:  # noqa: BLE001  # `tools` raises it
+            self._unused.set()
+            if not self._client.done():
+                self._client.set_exception(error)
+                self._client.exception()
+
+
+@dataclass(frozen=True)
+class _RemoteTool:
+    """One tool of a server."""
+
+    link: _McpLink
+    client: Client
+    tool: McpTool
+    name: str
+
+    @property
+    def description(self) -> str:
+        return self.tool.description or self.tool.title or ""
+
+    @property
+    def parameters(self) -> Json:
+        return self.tool.input_schema
+
+    async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
+        """Call the tool; the server validates the arguments."""
+        timeout = self.link.server.timeout
+        try:
+            given = _object(arguments)
+        except ValueError as error:
+            return Answer(error=f"arguments: {error}")
+        try:
+            async with asyncio.timeout(timeout):
+                return _answer(await self.client.call_tool(self.tool.name, given))
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                self.link.drop()
+            return Answer(error=str(error))
+        except TimeoutError:
+            return Answer(error=f"{self.name} did not answer within {timeout:g} s")
+        except Exception:
+            ctx.log.exception("connection to the MCP server %s lost", self.link.server.name)
+            self.link.drop()
+            return Answer(error=f"{self.name} can't be reached")
+
+
+async def _listed(client: Client) -> list[McpTool]:
+    """Return the server's tools.
+
+    Raises:
+        MalformedOutput: The list does not end.
+    """
+    found, cursor = list[McpTool](), None
+    for _ in range(MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+    raise MalformedOutput(f"the list of tools has more than {MOST_PAGES} pages")
+
+
+def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
+    given = (
+        json_text.decode_foreign(arguments or b"{}")
+        if isinstance(arguments, str | bytes)
+        else arguments
+    )
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")  # noqa: TRY004  # a model's value is wrong
+    return given
+
+
+def _answer(result: CallToolResult) -> Answer:
+    texts = [part.text for part in result.content if isinstance(part, TextContent)]
+    text = "\n".join(texts)
+    if result.is_error:
+        return Answer(error=text or "it failed")
+    if (structured := result.structured_content) is not None:
+        # A result that is not an object comes wrapped in one.
+        wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return Answer(structured["result"] if wrapped else structured)
+    if len(texts) == len(result.content):
+        return Answer(text)
+    return Answer([part.model_dump(mode="json", exclude_none=True) for part in result.content])

@@ -1,0 +1,1 @@
+"""Questions that an agent of a framework asks its user."""
