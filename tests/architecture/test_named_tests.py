@@ -61,7 +61,7 @@ def test_each_cell_of_the_frameworks_names_a_test() -> None:
     table = (ROOT / "docs" / "frameworks.md").read_text().partition("## What is tested")[2]
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     named = {f"test_{name}" for row in rows for name in re.findall(r"`([a-z_0-9]+)`", row)}
-    folders = [ROOT / "tests" / kind / "worker" for kind in ("integration", "unit")]
+    folders = [ROOT / "tests" / folder for folder in ("integration/worker", "unit/shared/adapters")]
     files = [file for folder in folders for file in folder.rglob("*.py")]
     assert len(rows) > 10
     assert named - {name for file in files for name in _names(file)} == set()
