@@ -8,7 +8,8 @@ import asyncio
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headrace.jetstream.connection import Bus
@@ -29,7 +30,8 @@ short, and cost nothing."""
 _MANY = 8 * _UNSHARED
 
 _SHARE = 16
-"""Tasks that a replica takes of what is left of a longer chain."""
+"""Tasks that a replica takes at once while a chain has more than `_MANY` left. The last ones are
+taken one by one: those that a replica has taken and does not begin are lost to the others."""
 
 _KEPT_FOR = 3600
 """Seconds for which a chain's tasks are counted after the last share was taken."""
@@ -38,7 +40,9 @@ _COUNTS = "fired.=chain"
 """Of the keys in the triggers' bucket. No tenant is called so."""
 
 _MOST_KNOWN = 10_000
-_ROUNDS = 20
+_ROUNDS = 2 * _MANY
+"""Attempts to change a count. Where tasks are taken one by one, each that fails has been overtaken
+by another replica's task."""
 _LONGEST_WAIT = 2.0
 """Seconds that an answer waits for the rate before it is delivered again."""
 _BURST = 2.0
@@ -116,7 +120,7 @@ class Chains:
         """Count a task that an answer begins; `give_back` follows if it does not begin.
 
         Raises:
-            Unfit: the chain has as many tasks, in a row or in all, as it may have.
+            UndeliverableFiring: the chain has as many tasks, in a row or in all, as it may have.
             ChainWaits: the owner's rate is reached.
             BusUnavailable: it is not known how many tasks the chain has.
         """
@@ -126,23 +130,29 @@ class Chains:
                 f"{source}: more than {self.depth} tasks have begun one another through their"
                 " answers"
             )
+        # What waits takes none: it may be delivered to another replica.
+        begins = self._reserve(tenant, owner, source)
         if not await self._take_one((tenant, owner, link.chain)):
+            self._release(tenant, owner)
             CHAIN_LIMITS.labels("tasks").inc()
             raise UndeliverableFiring(
                 f"{source}: answers have begun {self._tasks} tasks of this owner in the chain"
                 f" {link.chain}, as many as one event may"
             )
-        try:
-            await self._keep_pace(tenant, owner, source)
-        except ChainWaits:
-            self.give_back(tenant, owner, link)
-            raise
+        await asyncio.sleep(begins - asyncio.get_running_loop().time())
 
-    def give_back(self, tenant: str, owner: str, link: Link) -> None:
+    async def give_back(self, tenant: str, owner: str, link: Link) -> None:
         """Take back what `take` has counted: no task has begun."""
-        own = self._own.get((tenant, owner, link.chain))
-        if own is not None:
-            own.left += 1
+        key = tenant, owner, link.chain
+        own = self._own.get(key)
+        if own is None:
+            return
+        returned = 0
+        if own.has_counted:
+            # What can't be returned stays this replica's.
+            with suppress(HeadraceError):
+                returned = await self._count(key, own, lambda left: -1 if left < _MANY else 0)
+        own.left += 1 + returned
 
     async def _take_one(self, key: tuple[str, str, str]) -> bool:
         own = self._own.get(key)
@@ -154,33 +164,39 @@ class Chains:
         if not own.left:
             async with own.asking:
                 if not own.left:
-                    share = await self._share(key, own)
+                    share = await self._count(key, own, _share)
                     own.left += share  # Something may have been given back meanwhile.
         if not own.left:
             return False
         own.left -= 1
         return True
 
-    async def _share(self, key: tuple[str, str, str], own: _OwnShare) -> int:
-        """Return how many more tasks of the chain this replica may begin, and count them."""
+    async def _count(
+        self, key: tuple[str, str, str], own: _OwnShare, change_of: Callable[[int], int]
+    ) -> int:
+        """Change how many tasks are counted by what `change_of` returns, and return that.
+
+        `change_of` is given how many more the chain may begin.
+        """
         name = f"{_COUNTS}.{'.'.join(key)}"
         for _ in range(_ROUNDS):
             found = await self._bucket.get(name)
             begun = 0 if found.data is None else _ChainCount.decode(name, found.data).tasks
             begun += 0 if own.has_counted else self._unshared
-            share = min(_SHARE, self._tasks - begun)
-            if share <= 0:
+            change = change_of(self._tasks - begun)
+            if not change:
                 return 0
-            count = _ChainCount(tasks=begun + share)
+            count = _ChainCount(tasks=begun + change)
             try:
                 await self._bucket.put(name, count.encode(), found.sequence, seconds=_KEPT_FOR)
             except KeyChanged:
                 continue
             own.has_counted = True
-            return share
+            return change
         raise KeyChanged(f"chain {key[-1]} is being counted concurrently")
 
-    async def _keep_pace(self, tenant: str, owner: str, source: str) -> None:
+    def _reserve(self, tenant: str, owner: str, source: str) -> float:
+        """Return when the owner's next task may begin, in loop time."""
         now = asyncio.get_running_loop().time()
         for idle in [whose for whose, due in self._next.items() if due < now - _BURST]:
             del self._next[idle]
@@ -191,4 +207,14 @@ class Chains:
                 f"{source}: answers begin at most {self._rate:g} tasks per second for an owner"
             )
         self._next[tenant, owner] = due + 1 / self._rate
-        await asyncio.sleep(max(due - now, 0.0))
+        return due
+
+    def _release(self, tenant: str, owner: str) -> None:
+        """Let another task of the owner begin in place of one that does not."""
+        if (tenant, owner) in self._next:
+            self._next[tenant, owner] -= 1 / self._rate
+
+
+def _share(left: int) -> int:
+    """Return how many of the tasks that a chain has left a replica takes."""
+    return _SHARE if left > _MANY else max(0, min(left, 1))

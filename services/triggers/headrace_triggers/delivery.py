@@ -106,8 +106,8 @@ class Deliveries:
         """Begin the task of the firing that `firing_of` returns, and acknowledge the message.
 
         `firing_of` returns None for a message that fires nothing, which is acknowledged. It raises
-        Unfit for a message that can't become a task, and other errors if it should be delivered
-        again.
+        UndeliverableFiring for a message that can't become a task, and other errors if it should
+        be delivered again.
 
         Returns:
             The firing, if it has a task.

@@ -283,7 +283,7 @@ class TriggerEvents:
             fired = await settle(message, self._source, firing_of)
         finally:
             if link is not None and (fired is None or not fired.is_new):
-                self._chains.give_back(trigger.tenant, trigger.owner, link)
+                await self._chains.give_back(trigger.tenant, trigger.owner, link)
         if fired is not None:
             self._recorder.note(trigger, fired)
 
@@ -301,7 +301,7 @@ def firing(
         reply: Its reply subject, if its sender may expect an answer there.
 
     Raises:
-        Unfit: the event lacks what the trigger needs.
+        UndeliverableFiring: the event lacks what the trigger needs.
     """
     headers = message.headers or {}
     if headers.get(TRIGGER) == trigger.mark:

@@ -102,7 +102,7 @@ class Firings:
         """Return once the task is in its log; its run request follows.
 
         Raises:
-            Unfit: the firing is no valid message, or too large for one.
+            UndeliverableFiring: the firing is no valid message, or too large for one.
             AgentMissing: no worker has announced the agent.
             QuotaExceeded: a quota of the tenant, the owner or the agent is used up.
             TooManyWaiting: as many runs as may wait for the agent.
@@ -166,7 +166,7 @@ def _check_parts(firing: Firing) -> None:
     """Check that the firing's parts make a message.
 
     Raises:
-        Unfit: they do not.
+        UndeliverableFiring: they do not.
     """
     if (why := why_no_message({"parts": firing.parts})) is not None:
         raise UndeliverableFiring(f"{firing.source}: {why}")

@@ -230,7 +230,7 @@ class ScheduledTasks:
 
         Raises:
             TaskBeforeOpen: it must wait.
-            Unfit: no task can be made of it.
+            UndeliverableFiring: no task can be made of it.
             HeadraceError: it should be delivered again.
         """
         while True:
