@@ -19,10 +19,11 @@ from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow
 
-LATEST = 2**53 - 1
-"""The latest time by which lists are ordered, us since 1970 (in the year 2255).
+LARGEST_NUMBER = 2**53 - 1
+"""The largest number that a store takes, because it may keep numbers as doubles.
 
-Stores may keep times as doubles, which are exact up to this."""
+As a time by which lists are ordered (us since 1970) it is in the year 2255; no stream's sequence
+reaches it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -283,7 +284,7 @@ class After:
     """Where a page begins: after this task, which had this time."""
 
     time: int
-    """Microseconds since 1970, from 0 to `LATEST`."""
+    """Microseconds since 1970, from 0 to `LARGEST_NUMBER`."""
     task: str
 
 
@@ -400,7 +401,8 @@ class Reader(Protocol):
     ) -> StoredPage:
         """Return a page of a list: newest status first, tasks of equal time by descending id.
 
-        Tasks whose status is older than `least` (us since 1970, from 0 to `LATEST`) are excluded.
+        Tasks whose status is older than `least` (us since 1970, from 0 to `LARGEST_NUMBER`) are
+        excluded.
         Without `after`, it is the first page.
 
         Raises:

@@ -23,7 +23,7 @@ from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
 from headrace.model.task import AT_WORK, INPUT_REQUIRED, SUBMITTED, TaskKey
-from headrace_task_state.store import LATEST, TaskChange, stored_fields
+from headrace_task_state.store import LARGEST_NUMBER, TaskChange, stored_fields
 from headrace_task_state.usage import records_of
 
 _TEXT = b'"text":'
@@ -364,4 +364,4 @@ def time_of(status: Json, stored: int) -> int:
         time = round(moment.timestamp() * 1_000_000)
     except (KeyError, TypeError, ValueError, OverflowError):
         return stored // 1000
-    return time if moment.tzinfo is not None and 0 <= time <= LATEST else stored // 1000
+    return time if moment.tzinfo is not None and 0 <= time <= LARGEST_NUMBER else stored // 1000

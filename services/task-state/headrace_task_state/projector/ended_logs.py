@@ -23,7 +23,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.end import repeat_end
 from headrace_task_state.projector.consumer import Arrival, read_directly
 from headrace_task_state.projector.dead_letters import DeadLetters, letter
-from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import LARGEST_NUMBER, DueList, Fields, LeaseLost, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ _INTERVAL = 30.0
 """Seconds after which the list is read without a reason: completed summaries may be on it."""
 
 _TIMEOUT = 5.0
-
-_ALL = 2**53 - 1
-"""A stream sequence that none reaches; the largest integer that a script of the store takes."""
 
 _MOST = 10_000
 """Maximum logs in a pass, and logs of which is remembered what was reported."""
@@ -90,7 +87,7 @@ class EndedLogs:
             LeaseLost, StateUnavailable: as the store.
         """
         is_done = True
-        for name in await self._writer.due(DueList.CONTINUED, _ALL, _MOST):
+        for name in await self._writer.due(DueList.CONTINUED, LARGEST_NUMBER, _MOST):
             is_done = await self._look(name) and is_done
             await asyncio.sleep(_REST)
         return is_done
@@ -103,7 +100,7 @@ class EndedLogs:
         """
         [fields] = await self._writer.fields(name)
         try:
-            settled = await self._repair(name, fields) if fields else _ALL
+            settled = await self._repair(name, fields) if fields else LARGEST_NUMBER
         except Fenced:
             # The entry that was appended meanwhile brings the log back.
             return True
@@ -111,7 +108,7 @@ class EndedLogs:
             _log.warning("the end of task %s is not its log's last entry: %s", name, error)
             if isinstance(error, BusUnavailable):
                 return False
-            settled = _ALL
+            settled = LARGEST_NUMBER
         await self._writer.settle(name, settled)
         return True
 
@@ -129,7 +126,7 @@ class EndedLogs:
         end = await self._end_of(key, int(fields["sequence"]))
         message = await last_raw(self._bus, key, _TIMEOUT)
         if end is None or message is None:
-            return _ALL
+            return LARGEST_NUMBER
         last = from_leader(message)
         if not (last.is_tombstone or last.sequence <= end.sequence or _is_same(last.entry, end)):
             await self._report(key, end, last.sequence)

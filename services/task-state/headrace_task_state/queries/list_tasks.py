@@ -14,7 +14,14 @@ from headrace.model.subjects import stream_of_shard
 from headrace.model.task import STATES, TaskKey, check_task_id
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import read_found
-from headrace_task_state.store import LATEST, After, ProjectionBehind, Range, Reader, StoredTask
+from headrace_task_state.store import (
+    LARGEST_NUMBER,
+    After,
+    ProjectionBehind,
+    Range,
+    Reader,
+    StoredTask,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -90,7 +97,7 @@ def _least(status_after: str | None) -> int:
             "statusTimestampAfter", status_after, "is not an RFC 3339 timestamp"
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max((aware - _EPOCH) // _MICROSECOND, 0), LATEST)
+    return min(max((aware - _EPOCH) // _MICROSECOND, 0), LARGEST_NUMBER)
 
 
 def encode_cursor(after: After) -> str:
@@ -109,7 +116,7 @@ def decode_cursor(token: str) -> After | None:
     try:
         padded = token.encode("ascii") + b"=" * (-len(token) % 4)
         time, task = json_text.decode(urlsafe_b64decode(padded))
-        if type(time) is int and 0 <= time <= LATEST:
+        if type(time) is int and 0 <= time <= LARGEST_NUMBER:
             return After(time, check_task_id(task))
     except (ValueError, TypeError, InvalidName):
         pass

@@ -26,7 +26,7 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 from headrace.model.errors import StateUnavailable
 from headrace.server_versions import REDIS_MINIMUM, check_server_version
 from headrace.tls import tls_context
-from headrace_task_state.store import Memory
+from headrace_task_state.store import LARGEST_NUMBER, Memory
 from headrace_task_state.store_redis.encoding import constants
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
@@ -176,9 +176,6 @@ def packed_in_c(kind: type[AbstractConnection]) -> type[AbstractConnection]:
 _log = logging.getLogger(__name__)
 
 type Argument = bytes | str | int | float
-
-LARGEST_NUMBER = 2**53 - 1
-"""Largest integer that Lua, whose numbers are doubles, tells from all others."""
 
 
 def _for_script(value: Argument) -> Argument:

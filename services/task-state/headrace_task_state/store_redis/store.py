@@ -13,6 +13,7 @@ from headrace.model.change import Item
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks
 from headrace_task_state.store import (
+    LARGEST_NUMBER,
     LEASE_SECONDS,
     LOOK_AFTER_MS,
     After,
@@ -34,7 +35,6 @@ from headrace_task_state.store import (
 )
 from headrace_task_state.store_redis.connection import (
     ANSWER_TIMEOUT,
-    LARGEST_NUMBER,
     Argument,
     Connection,
 )

@@ -21,7 +21,7 @@ from headrace.tasks.dead_letters import (
 )
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid, check_body_type, error_answer, json_object
-from headrace_gateway.protocols.fleet.parameters import number_in, whole_number
+from headrace_gateway.protocols.fleet.parameters import LARGEST_NUMBER, number_in, whole_number
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -33,8 +33,6 @@ _MOST = 1000
 _USUAL = 50
 _AT_ONCE = 100
 """Maximum letters of one request to retry or drop."""
-
-_LARGEST_NUMBER = 2**63 - 1
 
 type Act = Callable[[Letter], Awaitable[Json]]
 """Processes one letter; returns what it did."""
@@ -120,7 +118,7 @@ def page_in(request: Request) -> tuple[int, int]:
         InputInvalid: a query parameter breaks its rule.
     """
     query = request.query_params
-    after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+    after = number_in(query, "after", 0, LARGEST_NUMBER, 0)
     return after, number_in(query, "limit", 1, _MOST, _USUAL)
 
 
@@ -130,7 +128,7 @@ def number_in_path(request: Request) -> int:
     Raises:
         InputInvalid: it is none.
     """
-    return whole_number(request.path_params["number"], "id", 1, _LARGEST_NUMBER)
+    return whole_number(request.path_params["number"], "id", 1, LARGEST_NUMBER)
 
 
 def shown_page(page: LetterPage) -> ASGIApp:
@@ -144,6 +142,6 @@ def _numbers(body: Json) -> list[int]:
     stated = body.get("ids")
     if not isinstance(stated, list) or not 0 < len(stated) <= _AT_ONCE:
         raise InputInvalid(f"ids: must be a list of 1 to {_AT_ONCE} numbers of dead letters")
-    if not all(type(one) is int and 0 < one <= _LARGEST_NUMBER for one in stated):
+    if not all(type(one) is int and 0 < one <= LARGEST_NUMBER for one in stated):
         raise InputInvalid("ids: must be positive whole numbers")
     return list(dict.fromkeys(stated))

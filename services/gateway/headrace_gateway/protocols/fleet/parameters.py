@@ -6,6 +6,9 @@ from starlette.requests import Request
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.streaming.sse import EVENT_STREAM
 
+LARGEST_NUMBER = 2**63 - 1
+"""The largest number of a stored message that a client may name."""
+
 
 def wants_events(request: Request) -> bool:
     """Return whether the client accepts server-sent events."""

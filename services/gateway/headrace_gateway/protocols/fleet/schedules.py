@@ -39,7 +39,7 @@ from headrace_gateway.protocols.fleet.declaration import (
     reaches,
 )
 from headrace_gateway.protocols.fleet.own_letters import OwnLetters
-from headrace_gateway.protocols.fleet.parameters import number_in
+from headrace_gateway.protocols.fleet.parameters import LARGEST_NUMBER, number_in
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -51,7 +51,6 @@ _MOST = 200
 _USUAL = 50
 _MOST_READ = 1000
 """Schedules that are read for one page, about."""
-_LARGEST_NUMBER = 2**63 - 1
 
 
 class SchedulePages:
@@ -67,7 +66,7 @@ class SchedulePages:
         services, caller = self._services, caller_of(self._services, request)
         await services.access.check_anyone(caller, "ListSchedules")
         query = request.query_params
-        after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+        after = number_in(query, "after", 0, LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
         pattern = owner_in(request) or ("*" if caller.is_operator else caller.owner)
         if not caller.is_operator and pattern != caller.owner:

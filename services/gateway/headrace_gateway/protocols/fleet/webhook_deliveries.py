@@ -13,7 +13,7 @@ from headrace.model.timestamp import timestamp
 from headrace.webhooks import QueuedWebhook
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
-from headrace_gateway.protocols.fleet.parameters import number_in
+from headrace_gateway.protocols.fleet.parameters import LARGEST_NUMBER, number_in
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
@@ -22,7 +22,6 @@ OPERATION = "ListWebhookDeliveries"
 
 _MOST = 200
 _USUAL = 50
-_LARGEST_NUMBER = 2**63 - 1
 
 
 class WebhookDeliveries:
@@ -42,7 +41,7 @@ class WebhookDeliveries:
             raise InputInvalid("agent: must be the name of an agent")
         if task != "*" and not is_task_id(task):
             raise InputInvalid("task: must be the id of a task")
-        after = number_in(query, "after", 0, _LARGEST_NUMBER, 0)
+        after = number_in(query, "after", 0, LARGEST_NUMBER, 0)
         limit = number_in(query, "limit", 1, _MOST, _USUAL)
         found = await services.webhooks.queued(caller.tenant, agent, task, after, limit)
         content = {
