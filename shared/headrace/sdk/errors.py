@@ -1,6 +1,6 @@
 """Errors between a worker and its agents."""
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, LogLost
 
 
 class MalformedOutput(HeadraceError):
@@ -22,6 +22,13 @@ class RunOver(HeadraceError):
     """The run of this output has ended or belongs to another worker."""
 
     code = "run_over"
+
+
+def is_of_fleet(error: BaseException) -> bool:
+    """Return whether `error` is no failure of the agent: its run is over here, or tried again."""
+    return isinstance(error, RunOver | LogLost) or (
+        isinstance(error, HeadraceError) and error.retryable
+    )
 
 
 class Overtaken(HeadraceError):

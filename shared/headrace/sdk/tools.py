@@ -22,10 +22,9 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model import json_text
-from headrace.model.errors import HeadraceError, LogLost
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.errors import Misdeclared, RunOver
+from headrace.sdk.errors import Misdeclared, is_of_fleet
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.tool_call import Answer, ToolError
 
@@ -137,11 +136,9 @@ class FunctionTool:
             return Answer(error=_complaints(error))
         except TimeoutError:
             return Answer(error=f"{self.name} timed out")
-        except (RunOver, LogLost):
-            raise
         except Exception as error:  # reported to the model as an error id
-            if isinstance(error, HeadraceError) and error.retryable:
-                # Of the fleet, not of the tool: a model would be told of a failure that is none.
+            if is_of_fleet(error):
+                # A model would be told of a failure that is none of the tool's.
                 raise
             return Answer(error=failed(ctx, self.name, error))
 

@@ -42,7 +42,7 @@ from headrace.model.relayed import hinted
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Ending, Reject, RelayedMessage
-from headrace.sdk.errors import Retryable
+from headrace.sdk.errors import Retryable, is_of_fleet
 
 
 class CredentialRequests:
@@ -170,11 +170,10 @@ class RemoteRun:
             await self._ctx.emit(
                 Reject("The input or credentials that the remote agent requires were not provided.")
             )
-        except Retryable:
-            raise
-        except Exception:
-            # This task fails, so the outside task has no reader any more.
-            await self._cancel()
+        except Exception as error:
+            # If this task fails, the outside task has no reader any more.
+            if not is_of_fleet(error):
+                await self._cancel()
             raise
         finally:
             await self._asking.stop()
