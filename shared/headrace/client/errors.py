@@ -83,17 +83,23 @@ def read_error(status: int, phrase: str, body: bytes, retry_after: str = "") -> 
     error = _error(body)
     if error is None:
         return ErrorResponse(status, f"{status} {phrase}", retry_after=seconds)
-    details = [one for one in error.get("details") or () if isinstance(one, dict)]
+    details = _objects(error.get("details"))
     info: Json = next((one for one in details if "reason" in one), {})
-    violations = [v for one in details for v in one.get("fieldViolations") or ()]
+    violations = [v for one in details for v in _objects(one.get("fieldViolations"))]
+    metadata = info.get("metadata")
     return ErrorResponse(
         status,
         str(error["message"]),
         str(info.get("reason") or error.get("code") or ""),
         str(violations[0].get("field", "")) if violations else "",
-        info.get("metadata") or {},
+        metadata if isinstance(metadata, dict) else {},
         seconds,
     )
+
+
+def _objects(found: object) -> list[Json]:
+    """Return the objects of a list; a proxy's error may have anything else there."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _error(body: bytes) -> Json | None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from headrace.client import RequestRefused
 from headrace.client.errors import ErrorResponse, read_error
 
@@ -22,6 +24,20 @@ def test_an_error_of_ag_ui_has_a_code() -> None:
     body = b'{"error": {"code": "run_unknown", "message": "no such run"}}'
     refused = RequestRefused(read_error(404, "Not Found", body))
     assert (str(refused), refused.status, refused.reason) == ("no such run", 404, "run_unknown")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"details": 5},
+        {"details": [{"fieldViolations": ["x"]}]},
+        {"details": [{"reason": 1, "metadata": "x"}]},
+    ],
+)
+def test_an_error_of_a_proxy_may_have_any_details(odd: dict[str, object]) -> None:
+    body = json.dumps({"message": "no", "code": 7, **odd}).encode()
+    found = read_error(403, "Forbidden", body)
+    assert (found.message, found.field, found.metadata) == ("no", "", {})
 
 
 def test_an_error_of_a_proxy_is_its_status() -> None:
