@@ -13,8 +13,9 @@ import pytest
 from nats.aio.msg import Msg
 from prometheus_client import REGISTRY
 
-from headrace import Emission, Retryable, RunContext, ToolError, agent, tool
+from headrace import Agent, Emission, Retryable, RunContext, ToolError, agent, tool
 from headrace.directory import Announcer, renewed, silent_for
+from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
@@ -22,9 +23,10 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json, status_metadata
 from headrace.model.messages import DeadLetter, RunRequest
-from headrace.model.task import COMPLETED, FAILED, WORKING, mint_task_id
+from headrace.model.task import COMPLETED, FAILED, WORKING, TaskKey, mint_task_id
+from headrace.tasks.end import reject_unstarted
 from headrace_worker.assignment import Assignment, RunTerms
-from headrace_worker.claim import MOST_SURVIVED, HeldElsewhere, Obsolete, claim
+from headrace_worker.claim import MOST_SURVIVED, ClaimedRun, HeldElsewhere, Obsolete, claim
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
@@ -412,21 +414,42 @@ async def once(ctx: RunContext) -> str:
     return ctx.prompt
 
 
+@agent(max_attempts=2)
+async def twice(ctx: RunContext) -> str:
+    return ctx.prompt
+
+
 def failed() -> float:
     """Return how many of its runs this process has given up."""
     labels = {"agent": "once", "version": "1.0.0", "state": FAILED}
     return REGISTRY.get_sample_value("headrace_runs_ended_total", labels) or 0
 
 
-async def claimed_again(task: Task) -> object:
-    """Return what another worker makes of the run, of which there may be one attempt."""
+async def claimed_again(task: Task, of: Agent = once) -> object:
+    """Return what another worker makes of the run."""
     request = RunRequest(log=task.log, context=task.context, owner=task.owner)
     subject = task.bus.subjects.run(task.key, 1)
     reply = f"$JS.ACK.{task.bus.streams.runs}.c.2.1.1.{time.time_ns()}.0"
     message = Msg(task.bus.connection, subject, reply, request.encode())
     terms = RunTerms(request.log, request.context, request.owner)
     assignment = Assignment(task.key, 1, terms, message)
-    return await claim(task.bus, "another", assignment, once)
+    return await claim(task.bus, "another", assignment, of)
+
+
+async def test_a_run_that_another_worker_begins_just_in_time_is_not_dropped(
+    submitter: TaskSubmitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    task = await submitter.start("twice", metadata={events.START_BY: late}, publish=False)
+
+    async def overtaken(bus: Bus, key: TaskKey, run: int, reason: str) -> bool:
+        await forge_attempts(task, 1)
+        return await reject_unstarted(bus, key, run, reason)
+
+    monkeypatch.setattr("headrace_worker.claim.reject_unstarted", overtaken)
+    made = await claimed_again(task, twice)
+    assert isinstance(made, ClaimedRun)
+    assert made.authorship.attempt == 2
 
 
 async def once_begun(submitter: TaskSubmitter, worker: str) -> Task:
