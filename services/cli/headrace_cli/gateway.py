@@ -99,7 +99,7 @@ def console_url(gateway: str) -> str:
     """Return the URL of the console that the gateway at the URL `gateway` serves.
 
     Raises:
-        UsageError: `gateway` is no URL of a gateway.
+        click.UsageError: `gateway` is no URL of a gateway.
     """
     parts = urlsplit(gateway)
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:

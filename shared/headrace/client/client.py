@@ -253,7 +253,7 @@ class Client:
 
         Raises:
             RequestRefused: the gateway refuses the request.
-            GatewayUnreachable: no gateway answers.
+            ConnectionLost: no gateway answers.
         """
         found = await self._gateways.json(Request("GET", "/v1/processes"))
         processes: list[Json] = found["processes"]
@@ -266,7 +266,7 @@ class Client:
 
         Raises:
             RequestRefused: the gateway refuses the request, or there is no such process.
-            GatewayUnreachable: no gateway answers.
+            ConnectionLost: no gateway answers.
         """
         stated = {"level": level, "service": service, "process": process}
         body = {name: value for name, value in stated.items() if value is not None}
