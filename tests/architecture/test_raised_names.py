@@ -46,7 +46,9 @@ def test_every_error_that_a_docstring_names_exists() -> None:
         f"{path.relative_to(ROOT)}: {name}"
         for path, tree in trees.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and "Raises:" in str(node.value)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and "Raises:" in node.value
         for name in names_in(node.value)
         if name not in known
     }
