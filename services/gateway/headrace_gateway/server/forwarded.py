@@ -5,7 +5,7 @@ it states takes the place of Host and scheme, so that it is checked like those o
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
@@ -16,8 +16,12 @@ PREFIX = "headrace.forwarded_prefix"
 
 _SCHEMES = {"http": "ws", "https": "wss"}
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]{1,64}){1,8}/?")
-_PAIR = re.compile(r'\s*([A-Za-z-]+)=("(?:[^"\\]|\\.)*"|[^\s;,"]*)\s*(?:;|$)')
-_ELEMENT = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
+_PAIR = re.compile(
+    r"\s*+(?:([!#$%&'*+.^_`|~0-9A-Za-z-]++)="
+    r'("(?:[^"\\]|\\.)*+"|[^\s;,"]*+))?+\s*+([;,]|$)'
+)
+"""One pair of RFC 7239, and what ends it. A client may send the beginning of the header, so nothing
+in it is looked at twice."""
 _PREFIX_HEADER = "x-forwarded-prefix"
 
 
@@ -108,17 +112,34 @@ class ForwardedApp:
         Each proxy adds an element with the address of its own client, which may be a proxy, too.
         """
         pairs = dict[str, str]()
-        for element in reversed(_ELEMENT.findall(forwarded)):
-            added = {name.lower(): value for name, value in _pairs(element)}
+        for added in reversed(_elements(forwarded)):
             pairs |= added
             if not self._trusted.has(_without_port(added.get("for", ""))):
                 break
         return pairs
 
 
-def _pairs(element: str) -> Iterator[tuple[str, str]]:
-    for name, value in _PAIR.findall(element):
-        yield name, re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+def _elements(forwarded: str) -> list[dict[str, str]]:
+    """Return what each proxy has added; nothing if the header is malformed.
+
+    What a client has begun, such as a quotation, could go on in what a proxy has added.
+    """
+    elements, at = [dict[str, str]()], 0
+    while at < len(forwarded):
+        pair = _PAIR.match(forwarded, at)
+        if pair is None:
+            return []
+        name, value, delimiter = pair.groups()
+        if name:
+            elements[-1][name.lower()] = _unquoted(value)
+        if delimiter == ",":
+            elements.append({})
+        at = pair.end()
+    return elements
+
+
+def _unquoted(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
 
 
 def _without_port(node: str) -> str:

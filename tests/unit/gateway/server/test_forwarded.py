@@ -63,6 +63,9 @@ RFC = [("forwarded", "for=192.0.2.1;proto=https;host=agents.example")]
         # What a client has sent itself stands left of what the proxy states.
         ([("forwarded", "for=10.0.0.9;host=evil.example"), *RFC], PUBLIC),
         ([("x-forwarded-host", "evil.example, agents.example"), X[0]], PUBLIC),
+        ([("forwarded", 'for="x, for=y"; HOST=agents.example ;;proto="https";a.1_x=')], PUBLIC),
+        ([("forwarded", 'host="agents\\.example";proto=https')], PUBLIC),
+        ([("forwarded", ""), *RFC], PUBLIC),
     ],
 )
 async def test_a_trusted_proxy_names_the_address(
@@ -75,6 +78,24 @@ async def test_a_trusted_proxy_names_the_address(
 @pytest.mark.parametrize("headers", [X, RFC, [*X, ("x-forwarded-prefix", "/a")]])
 async def test_nobody_else_does(headers: list[tuple[str, str]], peer: str | None) -> None:
     assert public_url(await seen(headers, peer), SETTINGS) == DIRECT
+
+
+@pytest.mark.parametrize(
+    "begun", ['host=evil.example;for="', 'host="evil.example', "host=evil.example, x", 'a="b"c']
+)
+async def test_a_header_that_a_client_has_spoilt_states_nothing(begun: str) -> None:
+    assert public_url(await seen([("forwarded", begun), *RFC]), SETTINGS) == DIRECT
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "begun",
+    ["a" * 64_000, " " * 64_000, '"' + '\\"' * 32_000, 'a="' + '\\"' * 32_000, "a=b;" * 16_000],
+)
+async def test_a_long_header_takes_linear_time(begun: str) -> None:
+    for _ in range(10):
+        await seen([("forwarded", f"{begun}!")])
+        await seen([("forwarded", begun)])
 
 
 @pytest.mark.parametrize("peer", ["::ffff:10.0.0.7", "2001:db8::1"])
