@@ -23,7 +23,7 @@ from headrace_gateway.tasks.ids import task_key
 PATH = "/tasks/{task_id}/files/{name}"
 """Path after an agent's path; `headrace.links` creates such addresses."""
 
-_MEDIA_TYPE = re.compile(r"[!-~]+/[ -~]+")
+_MEDIA_TYPE = re.compile(r"[!-.0-~]+/[ -~]+")
 
 _GUARDED = {
     # Files come from agents, so a browser must not run them, whatever their type claims to be.

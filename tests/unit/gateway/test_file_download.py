@@ -28,3 +28,10 @@ def test_what_is_no_type_is_not_declared(declared: str) -> None:
 def test_no_name_ends_the_header(name: str) -> None:
     _, encoded = headers_of(info(filename=name))["Content-Disposition"].split("''")
     assert not set(encoded) & set('"\r\n/ ;')
+
+
+@pytest.mark.timeout(10)
+def test_a_long_type_takes_linear_time() -> None:
+    assert headers_of(info(media_type="a" + "/" * 60_000 + "\n"))["Content-Type"] == (
+        "application/octet-stream"
+    )
