@@ -1,6 +1,7 @@
 """Answers are validated against schemas that others wrote, in bounded time."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,31 +17,79 @@ def doubling(levels: int) -> dict[str, Any]:
     return {"$defs": {**named, f"a{levels}": {}}, "$ref": "#/$defs/a0"}
 
 
+ANSWER = {"a": "a" * 900 + "!", "b" * 900 + "!": 1}
+
+
+def of_a(pattern: str) -> dict[str, Any]:
+    """Return a schema in which the member ``a`` matches `pattern`."""
+    return {"properties": {"a": {"pattern": pattern}}}
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "schema",
     [
         doubling(40),
         {"$ref": "#"},
-        {"properties": {"a": {"pattern": "^(a+)+$"}}},
-        {"properties": {"a": {"pattern": "(a|a)*b"}}},
-        {"properties": {"a": {"pattern": "a*a*a*a*a*a*a*b"}}},
-        {"propertyNames": {"pattern": "^(b+)+$"}},
+        of_a(r"(?=a)b"),
+        of_a(r"(a)\1b"),
+        of_a("(?:(?:(?:a?){100}){100}){9}b"),
+        of_a("b" * 1001),
         {"patternProperties": {"^(b+)+$": {}}},
-        {"patternProperties": {"^(b+)+$": {}}, "additionalProperties": {}},
-        {"patternProperties": {"^(b+)+$": {}}, "unevaluatedProperties": {}},
+        {"patternProperties": {"^(b+)+$": {}}, "additionalProperties": False},
+        {"patternProperties": {"^(b+)+$": {}}, "unevaluatedProperties": False},
+        {"allOf": [{"patternProperties": {"b?" * 30 + "b" * 30 + "c": {}}}]},
     ],
     ids=str,
 )
-def test_a_schema_that_would_take_for_ever_does_not(schema: dict[str, Any]) -> None:
-    answer = {"a": "a" * 900 + "!", "b" * 900 + "!": 1}
-    assert conforming("q", answer, schema) == answer
+def test_what_could_take_for_ever_is_not_validated(schema: dict[str, Any]) -> None:
+    assert conforming("q", ANSWER, schema) == ANSWER
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        of_a("^(a+)+$"),
+        of_a("(a|a)*b"),
+        of_a("a*a*a*a*a*a*a*b"),
+        of_a("a?" * 30 + "a" * 30 + "b"),
+        of_a("(a|a)" * 30 + "b"),
+        {"propertyNames": {"pattern": "^(b+)+$"}},
+        {"allOf": [of_a("a*a*b")] * 1000},
+    ],
+    ids=lambda schema: str(schema)[:60],
+)
+def test_a_pattern_takes_linear_time(schema: dict[str, Any]) -> None:
+    with pytest.raises(AnswerInvalid, match="does not match"):
+        conforming("q", ANSWER, schema)
+
+
+@pytest.mark.timeout(60)
+def test_a_validation_has_a_time() -> None:
+    slow = [of_a(r"\w{90}x" + str(number)) for number in range(2000)]
+    assert conforming("q", {"a": "é" * 1000}, {"anyOf": slow}) == {"a": "é" * 1000}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("twice", [{"n": 1}, [True], 1, "x", None], ids=str)
+def test_many_parts_are_compared_in_linear_time(twice: object) -> None:
+    schema = {"uniqueItems": True}
+    many: list[object] = [{"n": {"of": number}} for number in range(20_000)]
+    many += [1, True, "1", None, {"n": 1}, {"n": True}, [True], [1], "x"]
+    assert conforming("q", many, schema) == many
+    with pytest.raises(AnswerInvalid, match="non-unique"):
+        conforming("q", [*many, twice], schema)
+    with pytest.raises(AnswerInvalid, match="non-unique"):
+        conforming("q", [*many, {"n": 1.0}], schema)
 
 
 @pytest.mark.parametrize(
     ("schema", "right", "wrong"),
     [
         ({"pattern": r"^\d{4}-\d{2}$"}, "2026-11", "later"),
+        ({"pattern": r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}, str(UUID(int=1)), "later"),
+        ({"pattern": r"^[^@ ]+@[^@ ]+\.[a-z]{2,}$"}, "a@b.example", "a at b"),
         ({"pattern": "^yes"}, "yes please", "no"),
         ({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": 1}, {"n_a": "x"}),
         (doubling(8), {}, None),
