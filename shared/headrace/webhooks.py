@@ -10,10 +10,9 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
-from headrace import clock
 from headrace.jetstream.api import get_message, store_with_retries, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
@@ -247,12 +246,11 @@ class Webhooks:
                 found.setdefault(place[0], set()).add(place[1])
         return found
 
-    async def answers_in_progress(self, within: float) -> Sequence[tuple[TaskKey, str]]:
+    async def answers_in_progress(self, since: datetime) -> Sequence[tuple[TaskKey, str]]:
         """Return the task and token of each webhook that may be publishing an answer.
 
-        Only of those whose record was written in the last `within` seconds, up to the newest.
+        Only of those whose record was written since then by NATS' clock, up to the newest.
         """
-        since = clock.now() - timedelta(seconds=within)
         recent = await self._bucket.copy(since=since, is_latest=True)
         return [
             place

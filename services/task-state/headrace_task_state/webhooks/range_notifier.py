@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from nats.aio.msg import Msg
 
@@ -147,7 +148,8 @@ class RangeNotifier:
         """
         if self._is_settled:
             return
-        for key, token in await self._resources.webhooks.answers_in_progress(_RECENT):
+        since = datetime.fromtimestamp(self._resources.clock.now() - _RECENT, UTC)
+        for key, token in await self._resources.webhooks.answers_in_progress(since):
             subject = self._resources.bus.subjects.push(key, token)
             if stream_of_shard(key.shard) == self._place.stream and subject not in self._busy:
                 self._begin(subject, None)

@@ -81,6 +81,7 @@ class SenderResources:
     snapshots: Snapshots
     timing: MaintenanceTiming
     clock: ServerClock
+    """Of all times that are stored, because another replica may read them."""
 
 
 class WebhookSender:
@@ -99,7 +100,7 @@ class WebhookSender:
             BusUnavailable: NATS does not answer.
         """
         webhook = kept.webhook
-        if (wait := webhook.progress.due - time.time()) > 0:
+        if (wait := webhook.progress.due - self._resources.clock.now()) > 0:
             return wait
         target = Target.of(self._key.tenant, webhook)
         with self._resources.permits.permit(target) as wait:
@@ -129,7 +130,7 @@ class WebhookSender:
         others are before it.
         """
         while kept is not None:
-            if (wait := kept.webhook.progress.due - time.time()) > 0:
+            if (wait := kept.webhook.progress.due - self._resources.clock.now()) > 0:
                 return wait
             try:
                 return await self._send_now(kept)
@@ -162,7 +163,8 @@ class WebhookSender:
                 progress = _past(progress, delivery)
                 continue
             is_in_doubt = _is_in_doubt(kept.webhook, progress, delivery)
-            under_way = _under_way(progress, delivery, is_in_doubt=is_in_doubt)
+            now = self._resources.clock.now()
+            under_way = _under_way(progress, delivery, now, is_in_doubt=is_in_doubt)
             if answers is not None and await self._is_stored(
                 answers, kept.webhook.id, under_way, delivery
             ):
@@ -195,7 +197,7 @@ class WebhookSender:
 
         Earlier than that, the stream itself recognizes the answer.
         """
-        if time.time() - under_way.begun < self._resources.timing.answer_looked_for:
+        if self._resources.clock.now() - under_way.begun < self._resources.timing.answer_looked_for:
             return False
         notice = notice_id(delivery.log, delivery.generation, name)
         return await self._resources.bus_answers.has_stored(answers, notice, under_way.begun)
@@ -216,7 +218,7 @@ class WebhookSender:
         attempt = kept.webhook.progress.attempts
         wait = self._resources.backoff.wait(attempt, failure.wait)
         later = kept.webhook.progress.model_copy(
-            update={"due": time.time() + wait, "failure": failure.reason}
+            update={"due": self._resources.clock.now() + wait, "failure": failure.reason}
         )
         await self._resources.webhooks.store_progress(self._key, self._token, kept, later)
         reason = failure.reason
@@ -271,7 +273,7 @@ class WebhookSender:
         except UndecodableMessage as error:
             _log.error("%s", error)
             return None
-        if (wait := again.due - time.time()) > 0:
+        if (wait := again.due - self._resources.clock.now()) > 0:
             return wait
         # Not the message's deliveries: one that waits for a permit or its time is no attempt.
         target, attempt = Target.of(self._key.tenant, kept.webhook), again.attempts + 1
@@ -288,7 +290,7 @@ class WebhookSender:
                 self._key, kept.webhook, self._token, undelivered, failure.reason
             )
             return None
-        due = time.time() + self._resources.backoff.wait(attempt, failure.wait)
+        due = self._resources.clock.now() + self._resources.backoff.wait(attempt, failure.wait)
         later = again.model_copy(update={"attempts": attempt, "due": due})
         # It replaces the message.
         await store_with_retries(self._resources.bus, msg.subject, later.encode())
@@ -308,7 +310,7 @@ def _past(progress: WebhookProgress, delivery: WebhookDelivery) -> WebhookProgre
 
 
 def _under_way(
-    progress: WebhookProgress, delivery: WebhookDelivery, *, is_in_doubt: bool
+    progress: WebhookProgress, delivery: WebhookDelivery, now: float, *, is_in_doubt: bool
 ) -> WebhookProgress:
     """Return the progress during an attempt; an answer published again is no new attempt."""
     attempts = progress.attempts + (0 if is_in_doubt else 1)
@@ -316,7 +318,7 @@ def _under_way(
     update = {
         "until": delivery.generation,
         "attempts": attempts,
-        "begun": progress.begun if is_further else time.time(),
+        "begun": progress.begun if is_further else now,
         "due": 0.0,
     }
     return progress.model_copy(update=update)

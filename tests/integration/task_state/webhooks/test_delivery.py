@@ -527,6 +527,21 @@ async def test_a_webhook_waits_for_its_task_although_clocks_differ(
     await receiver.until(receiver.taken, "the receiver is notified of the task")
 
 
+async def test_an_attempt_is_repeated_in_time_although_the_clock_is_set_back(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.plan["/hook"] = [503, 200]
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 86_400.0)
+    await fleet.start()
+    await hooked.hook(receiver.url())
+    hooked.log.submit("hello")
+    await hooked.store()
+    await receiver.until(lambda: receiver.came, "the first attempt is made")
+    monkeypatch.undo()
+    await receiver.until(receiver.taken, "the second one does not wait for a day")
+
+
 @pytest.mark.parametrize("timing", [MaintenanceTiming(webhook_without_task=0.5)], ids=["hasty"])
 async def test_a_webhook_whose_task_never_came_is_forgotten(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
