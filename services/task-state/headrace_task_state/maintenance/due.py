@@ -9,7 +9,7 @@ from itertools import batched
 from headrace import log_context
 from headrace.jetstream.connection import Bus
 from headrace.log_context import LogContext
-from headrace.model.errors import BusUnavailable, LogLost, StateUnavailable
+from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.dead_letters import DeadLetters
@@ -100,7 +100,7 @@ class DueTasks:
                 due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
         except (LeaseLost, StateUnavailable):
             raise
-        except (BusUnavailable, LogLost) as error:
+        except (BusUnavailable, LogLost, LogTooNew) as error:
             await self._writer.defer(self._list, name, until + RETRY_AFTER_MS)
             if isinstance(error, BusUnavailable):
                 raise

@@ -230,7 +230,7 @@ class RangeNotifier:
         except (LeaseLost, StateUnavailable) as error:
             _log.info("%s is left to the replica that has its range: %s", subject, error)
             return _AFTER_LOSS
-        except BusUnavailable as error:
+        except (BusUnavailable, LogTooNew) as error:
             _log.info("%s: %s", subject, error)
             return _RETRY_PAUSE
         except UndecodableMessage as error:
