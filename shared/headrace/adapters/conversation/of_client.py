@@ -1,10 +1,11 @@
 """A conversation as an AG-UI client sends it.
 
 What the client has of this fleet's answers is a copy, which is shorter than the log if its stream
-broke. The log's answers take the place of their copies. Tool calls get the agent's own ids again.
+broke. The log's answers take the place of their copies, each once: copies of a few bytes may stand
+for much more. Tool calls get the agent's own ids again.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -45,7 +46,7 @@ class _LoggedTurns:
     """The turns of a thread's logs, by the ids that clients have received."""
 
     def __init__(self, turns: Sequence[Turn], replaced: Collection[str]) -> None:
-        self.turns = turns
+        self._of_runs: defaultdict[tuple[str, int], list[Turn]] = defaultdict(list)
         self.items: dict[str, tuple[Turn, Item]] = {}
         self.results: dict[str, Turn] = {}
         self._made = Counter[tuple[str, str]]()
@@ -59,6 +60,8 @@ class _LoggedTurns:
 
     def _add(self, turn: Turn) -> None:
         digest, run = run_digest(turn.task, turn.run), (turn.task, turn.run)
+        if turn.role != "user":
+            self._of_runs[run].append(turn)
         if turn.role != "tool":
             self._begun.add(run)
         if turn.role == "tool" and turn.result is not None:
@@ -101,9 +104,8 @@ class _LoggedTurns:
 
     def rest_of_run(self, last: Turn) -> list[Turn]:
         """Return what the run has emitted after the turn."""
-        at = next(number for number, turn in enumerate(self.turns) if turn is last) + 1
-        run = last.task, last.run
-        return [t for t in self.turns[at:] if (t.task, t.run) == run and t.role != "user"]
+        turns = self._of_runs[last.task, last.run]
+        return turns[next(at for at, turn in enumerate(turns, 1) if turn is last) :]
 
 
 class _AgUi:
@@ -114,9 +116,13 @@ class _AgUi:
 
     def turns(self, messages: Iterable[Json], content: Sequence[Json]) -> list[Turn]:
         turns, last = list[Turn](), dict[tuple[str, int], tuple[int, Turn]]()
+        used = set[int]()
         for turn, logged in self._read(messages, content):
+            if id(logged) in used:
+                continue
             turns.append(turn)
             if logged is not None:
+                used.add(id(logged))
                 last[logged.task, logged.run] = len(turns), logged
         for at, logged in sorted(last.values(), key=lambda each: each[0], reverse=True):
             turns[at:at] = self._known.rest_of_run(logged)

@@ -271,6 +271,19 @@ def test_what_an_agui_client_has_not_received_of_a_run_follows_what_it_has() -> 
     assert turns_of_agui([asked], [], known)[0].text == "And?"
 
 
+def test_what_the_log_has_is_in_a_conversation_once_however_often_a_client_names_it() -> None:
+    log = Log()
+    log.say(Text("long " * 1000), ToolCall("look", {}, "c1"), ToolResult("c1", "x" * 1000))
+    log.say(Text("Found."))
+    known = log.turns
+    texts = [item.id for turn in known for item in turn.items if isinstance(item, TextItem)]
+    answer, found = ({"id": name, "role": "assistant", "content": "l"} for name in texts)
+    asked = {"id": "2", "role": "user", "content": "And?"}
+    result = {"id": "r", "role": "tool", "toolCallId": "c1", "content": "x"}
+    turns = turns_of_agui([answer, result, found, *[asked, answer, result, found] * 50], [], known)
+    assert shape(turns) == [*shape(known[1:]), *[("user", "And?")] * 50]
+
+
 def test_a_call_whose_id_recurs_is_found_by_the_id_that_the_client_received() -> None:
     log = Log()
     for number in (1, 2):
