@@ -8,6 +8,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import EXPECTED, without_nats
 from headrace.log import LogWriter
+from headrace.log.append import _size
 from headrace.model.entry import Stamp
 from headrace.model.events import TextChunks
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING, TaskKey, mint_task_id
@@ -33,6 +34,12 @@ STAMPS = [
 async def bus() -> AsyncIterator[Bus]:
     async with memory_bus() as bus:
         yield bus
+
+
+def test_the_size_of_headers_is_that_of_their_bytes() -> None:
+    headers = {"Headrace-Owner": "söme", "Headrace-Run": "1"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    assert _size(headers) == len(lines.encode())
 
 
 async def test_each_append_has_the_headers_of_its_stamp(bus: Bus) -> None:
