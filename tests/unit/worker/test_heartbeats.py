@@ -156,6 +156,25 @@ async def test_a_released_hold_has_no_more_heartbeats_or_answers(clock: Clock) -
     assert wire.published == ["kept", "late", "late"]
 
 
+async def test_a_hold_that_is_released_while_it_is_subscribed_has_no_subscription(
+    clock: Clock,
+) -> None:
+    class Slow(Wire):
+        async def listen(self, subject: str, receive: object) -> Any:  # noqa: ANN401 - as `Wire`
+            leases.release(hold)
+            return await super().listen(subject, receive)
+
+    wire = Slow()
+    leases = _leases(wire)
+    hold = leases.take("ack")
+    hold.answers = _answers("control")
+    clock.now += 0.1
+    await leases._look_after()
+    await leases._look_after()
+    assert wire.published == ["ack"]
+    assert wire.listening == []
+
+
 async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -> None:
     class Broken(Wire):
         async def publish(self, subject: str, _: bytes) -> None:
