@@ -16,6 +16,7 @@ from a2a.types import a2a_pb2
 from a2a.utils.constants import TransportProtocol
 from fasta2a.client import A2AClient
 from fasta2a.schema import Message
+from google.protobuf.json_format import MessageToDict
 
 from headrace.client import Client as FleetClient
 from headrace.model.events import Json
@@ -24,7 +25,7 @@ from tests.support.plain_http import NO_TLS
 from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
 from tests.support.text_agents import BIG, SEPARATORS, WHOLE
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 
@@ -267,6 +268,46 @@ async def test_integers_of_ag_uis_state_arguments_and_results_are_exact(
     assert json.loads(result) == BIG
     url = f"{agents}/counting/ag-ui/threads/{run['threadId']}"
     assert (await http.get(url)).json()["state"] == {**given, "own": BIG}
+
+
+async def test_the_runtime_of_copilotkit_takes_and_sends_the_same(
+    agents: str, http: httpx.AsyncClient
+) -> None:
+    given = {"wei": 10**21, "note": "\udc00"}
+    run = f"{agents.removesuffix('/v1/agents')}/copilotkit/agent/counting/run"
+    events = await streamed(http, run, json.dumps(ag_ui("cut \ud83d", state=given)))
+    [state] = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
+    assert state == {"wei": 10**21, "note": "\ufffd", "own": BIG}
+    assert json.loads(joined(events, "TOOL_CALL_ARGS")) == BIG
+
+
+async def test_a_schedule_is_stored_and_begins_its_task_with_the_same(
+    agents: str, http: httpx.AsyncClient
+) -> None:
+    context, url = str(uuid.uuid4()), f"{agents.removesuffix('/agents')}/schedules/exact"
+    parts = [{"text": "cut \ud83d", "metadata": {"wei": 10**21, "note": "\udc00"}}]
+    body = {"agent": "counting", "message": parts, "contextId": context}
+    past = json.dumps(body | {"at": "2026-01-01T00:00:00Z"})
+    stored = await http.put(url, content=past, headers={"Content-Type": "application/json"})
+    whole = {"text": "cut \ufffd", "metadata": {"wei": 10**21, "note": "\ufffd"}}
+    assert stored.json()["message"] == [whole]
+
+    async def begun() -> Json | None:
+        query = {"contextId": context, "historyLength": "9"}
+        found: list[Json] = (await http.get(f"{agents}/counting/tasks", params=query)).json()[
+            "tasks"
+        ]
+        return found[0] if found else None
+
+    task = await eventually(begun, "the schedule begins its task")
+    assert task["history"][0]["parts"] == [whole]
+
+
+async def test_numbers_over_grpc_are_the_nearest_doubles(agents: str) -> None:
+    events = await of_official(f"{agents}/counting", TransportProtocol.GRPC)
+    [numbers] = [one.artifact_update for one in events if one.HasField("artifact_update")]
+    found = MessageToDict(numbers.artifact.parts[0].data)
+    assert found["own"] == {name: float(number) for name, number in BIG.items()}
 
 
 async def test_the_fleets_own_client_keeps_integers_exact(agents: str, stack: Stack) -> None:
