@@ -10,12 +10,13 @@ service begins a task from it.
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 from headrace import clock
 from headrace.jetstream.api import (
     Json,
+    MessageToStore,
     get_message,
     store_after,
     store_with_retries,
@@ -25,7 +26,7 @@ from headrace.jetstream.api import (
 )
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import BY_CLOCK, DUE, MESSAGE_ID, ROLLUP
+from headrace.jetstream.headers import DUE, DUE_SINCE, MESSAGE_ID, ROLLUP
 from headrace.jetstream.message_schedules import (
     DefinitionSubjects,
     FiringRule,
@@ -34,9 +35,9 @@ from headrace.jetstream.message_schedules import (
 )
 from headrace.jetstream.next_firing import (
     firings_of_cron,
-    last_of_cron,
     next_of_cron,
     next_of_every,
+    start_of_every,
 )
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
@@ -48,7 +49,7 @@ from headrace.model.schedule import (
     ScheduleFirings,
     ScheduleKey,
 )
-from headrace.model.schedule_machine import ended, paused, resumed, stated
+from headrace.model.schedule_machine import ended, last_times, paused, resumed, stated
 from headrace.model.subjects import decode_token
 from headrace.model.timestamp import timestamp
 from headrace.number_limit import NumberLimit
@@ -58,9 +59,6 @@ MOST_PER_OWNER = 500
 """Maximum number of schedules per owner."""
 
 _ATTEMPTS = 10
-
-_LATEST = timedelta(seconds=1)
-"""JetStream fires late by less than this."""
 
 
 class ScheduleUnknown(HeadraceError):
@@ -134,29 +132,26 @@ class Schedules:
                     return await self._add(key, after)
                 if after is before:
                     return found
-                stored = await self._store(key, after, found.sequence)
+                return await self._store(key, after, found.sequence, *await self._replaced(found))
             except ScheduleChanged:
                 continue
-            await self._fire_late(found, stored)
-            return stored
         raise _busy(key)
 
-    async def _fire_late(self, before: StoredSchedule, changed: StoredSchedule) -> None:
-        """Fire for a time of cron that was due right before a change.
+    async def _replaced(self, found: StoredSchedule) -> list[MessageToStore]:
+        """Return what to store behind a change of a schedule, so that it loses no time.
 
-        JetStream fires up to 0.3 s late, and does not fire what is replaced meanwhile. If it has
-        fired, this is the same firing.
+        JetStream fires up to 0.3 s late, or after an election, and does not fire what is replaced
+        meanwhile. The message is stored when the change is, so its time tells which time was due
+        last. If JetStream has fired for that, it is the same firing.
         """
-        one, found = before.schedule, await self.get(before.key)
-        is_last = found is not None and found.sequence == changed.sequence
-        if found is None or not is_last or not one.is_active or one.cron is None:
-            return
-        due = last_of_cron(one.expression, one.time_zone, found.stored)
-        if due is None or due <= max(before.stored, found.stored - _LATEST):
-            return
-        subject = self._bus.subjects.firing(*before.key.tokens)
-        headers = {DUE: timestamp(due, "seconds"), BY_CLOCK: "1"}
-        await store_with_retries(self._bus, subject, one.encode(), headers)
+        one, since = found.schedule, found.stored
+        if not one.is_active or one.at is not None:
+            return []
+        if one.every is not None:
+            last = last_times(one, await self.firings(found.key))
+            since = max([start_of_every(since), *last])
+        subject = self._bus.subjects.firing(*found.key.tokens)
+        return [MessageToStore(subject, one.encode(), {DUE_SINCE: since.isoformat()})]
 
     async def _add(self, key: ScheduleKey, schedule: Schedule) -> StoredSchedule:
         """Store a schedule that does not exist."""
@@ -348,7 +343,8 @@ class Schedules:
         if one.at is not None:
             due: datetime | None = datetime.fromisoformat(one.at).astimezone(UTC)
         elif one.every is not None:
-            known = (firings or await self.firings(stored.key)).next
+            firings = firings or await self.firings(stored.key)
+            known = firings.of(one.created).next
             following = None if known is None else datetime.fromisoformat(known)
             due = next_of_every(one.every, stored.stored, following, now)
         else:
@@ -396,14 +392,16 @@ class Schedules:
                 continue
         raise _busy(key)
 
-    async def _store(self, key: ScheduleKey, schedule: Schedule, after: int) -> StoredSchedule:
+    async def _store(
+        self, key: ScheduleKey, schedule: Schedule, after: int, *behind: MessageToStore
+    ) -> StoredSchedule:
         subjects, rule = self._bus.subjects, None
         if schedule.is_active:
             target = subjects.firing(*key.tokens)
             rule = FiringRule(schedule.expression, target, schedule.time_zone)
         at = DefinitionSubjects(subjects.schedule(*key.tokens), subjects.timer(*key.tokens))
         data = schedule.encode()
-        sequence = await store_definition(self._bus, self._stream, at, data, after, rule)
+        sequence = await store_definition(self._bus, self._stream, at, data, after, rule, *behind)
         return StoredSchedule(key, schedule, sequence, clock.now())
 
     async def _firings(self, key: ScheduleKey) -> tuple[ScheduleFirings, int]:

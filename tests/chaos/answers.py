@@ -1,7 +1,7 @@
 """Answers to events on the bus: read those that are stored, and check them against the logs."""
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from nats.js.api import StreamConfig
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE
+from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE, TIME
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import GENERATION, Json
 from headrace.model.fold import TaskFold
@@ -49,21 +49,24 @@ class BusAnswer:
     attributes: dict[str, str]
     """Of the CloudEvent."""
     data: Json
+    stored: str = ""
+    """When its stream stored it, as NATS writes it."""
 
     @classmethod
     def of(cls, headers: Mapping[str, str], body: bytes) -> "BusAnswer":
         """Read a message in either mode of CloudEvents."""
         content, message_id = json.loads(body), headers.get(MESSAGE_ID, "")
+        stored = headers.get(TIME, "")
         if "Content-Type" in headers:
             data = content.pop("data")
-            return cls(message_id, content, data)
+            return cls(message_id, content, data, stored)
         prefix = "ce-"
         attributes = {
             name.removeprefix(prefix): unquote(value)
             for name, value in headers.items()
             if name.startswith(prefix)
         }
-        return cls(message_id, attributes, content)
+        return cls(message_id, attributes, content, stored)
 
     @property
     def task(self) -> str:
@@ -118,10 +121,10 @@ class AnswerJudge:
     def __init__(self, answers: Iterable[BusAnswer]) -> None:
         """Check `answers`, which are in stored order."""
         self._of_task = defaultdict[str, list[BusAnswer]](list)
-        self._times = Counter[str]()
+        self._stored = defaultdict[str, list[str]](list)
         for one in answers:
             self._of_task[one.task].append(one)
-            self._times[one.attributes["id"]] += 1
+            self._stored[one.attributes["id"]].append(one.stored)
 
     def check_all(self, tasks: Iterable[tuple[str, Log]], unrecorded: int) -> Iterator[str]:
         """Yield the problems of the answers to `tasks`, each with its trigger.
@@ -129,7 +132,9 @@ class AnswerJudge:
         `unrecorded` more tasks, erased before they could be copied, may have answered.
         """
         yield from (
-            f"answer {name} is stored {n} times" for name, n in self._times.items() if n > 1
+            f"answer {name} is stored {len(times)} times: {', '.join(times)}"
+            for name, times in self._stored.items()
+            if len(times) > 1
         )
         expected = set[str]()
         for trigger, log in tasks:

@@ -33,7 +33,7 @@ from tests.support.waiting import eventually
 
 AGENT = "shop"
 _LATE = timedelta(seconds=1.5)
-"""A time that was as near to a change or an outage may have fired, or not."""
+"""A time that was as near to a pause, a deletion or an outage may have fired, or not."""
 _RECOVERS = timedelta(seconds=2)
 _ACK_WAIT = 2.0
 _FAR = datetime(9999, 1, 1, tzinfo=UTC)
@@ -51,6 +51,8 @@ class Span:
     """It may have begun then, and has begun at `stored`."""
     until: tuple[datetime, datetime] = (_FAR, _FAR)
     """It has ended between these."""
+    is_replaced: bool = False
+    """Whether it has ended by another definition, at `until`: no time before is lost."""
     is_deleted: bool = False
     filled: set[datetime] = field(default_factory=set)
     """The times for which it was back-filled."""
@@ -148,7 +150,7 @@ class ScheduleWorld:
         definition = Schedule.model_validate(stated)
         before = await self.now()
         stored = await self.schedules.put(self.key(name), definition)
-        await self._changed(name, timing, before, stored)
+        await self._changed(name, timing, before, stored, is_put=True)
 
     async def put_again(self, name: str) -> None:
         """Store a schedule unchanged, as a program does at its start."""
@@ -159,7 +161,7 @@ class ScheduleWorld:
         assert found is not None
         if isinstance(span.timing, Once) or not found.schedule.ended:
             assert stored.schedule.version == found.schedule.version
-        await self._changed(name, span.timing, before, stored)
+        await self._changed(name, span.timing, before, stored, is_put=True)
 
     async def switch(self, name: str, *, to_pause: bool) -> None:
         """Pause or resume a schedule, unless it has ended."""
@@ -173,7 +175,13 @@ class ScheduleWorld:
         await self._changed(name, self.spans[name].timing, before, stored)
 
     async def _changed(
-        self, name: str, timing: Timing, before: datetime, stored: StoredSchedule
+        self,
+        name: str,
+        timing: Timing,
+        before: datetime,
+        stored: StoredSchedule,
+        *,
+        is_put: bool = False,
     ) -> None:
         found = await self.schedules.get(stored.key)
         assert found is not None
@@ -184,6 +192,8 @@ class ScheduleWorld:
         )
         if is_same:
             return
+        if known is not None and is_put:
+            known.is_replaced, before = True, found.stored
         self._close(name, before, found.stored)
         self.spans[name] = Span(name, timing, found.schedule, found.stored, before)
 
@@ -400,7 +410,7 @@ class Verdict:
         most = span.schedule.max_firings
         if most is not None and self._begun_in_life(span) >= most:
             return
-        end = span.until[0] - _LATE
+        end = span.until[0] - (timedelta() if span.is_replaced else _LATE)
         for start, stop in self._awake(span.stored, end):
             timing = span.timing
             certain = (

@@ -10,8 +10,8 @@ from typing import Literal, cast
 
 from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import (
-    BY_CLOCK,
     DUE,
+    DUE_SINCE,
     MESSAGE_ID,
     SCHEDULE,
     SCHEDULE_NEXT,
@@ -147,7 +147,7 @@ FIRED: Json = {"type": "object", "properties": {SCHEDULE_NEXT: _TEXT}}
 DEFINITION: Json = {"type": "object", "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT}}
 FIRING: Json = {
     "type": "object",
-    "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT, DUE: _TEXT, BY_CLOCK: _TEXT},
+    "properties": {SCHEDULER: _TEXT, SCHEDULE_NEXT: _TEXT, DUE: _TEXT, DUE_SINCE: _TEXT},
 }
 RUN_HEADERS: Json = {
     **MESSAGE_HEADERS,

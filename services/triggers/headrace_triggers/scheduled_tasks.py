@@ -10,15 +10,15 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from faststream.nats import NatsBroker, NatsMessage
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
-from headrace.jetstream.headers import BY_CLOCK, DUE, SCHEDULE_NEXT, SCHEDULER
-from headrace.jetstream.next_firing import due_of_cron
+from headrace.jetstream.headers import DUE, DUE_SINCE, SCHEDULE_NEXT, SCHEDULER
+from headrace.jetstream.next_firing import due_of_cron, last_of_cron, last_of_every
 from headrace.log import last_entry
 from headrace.model.errors import UndecodableMessage
 from headrace.model.go_duration import interval
@@ -56,6 +56,10 @@ waited: many that wait must not keep the service busy."""
 
 _FRACTIONS = 2**32
 
+_OVERDUE = timedelta(seconds=10)
+"""The longest that a schedule may have been due without a firing when it is changed: JetStream
+fires late after an election. What it does not fire after an outage stays unfired."""
+
 
 class TaskBeforeOpen(FiringWaits):
     """The firing waits until the task of the one before has ended."""
@@ -63,6 +67,10 @@ class TaskBeforeOpen(FiringWaits):
 
 class FiringOvertaken(Exception):
     """A firing of the schedule has been recorded meanwhile. Look again."""
+
+
+class RecordOfAnother(Exception):
+    """The record is of no schedule yet, or of another one of the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +87,8 @@ class Tick:
     """Whether it may have been delivered before."""
 
     @classmethod
-    def of(cls, bus: Bus, message: NatsMessage) -> "Tick":
-        """Read a delivered message.
+    def of(cls, bus: Bus, message: NatsMessage) -> "Tick | None":
+        """Read a delivered message. None: its schedule was not due when it was replaced.
 
         Raises:
             UndecodableMessage: it is no firing.
@@ -89,19 +97,22 @@ class Tick:
         key = ScheduleKey(*bus.subjects.key_of_schedule(raw.subject))
         schedule = Schedule.decode(raw.subject, raw.data)
         headers, at = raw.headers or {}, raw.metadata.timestamp
-        is_late = BY_CLOCK in headers
-        following = read_time(headers.get(SCHEDULE_NEXT))
+        following, since = read_time(headers.get(SCHEDULE_NEXT)), read_time(headers.get(DUE_SINCE))
+        due: datetime | None = at
+        cause = FiringCause.OWNER
         if SCHEDULER in headers:
             due, cause = _due(schedule, following, at), FiringCause.CLOCK
+        elif since is not None:
+            due, cause = _overdue(schedule, since, at), FiringCause.CLOCK
         elif (filled := read_time(headers.get(DUE))) is not None:
-            due, cause = filled, FiringCause.CLOCK if is_late else FiringCause.BACK_FILL
-        else:
-            due, cause = at, FiringCause.OWNER
+            due, cause = filled, FiringCause.BACK_FILL
+        if due is None:
+            return None
         name = name_of(schedule, due)
         if cause is FiringCause.OWNER:
             name = f"run/{raw.metadata.sequence.stream}"
         firing = DueFiring(name, schedule, due, cause)
-        is_again = is_late or raw.metadata.num_delivered > 1
+        is_again = since is not None or raw.metadata.num_delivered > 1
         return cls(key, firing, at, following, is_again)
 
     @property
@@ -209,6 +220,9 @@ class ScheduledTasks:
             _log.error("dropped a message that is not a firing: %s", error)
             await message.reject()
             return
+        if tick is None:
+            await message.ack()
+            return
         delay = tick.jitter - tick.waited(self._now())
         if min(delay, tick.jitter) > 0:
             # A clock that is behind puts off nothing further.
@@ -236,7 +250,7 @@ class ScheduledTasks:
         while True:
             found = await self._schedules.get(tick.key)
             schedule = None if found is None else found.schedule
-            firings = await self._schedules.firings(tick.key)
+            firings = (await self._schedules.firings(tick.key)).of(tick.schedule.created)
             step = next_step(tick.due_firing, schedule, firings)
             if step.course is FiringCourse.BEGINS and await self._has_fired(tick, firings):
                 step = FiringStep(FiringCourse.SETTLED)
@@ -246,10 +260,11 @@ class ScheduledTasks:
             if step.course is FiringCourse.BEGINS and not await self._may_begin(tick, firings):
                 return
             try:
-                await self._schedules.record(tick.key, partial(_beginning, tick, firings))
+                recorded = await self._record(tick, partial(_beginning, tick, firings))
             except FiringOvertaken:
                 continue
-            break
+            if recorded.find(tick.name) is not None:
+                break
         await self._begin(tick)
 
     async def _begin_nothing(self, tick: Tick, step: FiringStep, *, is_deleted: bool) -> None:
@@ -307,17 +322,41 @@ class ScheduledTasks:
             TaskBeforeOpen: it waits.
         """
         most = tick.schedule.max_queued
-        firings = await self._schedules.record(
-            tick.key, lambda firings: firings.having_waiting(tick.name, most)
-        )
+        firings = await self._record(tick, lambda one: one.having_waiting(tick.name, most))
         if tick.name in firings.waiting:
             raise TaskBeforeOpen
         await self._settled(tick, "skipped", f"{most} firings wait already")
 
     async def _leave_queue(self, tick: Tick) -> ScheduleFirings:
-        return await self._schedules.record(
-            tick.key, lambda firings: firings.without_waiting(tick.name)
-        )
+        return await self._record(tick, lambda firings: firings.without_waiting(tick.name))
+
+    async def _record(
+        self, tick: Tick, change: Callable[[ScheduleFirings], ScheduleFirings]
+    ) -> ScheduleFirings:
+        """Change what is recorded of the tick's schedule, and return it.
+
+        Nothing is recorded of one that was deleted, nor replaced of another one of its name.
+        """
+        created = tick.schedule.created
+        is_known = False
+
+        def changed(firings: ScheduleFirings) -> ScheduleFirings:
+            before = firings.of(created)
+            after = change(before)
+            if after == before:
+                return firings
+            if before is not firings and not is_known:
+                raise RecordOfAnother
+            return after
+
+        while True:
+            try:
+                return (await self._schedules.record(tick.key, changed)).of(created)
+            except RecordOfAnother:
+                found = await self._schedules.get(tick.key)
+            is_known = found is not None and found.schedule.created == created
+            if not is_known:
+                return ScheduleFirings(created=created)
 
     async def _has_ended(self, tenant: str, firing: ScheduleFiring) -> bool:
         last = await last_entry(self._bus, _task_of(tenant, firing))
@@ -337,7 +376,7 @@ class ScheduledTasks:
     async def _settled(self, tick: Tick, outcome: str, reason: str | None = None) -> None:
         """Record the outcome of a firing, and end its schedule if that was its last one."""
         record = tick.recorded(outcome, reason)
-        firings = await self._schedules.record(tick.key, partial(_having, tick, record))
+        firings = await self._record(tick, partial(_having, tick, record))
         await self._end_after(tick, firings)
 
     async def _end_after(self, tick: Tick, firings: ScheduleFirings) -> None:
@@ -373,6 +412,15 @@ def _due(schedule: Schedule, following: datetime | None, stored: datetime) -> da
     if schedule.every is not None:
         return following - interval(schedule.every)
     return due_of_cron(schedule.expression, schedule.time_zone, following, stored)
+
+
+def _overdue(schedule: Schedule, since: datetime, replaced: datetime) -> datetime | None:
+    """Return the last time after `since` at which a schedule was due before it was replaced."""
+    if schedule.every is not None:
+        due = last_of_every(schedule.every, since, replaced)
+    else:
+        due = last_of_cron(schedule.expression, schedule.time_zone, replaced)
+    return due if due is not None and due > max(since, replaced - _OVERDUE) else None
 
 
 def _task_of(tenant: str, firing: ScheduleFiring) -> TaskKey:

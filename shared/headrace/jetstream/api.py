@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -172,24 +172,25 @@ async def store_after(  # noqa: PLR0917 - what is stored, and where
     return await _store_once(bus, stream, subject, data, after, storing)
 
 
-async def store_both_after(
-    bus: Bus, stream: str, first: MessageToStore, second: MessageToStore, after: int
+async def store_together_after(
+    bus: Bus, stream: str, messages: Sequence[MessageToStore], after: int
 ) -> int:
-    """Like `store_after` for `first`, and store `second` behind it: both, or none of them.
-
-    Each of them replaces what is stored on its subject.
+    """Like `store_after` for the first of `messages`, and store the others behind it, or none.
 
     Returns:
-        The sequence of `first`.
+        The sequence of the first one.
     """
-    expecting = {**first.headers, EXPECTED: str(after)}
+    first, last = messages[0], messages[-1]
 
     async def storing() -> int:
-        batch = {BATCH_ID: secrets.token_hex(12)}
-        opening = expecting | batch | {BATCH_SEQUENCE: "1"}
-        await bus.publish(first.subject, first.data, headers=opening)
-        closing = {**second.headers, **batch, BATCH_SEQUENCE: "2", BATCH_COMMIT: "1"}
-        return await store(bus, second.subject, second.data, _STORE_TIMEOUT, closing) - 1
+        batch, expecting = {BATCH_ID: secrets.token_hex(12)}, {EXPECTED: str(after)}
+        for number, one in enumerate(messages[:-1], 1):
+            headers = {**one.headers, **expecting, **batch, BATCH_SEQUENCE: str(number)}
+            await bus.publish(one.subject, one.data, headers=headers)
+            expecting = {}
+        closing = {**last.headers, **batch, BATCH_SEQUENCE: str(len(messages)), BATCH_COMMIT: "1"}
+        sequence = await store(bus, last.subject, last.data, _STORE_TIMEOUT, closing)
+        return sequence - len(messages) + 1
 
     return await _store_once(bus, stream, first.subject, first.data, after, storing)
 

@@ -50,9 +50,10 @@ BATCH_COMMIT = "Nats-Batch-Commit"
 """Of the last one of a batch: ``1``."""
 
 DUE = "Headrace-Due"
-"""Of a firing that JetStream has not fired: the time that it is for, RFC 3339."""
-BY_CLOCK = "Headrace-By-Clock"
-"""Of the same: it is not back-filled, but was due when its schedule was changed."""
+"""Of a firing that is back-filled: the time that it is for, RFC 3339."""
+DUE_SINCE = "Headrace-Due-Since"
+"""Of a message that is stored with a change of a schedule: the time after which the replaced
+definition may have been due, RFC 3339. A schedule by interval counts from it."""
 
 STATUS = "Status"
 DESCRIPTION = "Description"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.jetstream.api import MessageToStore, store_after, store_both_after
+from headrace.jetstream.api import MessageToStore, store_after, store_together_after
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import (
@@ -97,11 +97,12 @@ async def store_definition(  # noqa: PLR0917 - what is stored, and where
     data: bytes,
     after: int,
     rule: FiringRule | None,
+    *behind: MessageToStore,
 ) -> int:
     """Replace a definition at sequence `after` and its timer, both or none of them.
 
     JetStream removes the timer of one time when it fires; the definition stays. Firings have a copy
-    of `data`. Without a `rule` there is no timer.
+    of `data`. Without a `rule` there is no timer. The messages `behind` a timer are stored with it.
 
     Returns:
         The definition's new sequence.
@@ -117,7 +118,7 @@ async def store_definition(  # noqa: PLR0917 - what is stored, and where
             return await store_after(bus, stream, at.definition, data, after, untimed)
         definition = MessageToStore(at.definition, data, replacing)
         timer = MessageToStore(at.timer, data, {**replacing, **rule.headers()})
-        return await store_both_after(bus, stream, definition, timer, after)
+        return await store_together_after(bus, stream, [definition, timer, *behind], after)
 
 
 @contextmanager

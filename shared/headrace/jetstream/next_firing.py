@@ -43,12 +43,24 @@ def next_of_every(every: str, stored: datetime, known: datetime | None, now: dat
         now: It fires later than this.
     """
     between = interval(every)
-    first = _rounded(stored) + between
+    first = start_of_every(stored) + between
     if first > now:
         return first
     if known is not None and known > now:
         return known
     return first + ((now - first) // between + 1) * between
+
+
+def start_of_every(stored: datetime) -> datetime:
+    """Return from when a schedule counts its interval: the nearest second; of a half, the later."""
+    return (stored + _SECOND / 2).replace(microsecond=0)
+
+
+def last_of_every(every: str, start: datetime, before: datetime) -> datetime | None:
+    """Return when a schedule at an interval, counted from `start`, was due last. None: not yet."""
+    between = interval(every)
+    number = (before - start) // between
+    return start + number * between if number > 0 else None
 
 
 def next_of_cron(expression: str, time_zone: str | None, after: datetime) -> datetime | None:
@@ -207,8 +219,3 @@ def _has_star(field: str) -> bool:
     """Return whether a field is unrestricted, by the server's rule: a star with a step is not."""
     parts = (part.partition("/") for part in field.split(","))
     return any(stated[:1] in {"*", "?"} and int(step or 1) == 1 for stated, _, step in parts)
-
-
-def _rounded(moment: datetime) -> datetime:
-    """Return the nearest second; of a half, the later one."""
-    return (moment + _SECOND / 2).replace(microsecond=0)

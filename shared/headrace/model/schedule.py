@@ -142,6 +142,8 @@ class ScheduleFiring(BusMessage):
 class ScheduleFirings(BusMessage):
     """The last firings of a schedule, oldest first."""
 
+    created: float = 0.0
+    """When the schedule was created: another one of its name may have been deleted before."""
     began: int = 0
     """Number of tasks that were begun, with those that are being begun."""
     life: int = 0
@@ -172,6 +174,10 @@ class ScheduleFirings(BusMessage):
         others = (one for one in reversed(self.last) if one.key != key and one.task is not None)
         return next(others, None)
 
+    def of(self, created: float) -> "ScheduleFirings":
+        """Return those of the schedule that was created then: none, if these are of another one."""
+        return self if self.created == created else ScheduleFirings(created=created)
+
     def began_in(self, life: int) -> int:
         """Return how many tasks were begun in a life of the schedule."""
         return self.began_in_life if life == self.life else 0
@@ -200,6 +206,7 @@ class ScheduleFirings(BusMessage):
         begun = _begins(firing) - has_begun
         latest = max(life, self.life)
         return ScheduleFirings(
+            created=self.created,
             began=self.began + begun,
             life=latest,
             began_in_life=self.began_in(latest) + (begun if life == latest else 0),

@@ -128,6 +128,13 @@ def name_of(schedule: Schedule, due: datetime) -> str:
     return f"{schedule.version}/{timestamp(due.astimezone(UTC))}"
 
 
+def last_times(schedule: Schedule, firings: ScheduleFirings) -> list[datetime]:
+    """Return the times of the last firings of a schedule as it is defined."""
+    own = f"{schedule.version}/"
+    last = firings.of(schedule.created).last
+    return [datetime.fromisoformat(one.at) for one in last if one.key.startswith(own)]
+
+
 class FiringCourse(StrEnum):
     """How a firing goes on."""
 

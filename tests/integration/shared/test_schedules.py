@@ -12,6 +12,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from headrace.jetstream.api import MessageToStore
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import SCHEDULE_NEXT
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
@@ -378,8 +379,10 @@ async def test_an_owner_has_a_maximum_of_schedules(bus: Bus, key: ScheduleKey) -
 class OvertakenSchedules(Schedules):
     """Schedules whose first definition is over the limit, and replaced, once it is stored."""
 
-    async def _store(self, key: ScheduleKey, schedule: Schedule, after: int) -> StoredSchedule:
-        stored = await super()._store(key, schedule, after)
+    async def _store(
+        self, key: ScheduleKey, schedule: Schedule, after: int, *behind: MessageToStore
+    ) -> StoredSchedule:
+        stored = await super()._store(key, schedule, after, *behind)
         others = Schedules(self._bus)
         await others.put(ScheduleKey(key.tenant, key.owner, "other"), schedule)
         await others.put(key, schedule.model_copy(update={"every": "2h"}))
@@ -395,7 +398,8 @@ async def test_a_schedule_over_the_limit_stays_if_another_request_has_replaced_i
     kept = await Schedules(bus).get(key)
     assert kept is not None
     assert kept.schedule.every == "2h"
-    assert await waiting(bus, key) == 1
+    # The requested one, and that of the definition that was replaced.
+    assert await waiting(bus, key) == 2
     for name in (key.name, "other"):
         await Schedules(bus).delete(ScheduleKey(key.tenant, key.owner, name))
 

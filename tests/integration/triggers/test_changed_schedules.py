@@ -7,14 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.next_firing import start_of_every
+from headrace.jetstream.purge import purge
 from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
+from headrace.model.schedule_machine import name_of
 from headrace.model.task import COMPLETED, TaskKey
 from headrace.model.timestamp import timestamp
-from headrace.schedules import Schedules
+from headrace.schedules import Schedules, StoredSchedule
 from headrace.tasks.end import end_task
 from tests.support.waiting import eventually
 
 KEY = ScheduleKey("default", "ann", "report")
+_NEVER = "0 0 0 1 1 *"
 type Take = Callable[[], Awaitable[None]]
 
 
@@ -46,6 +50,13 @@ async def ended(schedules: Schedules) -> Schedule:
         return found.schedule if found is not None and found.schedule.ended else None
 
     return await eventually(look, "the schedule has ended")
+
+
+async def as_stored(schedules: Schedules) -> StoredSchedule:
+    """Return the schedule as it is stored."""
+    stored = await schedules.get(KEY)
+    assert stored is not None
+    return stored
 
 
 async def fires(bus: Bus, *keys: ScheduleKey) -> None:
@@ -133,6 +144,65 @@ async def test_a_time_that_was_due_right_before_a_change_begins_one_task(
 
     found = await eventually(look, "it fires after the change")
     assert found.count(due) == 1
+    await schedules.delete(KEY)
+
+
+async def replaced(
+    bus: Bus, timing: dict[str, str], change: Callable[[Schedules], Awaitable[object]]
+) -> tuple[Schedule, datetime]:
+    """Change a schedule when it was due and JetStream, which is late for good, has not fired.
+
+    Return it, as it was, and the time.
+    """
+    schedules = Schedules(bus)
+    await schedules.put(KEY, schedule(**timing))
+    await purge(bus, bus.streams.schedules, bus.subjects.timer(*KEY.tokens))
+    stored = await as_stored(schedules)
+    due = start_of_every(stored.stored) + timedelta(seconds=2)
+    if "cron" in timing:
+        due -= timedelta(seconds=due.second % 2)
+    await asyncio.sleep((due - datetime.now(UTC)).total_seconds() + 0.1)
+    await change(schedules)
+    return stored.schedule, due
+
+
+async def begins_at(schedules: Schedules, defined: Schedule, due: datetime) -> None:
+    """Wait until a schedule has begun its task for a time, as it was defined."""
+
+    async def look() -> bool:
+        one = (await schedules.firings(KEY)).find(name_of(defined, due))
+        return one is not None and one.outcome == "began"
+
+    await eventually(look, f"the schedule has fired for {due}")
+
+
+_EVERY, _CRON = {"every": "2s"}, {"cron": "*/2 * * * * *"}
+
+
+@pytest.mark.usefixtures("taking")
+@pytest.mark.parametrize("timing", [_EVERY, _CRON])
+async def test_a_schedule_that_is_changed_right_after_it_was_due_fires_for_that(
+    schedules: Schedules, bus: Bus, timing: dict[str, str]
+) -> None:
+    async def change(schedules: Schedules) -> None:
+        await schedules.put(KEY, schedule("changed", cron=_NEVER))
+
+    await begins_at(schedules, *await replaced(bus, timing, change))
+    assert (await schedules.firings(KEY)).began == 1
+    await schedules.delete(KEY)
+
+
+@pytest.mark.usefixtures("taking")
+@pytest.mark.parametrize("timing", [_EVERY, _CRON])
+async def test_a_schedule_that_several_change_at_once_fires_for_what_was_due_before(
+    schedules: Schedules, bus: Bus, timing: dict[str, str]
+) -> None:
+    async def change(schedules: Schedules) -> None:
+        others = [schedule(f"changed {number}", cron=_NEVER) for number in range(3)]
+        await asyncio.gather(*(schedules.put(KEY, other) for other in others))
+
+    await begins_at(schedules, *await replaced(bus, timing, change))
+    assert (await schedules.firings(KEY)).began == 1
     await schedules.delete(KEY)
 
 

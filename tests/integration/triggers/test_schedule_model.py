@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,12 +24,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.support.resuming_sizes import sized
+from tests.support.resuming_sizes import SEED, sized
 from tests.support.schedule_times import ByCron, ByInterval, Once, Timing
 from tests.support.schedule_world import ScheduleWorld
 from tests.support.shifted_nats import CAN_SHIFT
 
-EXAMPLES, STEPS = sized(2, 24), sized(8, 25)
+PARTS = sized(1, 4)
+"""Parts of the examples, for as many processes: an example takes a minute, most of it waiting."""
+EXAMPLES, STEPS = sized(2, 6), sized(8, 25)
+"""Of a part."""
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", None]
 MOMENTS = [
@@ -185,9 +188,12 @@ class Schedules(RuleBasedStateMachine):
 
 @pytest.mark.soak
 @pytest.mark.skipif(not CAN_SHIFT, reason="no clock of a process can be shifted here")
-def test_each_due_time_begins_one_task_whatever_its_owner_does_and_whatever_dies() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.timeout(900)
+def test_each_due_time_begins_one_task_whatever_its_owner_does_and_whatever_dies(part: int) -> None:
+    machine = type("Part", (Schedules,), {})
     run_state_machine_as_test(
-        Schedules,
+        seed(SEED + part)(machine),
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,

@@ -69,6 +69,13 @@ def filled(stored: Schedule, due: datetime) -> Tick:
     )
 
 
+async def recorded(schedules: Schedules, tick: Tick, outcome: str) -> None:
+    """Record what a firing has done."""
+    record = tick.recorded(outcome)
+    created = tick.schedule.created
+    await schedules.record(KEY, lambda firings: firings.of(created).having(record))
+
+
 def later(seconds: float) -> str:
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
@@ -401,7 +408,7 @@ async def test_a_firing_whose_replica_died_before_its_task_began_begins_it_later
 ) -> None:
     stored = (await schedules.put(KEY, schedule())).schedule
     one = tick(stored)
-    await schedules.record(KEY, lambda firings: firings.having(one.recorded("beginning")))
+    await recorded(schedules, one, "beginning")
     # Until then it is a task that has not ended.
     await replicas[0].fire(tick(stored, "2"))
     await fired(schedules, "beginning", "skipped")
@@ -415,7 +422,7 @@ async def test_a_beginning_whose_schedule_is_over_meanwhile_begins_its_task(
 ) -> None:
     stored = (await schedules.put(KEY, schedule())).schedule
     one = tick(stored)
-    await schedules.record(KEY, lambda firings: firings.having(one.recorded("beginning")))
+    await recorded(schedules, one, "beginning")
     if over == "paused":
         await schedules.pause(KEY)
     else:
@@ -507,6 +514,44 @@ async def test_a_firing_of_a_deleted_schedule_begins_nothing(
     await schedules.delete(KEY)
     await replicas[0].fire(tick(stored))
     assert await schedules.firings(KEY) == ScheduleFirings()
+
+
+async def test_a_firing_whose_schedule_is_deleted_and_stored_again_meanwhile_begins_nothing(
+    schedules: Schedules, replicas: list[ScheduledTasks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tick((await schedules.put(KEY, schedule())).schedule)
+    read, stored = Schedules.firings, list[Schedule]()
+
+    async def store_again(self: Schedules, key: ScheduleKey) -> ScheduleFirings:
+        before = await read(self, key)
+        monkeypatch.undo()
+        await schedules.delete(KEY)
+        stored.append((await schedules.put(KEY, schedule())).schedule)
+        return before
+
+    monkeypatch.setattr(Schedules, "firings", store_again)
+    await replicas[0].fire(old)
+    assert await schedules.firings(KEY) == ScheduleFirings()
+    await replicas[0].fire(tick(stored[0], "2"))
+    [began] = await fired(schedules, "began")
+    assert began.key == "2"
+    # It has begun its task, and says so late.
+    await replicas[1].fire(old)
+    found = await schedules.firings(KEY)
+    assert (found.began, found.last) == (1, [began])
+
+
+async def test_a_schedule_replaces_what_is_recorded_of_a_deleted_one_of_its_name(
+    schedules: Schedules, replicas: list[ScheduledTasks]
+) -> None:
+    old = tick((await schedules.put(KEY, schedule())).schedule)
+    await schedules.delete(KEY)
+    stored = (await schedules.put(KEY, schedule())).schedule
+    await recorded(schedules, old, "beginning")
+    await replicas[0].fire(tick(stored, "2"))
+    [began] = await fired(schedules, "began")
+    assert began.key == "2"
+    assert (await schedules.firings(KEY)).began == 1
 
 
 async def test_a_message_of_which_no_task_can_be_made_is_refused(

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
@@ -19,6 +20,7 @@ from headrace.log import last_entry
 from headrace.model.answers import TaskAnswers
 from headrace.model.errors import BusUnavailable, LogLost, SettingInvalid, UndecodableMessage
 from headrace.model.task import TaskKey
+from headrace.model.timestamp import timestamp
 from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -170,6 +172,10 @@ class WebhookSender:
             ):
                 progress = _done(delivery, None)
                 continue
+            if is_in_doubt:
+                begun = timestamp(datetime.fromtimestamp(under_way.begun, UTC))
+                which = f"{delivery.log}:{delivery.generation}, first published at {begun}"
+                _log.info("answers of task %s: published again: %s", self._key.task, which)
             kept = await self._resources.webhooks.store_progress(
                 self._key, self._token, kept, under_way
             )

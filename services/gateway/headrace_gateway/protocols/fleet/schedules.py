@@ -239,7 +239,7 @@ class SchedulePages:
         return await self._answer(found)
 
     async def _answer(self, stored: StoredSchedule) -> ASGIApp:
-        firings = await self._schedules.firings(stored.key)
+        firings = (await self._schedules.firings(stored.key)).of(stored.schedule.created)
         following = await self._schedules.next(stored, firings)
         return json_response(_shown(stored, following, firings), headers=NO_STORE)
 
