@@ -187,8 +187,7 @@ class Sources:
             for key in self._moved:
                 await eventually(partial(self._has_ended, key), f"{key.name} has ended", _SETTLES)
             for key in self._keys:
-                what = f"every firing of {key.name} has begun its task"
-                await eventually(partial(self._is_settled, key), what, _SETTLES)
+                await self._settle_firings(key)
             if self._events:
                 await eventually(self._events_are_settled, "all events have fired", _SETTLES)
                 await eventually(self._all_is_answered, "all answers are published", _SETTLES)
@@ -221,14 +220,33 @@ class Sources:
         next_due = (await self._schedules.firings(key)).next
         return next_due is not None and datetime.fromisoformat(next_due) > datetime.now(UTC)
 
-    async def _is_settled(self, key: ScheduleKey) -> bool:
+    async def _settle_firings(self, key: ScheduleKey) -> None:
+        left = dict[str, object]()
+
+        async def is_settled() -> bool:
+            left.clear()
+            left.update(await self._unsettled(key))
+            return not left
+
+        what = f"every firing of {key.name} has begun its task"
+        try:
+            await eventually(is_settled, what, _SETTLES)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {left}") from late
+
+    async def _unsettled(self, key: ScheduleKey) -> dict[str, object]:
+        """Return what is left to do for a schedule."""
         firings = await self._schedules.firings(key)
         subject = self._bus.subjects.firing(*key.tokens)
         info = await stream_info(
             self._bus, self._bus.streams.schedules, {"subjects_filter": subject}
         )
-        open_ones = [one for one in firings.last if one.outcome == "beginning"]
-        return not (info["state"].get("subjects") or firings.waiting or open_ones)
+        left = {
+            "in the stream": info["state"].get("subjects"),
+            "waiting": firings.waiting,
+            "beginning": [one for one in firings.last if one.outcome == "beginning"],
+        }
+        return {what: those for what, those in left.items() if those}
 
     async def answers(self) -> list[BusAnswer]:
         """Return the stored answers to events."""

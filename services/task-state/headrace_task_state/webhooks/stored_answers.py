@@ -20,7 +20,8 @@ _CLOCKS = 60.0
 _MOST_READ = 10_000
 """Messages of a subject that are read, and whose ids are remembered."""
 _REMEMBERED = 10.0
-"""Seconds for which a reading is used: its user may delete messages, or the stream, at any time."""
+"""Seconds for which a reading is used after its last message: its user may delete messages, or the
+stream, at any time. One that an outage interrupts goes on."""
 _MOST_SUBJECTS = 8
 """Subjects of which something is remembered, at most 1 MB of each."""
 
@@ -55,12 +56,10 @@ class StoredAnswers:
         self._readings.move_to_end(place)
         if len(self._readings) > _MOST_SUBJECTS:
             self._readings.popitem(last=False)
-        if name not in reading.names:
-            await reading.read_on()
-        return name in reading.names
+        return await reading.has(name)
 
     def _is_spent(self, reading: "_Reading", name: str) -> bool:
-        age = asyncio.get_running_loop().time() - reading.began
+        age = asyncio.get_running_loop().time() - reading.at
         return age >= self._remembered or reading.is_full_without(name)
 
 
@@ -68,8 +67,10 @@ class _Reading:
     """The messages of a subject from a time on, as far as they have been read."""
 
     def __init__(self, place: AnswerPlace, since: float, read: ReadMessage) -> None:
-        self.since, self.names = since, set[str]()
-        self.began = asyncio.get_running_loop().time()
+        self.since = since
+        self.at = asyncio.get_running_loop().time()
+        """When its last message was read, in loop time."""
+        self._names = set[str]()
         self._place, self._read_message, self._read_number = place, read, 0
         begin = datetime.fromtimestamp(since - _CLOCKS, UTC)
         self._next: Json = {"start_time": begin.isoformat()}
@@ -78,17 +79,22 @@ class _Reading:
 
     def is_full_without(self, name: str) -> bool:
         """Return whether `name` is not known, and no more messages may be read."""
-        return self._read_number >= _MOST_READ and name not in self.names
+        return self._read_number >= _MOST_READ and name not in self._names
 
-    async def read_on(self) -> None:
-        """Read to the last message; calls that wait for another one share its outcome."""
+    async def has(self, name: str) -> bool:
+        """Return whether `name` is there; calls that wait for another one share its outcome.
+
+        Raises:
+            BusUnavailable: it can't be read to its end, and `name` was not read.
+        """
         before = self._turns
         async with self._turn:
-            if self._turns == before:
+            if self._turns == before and name not in self._names:
                 self._error = await self._read()
                 self._turns += 1
-        if self._error is not None:
+        if self._error is not None and name not in self._names:
             raise self._error
+        return name in self._names
 
     async def _read(self) -> BusUnavailable | None:
         try:
@@ -103,7 +109,7 @@ class _Reading:
             found = await self._read_message(self._place.stream, query)
             if found is None:
                 return
-            self._read_number += 1
+            self._read_number, self.at = self._read_number + 1, asyncio.get_running_loop().time()
             self._next = {"seq": int(found["seq"]) + 1}
             if name := headers_of(found).get(MESSAGE_ID):
-                self.names.add(name)
+                self._names.add(name)

@@ -84,6 +84,35 @@ async def test_a_stream_that_could_not_be_read_is_read_again() -> None:
     assert await stored.has(PLACE, "a", 1000.0)
 
 
+async def test_a_reading_that_is_interrupted_goes_on_however_long_it_has_taken() -> None:
+    stream = UserStream("a", "b", "c")
+    read = stream.read
+
+    async def slow(name: str, query: dict[str, Any]) -> dict[str, Any] | None:
+        await asyncio.sleep(0.06)
+        stream.is_away = stream.reads % 2 == 1
+        return await read(name, query)
+
+    stored = StoredAnswers(slow, remembered=0.1)
+    for _ in "abc":
+        with pytest.raises(BusUnavailable):
+            await stored.has(PLACE, "d", 1000.0)
+    assert await stored.has(PLACE, "c", 1000.0)
+    assert stream.reads == 6
+
+
+async def test_an_answer_that_was_read_is_found_before_a_reading_that_fails() -> None:
+    stream = UserStream("a", "b")
+    read = stream.read
+
+    async def failing(name: str, query: dict[str, Any]) -> dict[str, Any] | None:
+        stream.is_away = stream.reads == 1
+        return await read(name, query)
+
+    stored = StoredAnswers(failing)
+    assert await stored.has(PLACE, "a", 1000.0)
+
+
 async def test_answers_that_wait_for_a_reading_that_fails_do_not_read_again() -> None:
     stream = UserStream("a")
     stored = StoredAnswers(stream.read)
