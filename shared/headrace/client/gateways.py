@@ -88,6 +88,8 @@ class Gateways:
         self._is_own = http is None
         self._first = 0
         """Number of the gateway that is asked first: the last one that did not fail."""
+        self._has_answered = False
+        """Whether any gateway ever answered, so that the URLs are right."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -97,7 +99,8 @@ class Gateways:
     async def json(self, request: Request, *, may_wait: bool = False) -> Json:
         """Return the JSON object that answers `request`.
 
-        With `may_wait`, silence is no failure: the request is repeated until it is answered.
+        With `may_wait`, silence is no failure: the request is repeated until it is answered, at
+        each gateway in turn, since one that is frozen is silent, too.
 
         Raises:
             RequestRefused: a gateway refused it.
@@ -128,14 +131,16 @@ class Gateways:
             except StreamOver:
                 return b""
             except TimedOut as silence:
-                if not may_wait:
+                if may_wait:
+                    retries.turn()
+                else:
                     await self.failed(retries, silence)
             except Unreachable as error:
                 await self.failed(retries, error)
 
     def retries(self) -> Retries:
         """Return the count of failures for one operation."""
-        return Retries(self._policy, len(self._urls))
+        return Retries(self._policy, len(self._urls), was_connected=self._has_answered)
 
     async def failed(self, retries: Retries, error: Unreachable) -> None:
         """Turn away from the gateway that the operation used, and pause where necessary.
@@ -164,6 +169,7 @@ class Gateways:
         for _ in range(_MOST_REDIRECTS + 1):
             with _unreachable():
                 async with self._stream(request, url) as response:
+                    self._has_answered = True
                     if response.status_code == HTTPStatus.NO_CONTENT:
                         raise StreamOver
                     if response.is_success:

@@ -27,11 +27,14 @@ class RetryPolicy:
 class Retries:
     """Counts the failures of one operation."""
 
-    def __init__(self, policy: RetryPolicy, gateways: int) -> None:
-        """Start without failures, with that number of `gateways`."""
+    def __init__(self, policy: RetryPolicy, gateways: int, *, was_connected: bool = False) -> None:
+        """Start without failures, with that number of `gateways`.
+
+        `was_connected`: whether one of them has answered another operation.
+        """
         self._policy, self._gateways = policy, gateways
         self._failures = 0
-        self._was_connected = False
+        self._was_connected = was_connected
         self.gateway = 0
         """Number of the gateway that the operation uses."""
         self._tried = set[int]()
@@ -50,6 +53,12 @@ class Retries:
         self._failures, self._was_connected = 0, True
         self._tried.clear()
 
+    def turn(self) -> None:
+        """Use another gateway for the next attempt, if there is one."""
+        self._tried.add(self.gateway)
+        if len(self._tried) == self._gateways:
+            self._tried.clear()
+
     async def failed(self, url: str, error: Unreachable) -> None:
         """Pause before the next attempt, which is made at another gateway if there is one.
 
@@ -59,9 +68,7 @@ class Retries:
             RequestRefused: as `ConnectionLost`, and the gateway stated the reason.
         """
         self._failures += 1
-        self._tried.add(self.gateway)
-        if len(self._tried) == self._gateways:
-            self._tried.clear()
+        self.turn()
         self._was_connected = self._was_connected or error.was_connected
         left = self._policy.attempts if self._was_connected else self._gateways
         if self._failures >= left:

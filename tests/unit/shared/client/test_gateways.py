@@ -65,6 +65,36 @@ async def test_each_of_several_gateways_is_tried_before_one_is_tried_again() -> 
     assert asked == ["a", "c", "b"]
 
 
+async def test_a_message_whose_gateway_is_silent_is_sent_to_the_next_one_under_its_key() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.url.host, request.headers["Idempotency-Key"]))
+        if request.url.host == "frozen":
+            raise httpx.ReadTimeout("silent")
+        return httpx.Response(200, json={"task": TASK})
+
+    client = client_of(answer, "http://frozen", "http://well")
+    assert (await client.send("a", "hi")).id == "t1"
+    assert [host for host, _ in asked] == ["frozen", "well"]
+    assert len({key for _, key in asked}) == 1
+
+
+async def test_gateways_that_have_answered_before_are_waited_for_while_all_are_away() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if asked.count("/v1/processes") in {1, 2, 3}:
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json={"agents": [], "processes": []})
+
+    client = client_of(answer, "http://a", "http://b")
+    assert await client.agents() == []
+    assert await client.processes() == []
+    assert asked.count("/v1/processes") == 4
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_get_follows_a_redirect_within_its_origin_with_its_credentials(status: int) -> None:
     moved = ScriptedResponse(status, headers=(("Location", "/moved?x=1"),))
