@@ -378,16 +378,16 @@ class Verdict:
 
     def _missed_at_once(self) -> Iterator[str]:
         """Yield the outages for which a schedule has fired more than once."""
+        filled = {one.name for one in self.spans if one.filled}
         for gone, back in self._world.away:
-            begun = Counter(
-                (name, version)
-                for name, version, due in self.begun
-                if gone + _LATE < due < back - _RECOVERS - _LATE
-            )
+            begun = defaultdict[tuple[str, int], list[datetime]](list)
+            for name, version, due in self.begun:
+                if gone + _LATE < due < back - _RECOVERS - _LATE:
+                    begun[name, version].append(due)
             yield from (
-                f"{name} has fired {number} times for one outage"
-                for (name, _), number in begun.items()
-                if number > 1 and not any(one.name == name and one.filled for one in self.spans)
+                f"{name} has fired for {', '.join(map(str, sorted(dues)))} in one outage"
+                for (name, _), dues in begun.items()
+                if len(dues) > 1 and name not in filled
             )
 
     def _awake(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:

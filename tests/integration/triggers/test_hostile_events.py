@@ -401,3 +401,101 @@ async def test_an_event_with_a_header_status_is_no_status_of_its_consumer(
         await shops.publish("acme", b"{}", **headers)
     await shops.publish("acme", b"{}", Status="the last")
     await shops.until_begun(*[f"eve {status}" for status in (*statuses, "the last")])
+
+
+async def flood(shops: Shops, tenant: str, number: int) -> None:
+    """Store events with the ids from 1 to `number`."""
+    for first in range(1, number + 1, 50):
+        part = range(first, min(first + 50, number + 1))
+        await asyncio.gather(*(shops.publish(tenant, b'{"id": %d}' % each) for each in part))
+
+
+async def test_a_trigger_that_is_deleted_in_a_flood_ends_and_delays_no_other(
+    shops: Shops, bus: Bus, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    store, stream = TriggerStore(bus), shops.stream("acme")
+    eves = await shops.trigger(ACME, limit=4)
+    await shops.trigger(ZOO)
+    await flood(shops, "acme", 1000)
+
+    async def of_eve() -> int:
+        return sum(text.startswith("eve") for text in await shops.texts())
+
+    async def has_begun() -> bool:
+        return await of_eve() > 0
+
+    async def is_gone() -> bool:
+        return await bus.js.consumers_info(stream) == []
+
+    await eventually(has_begun, "the flood begins tasks")
+    await store.delete(eves)
+    await eventually(is_gone, "the consumer is deleted")
+    await asyncio.sleep(0.5)  # What was delivered before may begin.
+    before = await of_eve()
+    await shops.publish("zoo", b'{"id": 1}')
+
+    async def zed_has_begun() -> bool:
+        return "zed 1" in await shops.texts()
+
+    await eventually(zed_has_begun, "the other owner's event has begun its task")
+    assert await of_eve() == before < 1000
+    # Stored again, it takes what comes from then on.
+    await shops.trigger(ACME, text="again {body.id}")
+
+    async def is_taken() -> bool:
+        return len(await bus.js.consumers_info(stream)) == 1
+
+    await eventually(is_taken, "the trigger has a consumer again")
+    await shops.publish("acme", b'{"id": 0}')
+
+    async def again() -> list[str]:
+        return [text for text in await shops.texts() if text.startswith("again")]
+
+    await eventually(again, "the later event has begun its task")
+    assert await again() == ["again 0"]
+
+
+async def test_each_event_begins_one_task_while_replicas_are_replaced_in_turn(
+    shops: Shops, settings: TriggersSettings
+) -> None:
+    await shops.trigger(ACME)
+    await shops.trigger(ZOO)
+    async with two_replicas(settings) as replicas:
+        floods = [asyncio.create_task(flood(shops, one, 150)) for one in ("acme", "zoo")]
+        for turn in range(6):
+            await asyncio.sleep(0.2)
+            await replicas[turn % 2].stop()
+            replicas[turn % 2] = TriggersReplica(settings)
+            await replicas[turn % 2].start()
+        await asyncio.gather(*floods)
+        each = range(1, 151)
+        await shops.until_begun(*(f"eve {n}" for n in each), *(f"zed {n}" for n in each))
+        await replicas[0].stop()
+        await replicas[1].stop()
+
+
+async def test_a_loop_over_a_subject_that_owners_share_ends_and_takes_their_other_events(
+    shops: Shops, bus: Bus, settings: TriggersSettings
+) -> None:
+    shared = f"{settings.prefix}-shared"
+    await bus.js.add_stream(StreamConfig(name=shared, subjects=[f"{shared}.>"]))
+    for whose in (ACME, ZOO):
+        await shops.trigger(whose, stream=shared, subject=f"{shared}.*")
+    async with two_replicas(settings.model_copy(update={"chain_tasks": 10, "delegation_depth": 3})):
+        # What eve's agent answers is an event of both again.
+        for depth in range(1, 6):
+            for number in range(6):
+                answer = {DEPTH: str(depth), CHAIN: "3-loop", "n": f"{depth}-{number}"}
+                await bus.js.publish(f"{shared}.x", b'{"id": 1}', headers=answer)
+        await bus.js.publish(f"{shared}.x", b'{"id": 2}')
+
+        async def all_have_ended() -> bool:
+            begun = await shops.texts()
+            refused = [one async for one in Letters(bus).find(LetterFilter())]
+            return len(begun) + len(refused) == 2 * 31 and {"eve 2", "zed 2"} <= set(begun)
+
+        await eventually(all_have_ended, "each answer has begun a task or is a letter")
+    begun = await shops.texts()
+    assert 0 < begun.count("eve 1") <= 10
+    assert 0 < begun.count("zed 1") <= 10

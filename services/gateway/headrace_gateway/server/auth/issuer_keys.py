@@ -50,11 +50,11 @@ class IssuerKeys:
 
 
 def _usable(stated: object, algorithms: Sequence[str]) -> list[PyJWK]:
-    if not isinstance(stated, dict) or stated.get("use", "sig") != "sig":
+    if not isinstance(stated, dict) or (stated.get("use") or "sig") != "sig":
         return []
     kind = str(stated.get("kty"))
     # None: the one that follows from the key's curve.
-    fit = [stated["alg"]] if "alg" in stated else _OF_ANY_KEY.get(kind, (None,))
+    fit = [stated["alg"]] if stated.get("alg") else _OF_ANY_KEY.get(kind, (None,))
     found = [_key(stated, one) for one in fit if one is None or one in algorithms]
     return [key for key in found if key is not None and key.algorithm_name in algorithms]
 

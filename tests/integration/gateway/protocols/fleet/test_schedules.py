@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from headrace.client import Client
 from headrace.jetstream.connection import Bus
 from headrace.model import events
 from headrace.model.messages import DeadLetter
-from headrace.model.schedule import ScheduleFiring, ScheduleKey
+from headrace.model.schedule import ScheduleFiring, ScheduleFirings, ScheduleKey
 from headrace.schedules import Schedules
 from headrace.tasks.dead_letters import LetterFilter, Letters, write_letter
 from headrace_cli.main import main
@@ -46,6 +47,20 @@ async def schedules(http: httpx.AsyncClient) -> AsyncIterator[httpx.AsyncClient]
     yield http
     for one in (await http.get(PATH)).json()["schedules"]:
         await http.delete(f"{PATH}/{one['name']}")
+
+
+def _having(firing: ScheduleFiring, created: float, firings: ScheduleFirings) -> ScheduleFirings:
+    return firings.of(created).having(firing)
+
+
+async def recorded(
+    bus: Bus, key: ScheduleKey, firing: ScheduleFiring, created: float | None = None
+) -> None:
+    """Record a firing of a schedule, or of one of its name that was `created` before."""
+    found = await Schedules(bus).get(key)
+    assert found is not None
+    whose = created or found.schedule.created
+    await Schedules(bus).record(key, partial(_having, firing, whose))
 
 
 @pytest.mark.usefixtures("fleet")
@@ -84,7 +99,10 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_deleted(
     }
     key = ScheduleKey("default", "anonymous", "the_20report")
     firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="beginning", task="0-1")
-    await Schedules(bus).record(key, lambda firings: firings.having(firing))
+    await recorded(bus, key, firing, 1.0)
+    shown = (await schedules.get(f"{PATH}/the%20report")).raise_for_status().json()
+    assert (shown["began"], shown["firings"]) == (0, [])
+    await recorded(bus, key, firing)
     paused = (await schedules.post(f"{PATH}/the%20report:pause")).raise_for_status().json()
     assert (paused["state"], paused["began"], paused["next"]) == ("paused", 1, None)
     assert [one["task"] for one in paused["firings"]] == ["0-1"]
@@ -317,7 +335,7 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
         assert await client.schedules.back_fill("nightly", *january) == 3
     key = ScheduleKey("default", "anonymous", "nightly")
     firing = ScheduleFiring(key="a", at="2030-01-01T00:00:00Z", outcome="beginning", task="0-1")
-    await Schedules(bus).record(key, lambda firings: firings.having(firing))
+    await recorded(bus, key, firing)
     shown: dict[str, Any] = {}
     shown["get"] = await command("get", "nightly")
     shown["pause"] = await command("pause", "nightly")

@@ -52,7 +52,7 @@ def token(name: str, algorithm: str, kid: str | None = "k", **changed: object) -
     return jwt.encode(claims, PRIVATE[name], algorithm, headers=headers)
 
 
-def key(name: str, kid: str = "k", **stated: str) -> dict[str, Any]:
+def key(name: str, kid: str = "k", **stated: str | None) -> dict[str, Any]:
     public = {member: value for member, value in PUBLIC[name].items() if member != "key_ops"}
     return public | {"kid": kid} | stated
 
@@ -63,6 +63,11 @@ def test_a_key_without_an_algorithm_verifies_each_of_its_kind(
 ) -> None:
     trusting = web_tokens(tmp_path, [algorithm], key(name))
     assert trusting.caller(token(name, algorithm)).owner == "ann"
+
+
+def test_members_of_a_key_that_are_null_state_nothing(tmp_path: Path) -> None:
+    trusting = web_tokens(tmp_path, OF_RSA, key("rsa", alg=None, use=None))
+    assert trusting.caller(token("rsa", "PS384")).owner == "ann"
 
 
 def test_a_key_with_an_algorithm_verifies_that_one_only(tmp_path: Path) -> None:
