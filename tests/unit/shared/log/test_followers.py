@@ -1,4 +1,4 @@
-"""A follower tells of a loss that a live message shows, without waiting for a check."""
+"""What a follower learns from live messages, without waiting for a check."""
 
 import asyncio
 
@@ -31,3 +31,30 @@ async def test_a_deletion_that_is_seen_live_is_told_at_once_and_once() -> None:
         await rule.stop()
     assert [entry.generation for entry in entries] == [2]
     assert [type(loss) for loss in losses] == [TaskForgotten]
+
+
+async def test_what_comes_before_a_follower_begins_is_delivered_then_and_without_a_check() -> None:
+    entries, came = list[Entry](), asyncio.Event()
+
+    def deliver(entry: Entry) -> None:
+        entries.append(entry)
+        came.set()
+
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        await log.begin()
+        begin, rule = (
+            log.writer.sequence,
+            TailRule(bus),
+        )  # It is not started, so nothing is checked.
+        follower = Follower(bus, rule, log.key, deliver, lambda _: None)
+        await follower.subscribe()
+        await log.append("text")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert entries == []
+        follower.begin(begin)
+        await asyncio.wait_for(came.wait(), 60)
+        follower.stop()
+        await rule.stop()
+    assert [entry.generation for entry in entries] == [2]
