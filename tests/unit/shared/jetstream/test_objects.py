@@ -5,11 +5,14 @@ from typing import Any
 
 import orjson
 import pytest
+from nats.aio.msg import Msg
 
-from headrace.jetstream.objects import CHUNK, FileOwner, FileStore
-from headrace.model.errors import FileUnknown, LogFull
+from headrace.jetstream.objects import CHUNK, FileOwner, FileStore, offloaded_part, with_parts
+from headrace.model.errors import BusUnavailable, FileUnknown, LogFull
+from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from tests.support.fake_bus import FakeBus
+from tests.support.memory_bus import memory_bus
 
 KEY = TaskKey("default", "a", f"0-{'0' * 32}")
 NAME = "0123456789abcdef"
@@ -92,3 +95,65 @@ async def test_a_task_with_files_tells_the_time_of_its_newest_part() -> None:
     message = {"subject": "s", "seq": 1, "time": "2026-11-29T13:00:00.5Z", "data": ""}
     assert await store({"message": message}).newest(KEY) == 1_795_957_200.5
     assert await store(NO_MESSAGE).newest(KEY) is None
+
+
+ANN = FileOwner("ann", "c")
+
+
+async def test_a_file_of_many_chunks_is_described_and_read_whole() -> None:
+    content = bytes(range(256)) * (9 * CHUNK // 256) + b"end"
+    async with memory_bus() as bus:
+        files = FileStore(bus)
+        link = await files.put(KEY, ANN, content, "n", "text/plain")
+        info = await files.info(KEY, link.rpartition("/")[2])
+        assert (info.size, info.chunks) == (len(content), 10)
+        assert await files.read(link, KEY.tenant, ANN) == content
+
+
+async def test_chunks_that_do_not_come_are_asked_for_again_until_the_file_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with memory_bus() as bus:
+        files = FileStore(bus)
+        link = await files.put(KEY, ANN, b"x")
+        name = link.rpartition("/")[2]
+        info, asked = await files.info(KEY, name), list[int]()
+
+        async def nothing(*_: object) -> list[Msg]:
+            asked.append(len(asked))
+            if len(asked) == 2:
+                await files.drop(KEY, name)
+            return []
+
+        monkeypatch.setattr(files, "_next_chunks", nothing)
+        # It is looked up when nothing comes for the first time only: it is there then.
+        with pytest.raises(BusUnavailable, match="did not return"):
+            [_ async for _ in files.chunks(KEY, info)]
+        assert len(asked) == 11
+        with pytest.raises(FileUnknown):
+            [_ async for _ in files.chunks(KEY, info)]
+        assert len(asked) == 12
+
+
+async def test_a_part_is_stored_if_it_is_larger_than_may_be_inline() -> None:
+    part = {"raw": b64encode(b"x" * 6).decode(), "filename": "n", "mediaType": "a/b"}
+    async with memory_bus() as bus:
+        files = FileStore(bus)
+        assert await offloaded_part(files, KEY, ANN, part, 6) is part
+        made = await offloaded_part(files, KEY, ANN, part, 5)
+        assert (made["filename"], made["mediaType"]) == ("n", "a/b")
+        assert await files.read(made["url"], KEY.tenant, ANN) == b"x" * 6
+
+
+async def test_a_message_whose_parts_stay_is_itself() -> None:
+    message = {"messageId": "m", "parts": [{"text": "a"}]}
+
+    async def same(part: Json) -> Json:
+        return part
+
+    assert await with_parts(message, same) is message
+
+
+async def test_a_store_without_files_has_no_tasks() -> None:
+    files = store({"state": {}, "total": 0})
+    assert [keys async for keys in files.tasks()] == [set()]
