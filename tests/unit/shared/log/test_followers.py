@@ -27,6 +27,7 @@ async def test_a_deletion_that_is_seen_live_is_told_at_once_and_once() -> None:
         await log.append("text")
         await put_tombstone(bus, log.key, "owner", "deleted", 60.0, log.writer.sequence)
         await asyncio.wait_for(told.wait(), 60)
+        assert follower not in rule._watched
         follower.stop()
         await rule.stop()
     assert [entry.generation for entry in entries] == [2]
