@@ -6,7 +6,7 @@ One stream shows everything: each child task appears as a subagent run, and is a
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Data, Emission, RunContext, Skill, Status, Step, Thinking, agent
+from headrace import Data, Emission, Limits, RunContext, Skill, Status, Step, Thinking, agent
 from headrace_dojo.pacing import paced
 
 ANGLES = ("history", "practice", "open questions")
@@ -25,7 +25,7 @@ async def planner(ctx: RunContext) -> AsyncIterator[Emission]:
     yield Data([f"{ctx.prompt}: {angle}" for angle in ANGLES], "questions")
 
 
-@agent(description="Looks into one question.", concurrency=1)
+@agent(description="Looks into one question.", limits=Limits(concurrency=1))
 async def researcher(ctx: RunContext) -> AsyncIterator[Emission]:
     """Search, then report the result."""
     topic, _, angle = ctx.prompt.rpartition(": ")

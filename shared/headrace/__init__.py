@@ -32,9 +32,7 @@ if TYPE_CHECKING:
         File,
         InputRequired,
         Message,
-        Outcome,
         Reject,
-        RelayedMessage,
         Status,
         Text,
         Thinking,
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
+    from headrace.sdk.policy import Limits, Retry
     from headrace.sdk.results import Result
     from headrace.sdk.signals import (
         Activity,
@@ -66,9 +65,10 @@ _NAMES = {
     "sdk.context": "RunContext",
     "sdk.declarations": "on schedule",
     "sdk.direct_run": "FleetRequired Reply",
-    "sdk.emit": "Artifact Complete Data Emission File InputRequired Message Outcome Reject "
-    "RelayedMessage Status Text Thinking ToolArguments ToolCall ToolResult",
+    "sdk.emit": "Artifact Complete Data Emission File InputRequired Message Reject "
+    "Status Text Thinking ToolArguments ToolCall ToolResult",
     "sdk.errors": "DelegationFailed DelegationRefused MalformedOutput Retryable",
+    "sdk.policy": "Limits Retry",
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
     "Usage",
@@ -96,16 +96,16 @@ __all__ = [
     "File",
     "FleetRequired",
     "InputRequired",
+    "Limits",
     "MalformedOutput",
     "Message",
     "Messages",
-    "Outcome",
     "Provider",
     "Raw",
     "Reject",
-    "RelayedMessage",
     "Reply",
     "Result",
+    "Retry",
     "Retryable",
     "RunContext",
     "Skill",

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterable
 
-from headrace import Agents, InputRequired, RunContext, agent
+from headrace import Agents, InputRequired, Retry, RunContext, agent
 from headrace.model.parts import text_of
 
 STEADY = 1000
@@ -61,7 +61,7 @@ def _joined(answers: Iterable[str]) -> str:
     return "(" + " ".join(sorted(answers)) + ")"
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def plain(ctx: RunContext) -> AsyncIterator[str]:
     """Count, from 1 in each attempt."""
     count, pause, mark = _read(ctx.prompt)
@@ -71,7 +71,7 @@ async def plain(ctx: RunContext) -> AsyncIterator[str]:
         await asyncio.sleep(pause)
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def careful(ctx: RunContext) -> None:
     """Count, from the checkpoint of the last attempt."""
     count, pause, mark = _read(ctx.prompt)
@@ -84,7 +84,7 @@ async def careful(ctx: RunContext) -> None:
         await asyncio.sleep(pause)
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def blocking(ctx: RunContext) -> AsyncIterator[str]:
     """Count, and block the event loop for a while."""
     count, pause, mark = _read(ctx.prompt)
@@ -96,7 +96,7 @@ async def blocking(ctx: RunContext) -> AsyncIterator[str]:
             time.sleep(pause * _BLOCKS)  # noqa: ASYNC251  # what this agent is for
 
 
-@agent(max_attempts=STEADY, follow_ups="steer")
+@agent(retry=Retry(attempts=STEADY), follow_ups="steer")
 async def steered(ctx: RunContext) -> AsyncIterator[str]:
     """Count, and emit the mark of each message that arrives meanwhile."""
     count, pause, mark = _read(ctx.prompt)
@@ -108,7 +108,7 @@ async def steered(ctx: RunContext) -> AsyncIterator[str]:
             yield _read(text_of((await anext(ctx.inbox))["parts"]))[2]
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def asking(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
     """Ask how far to count, then count."""
     if ctx.run == 1:
@@ -118,13 +118,13 @@ async def asking(ctx: RunContext) -> AsyncIterator[str | InputRequired]:
         yield str(piece)
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def manager(ctx: RunContext) -> str:
     """Delegate to three heads."""
     return await _ask("manager", ctx)
 
 
-@agent(max_attempts=STEADY)
+@agent(retry=Retry(attempts=STEADY))
 async def head(ctx: RunContext) -> str:
     """Delegate to two counters, and to a third one, new in each attempt, without waiting."""
     async with ctx.delegate_stream(

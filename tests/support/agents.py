@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace import Agents, File, InputRequired, Retryable, RunContext, agent
+from headrace import Agents, File, InputRequired, Retry, Retryable, RunContext, agent
 from tests.support.documented import caller, patcher
 from tests.support.everything import everything
 from tests.support.gates import opened
@@ -68,7 +68,7 @@ async def filer(run: RunContext) -> AsyncIterator[str | File]:
         yield hashlib.sha256(await run.content(run.parts[0])).hexdigest()
 
 
-@agent(max_attempts=1)
+@agent(retry=Retry(attempts=1))
 async def flaky(run: RunContext) -> str:
     """Fails, unless the task is a retry of another one."""
     if not run.message.get("referenceTaskIds"):

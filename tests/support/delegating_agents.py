@@ -8,7 +8,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from headrace import Agents, RunContext, agent
+from headrace import Agents, Retry, RunContext, agent
 from tests.support.gates import opened
 
 RUNS = "HEADRACE_RECORDED_RUNS"
@@ -19,7 +19,7 @@ def _note(ctx: RunContext) -> None:
         runs.write(f"{ctx.task} {ctx.prompt} {ctx.attempt}\n")
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def child(ctx: RunContext) -> None:
     """Takes `name until`: writes the name, then again after `until` seconds, or once it exists."""
     _note(ctx)
@@ -32,7 +32,7 @@ async def child(ctx: RunContext) -> None:
     await ctx.text(f"{name} ends.")
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def ignores_cancel(ctx: RunContext) -> None:
     """Waits until the file that its message names exists, even if it is cancelled."""
     _note(ctx)
@@ -43,14 +43,14 @@ async def ignores_cancel(ctx: RunContext) -> None:
         await opened(ctx.prompt)
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def two_children(ctx: RunContext) -> None:
     """Delegates the first paragraph to `child` and the second one to `ignores_cancel`."""
     ours, theirs = ctx.prompt.split("\n\n")
     await asyncio.gather(ctx.delegate("child", ours), ctx.delegate("ignores-cancel", theirs))
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def fails_once(ctx: RunContext) -> None:
     """Delegates its first line; the first attempt fails once the file of the second line exists."""
     line, gate = ctx.prompt.splitlines()
@@ -62,7 +62,7 @@ async def fails_once(ctx: RunContext) -> None:
     await ctx.text(asking.result().text)
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def fan_out(ctx: RunContext) -> None:
     """Delegates each line at the same time; the second attempt in reverse order."""
     lines = ctx.prompt.splitlines()
@@ -72,7 +72,7 @@ async def fan_out(ctx: RunContext) -> None:
     await ctx.text(" ".join(sorted(result.text for result in results)))
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def nondeterministic(ctx: RunContext) -> None:
     """Delegates its first line; the second attempt delegates the last one instead."""
     lines = ctx.prompt.splitlines()
@@ -80,7 +80,7 @@ async def nondeterministic(ctx: RunContext) -> None:
     await ctx.text(result.text)
 
 
-@agent(max_attempts=50)
+@agent(retry=Retry(attempts=50))
 async def nested_fan_out(ctx: RunContext) -> None:
     """Delegates each paragraph to `fan_out`."""
     results = await asyncio.gather(

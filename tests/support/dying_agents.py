@@ -4,11 +4,11 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
-from headrace import Agents, RunContext, agent
+from headrace import Agents, Retry, RunContext, agent
 from tests.support.gates import opened
 
 
-@agent(max_attempts=2)
+@agent(retry=Retry(attempts=2))
 async def killer(ctx: RunContext) -> AsyncIterator[str]:
     """Says a word, and the process is gone."""
     await ctx.text("last words")
@@ -17,7 +17,7 @@ async def killer(ctx: RunContext) -> AsyncIterator[str]:
     yield "never"
 
 
-@agent(max_attempts=2)
+@agent(retry=Retry(attempts=2))
 async def waiter(ctx: RunContext) -> AsyncIterator[str]:
     """Waits until the file is there that its message names."""
     yield f"attempt {ctx.attempt}"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headrace import Agent
+from headrace import Agent, Retry
 from headrace.adapters import remote_agent
 from headrace.directory import AgentCard
 from headrace.jetstream.connection import Bus
@@ -59,7 +59,11 @@ class OtherHeadrace:
 
     async def agent(self, name: str, binding: str) -> Agent:
         return await asyncio.to_thread(
-            remote_agent, self.url(name), binding=binding, backoff=0.0, reconnecting=30.0
+            remote_agent,
+            self.url(name),
+            binding=binding,
+            retry=Retry(backoff=0.0),
+            reconnecting=30.0,
         )
 
 

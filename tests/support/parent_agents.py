@@ -2,17 +2,17 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Agents, RunContext, agent
+from headrace import Agents, Retry, RunContext, agent
 
 
-@agent(max_attempts=10)
+@agent(retry=Retry(attempts=10))
 async def parent(run: RunContext) -> AsyncIterator[str]:
     """Passes its message on to `gated`, and what that says back."""
     yield "Delegating. "
     yield (await run.delegate("gated", run.prompt)).text
 
 
-@agent(max_attempts=10)
+@agent(retry=Retry(attempts=10))
 async def grandparent(run: RunContext) -> AsyncIterator[str]:
     """Passes its message on to `parent`, and what that says back; tells in which attempt."""
     yield f"Attempt {run.attempt}: "

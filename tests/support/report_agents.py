@@ -13,7 +13,7 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent
+from headrace import Agents, Emission, InputRequired, Retry, RunContext, Thinking, agent
 from headrace.adapters import executor_agent, pydantic_ai_agent
 
 
@@ -111,7 +111,11 @@ async def _order(
 
 _payer: PydanticAgent[None, Any] = PydanticAgent(FunctionModel(stream_function=_order))
 _payer.tool_plain(requires_approval=True, name="pay")(_pay)
-payer = pydantic_ai_agent(_payer, name="payer", backoff=0.0, max_attempts=1)
+payer = pydantic_ai_agent(
+    _payer,
+    name="payer",
+    retry=Retry(backoff=0.0, attempts=1),
+)
 """Pays after an approval, and answers with how often it has paid."""
 
 agents = Agents(

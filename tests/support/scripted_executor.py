@@ -10,7 +10,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, Role, TaskState
 from a2a.utils.errors import InvalidParamsError
 
-from headrace import Agent
+from headrace import Agent, Retry
 from headrace.adapters import remote_agent
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
@@ -75,6 +75,11 @@ class ScriptedExecutor(AgentExecutor):
 
 
 async def outside_agent(url: str, **more: Any) -> Agent:  # noqa: ANN401  # remote_agent's
-    given: dict[str, Any] = {"name": "outside", "backoff": 0.0, "reconnecting": 30.0, "poll": 0.05}
+    given: dict[str, Any] = {
+        "name": "outside",
+        "retry": Retry(backoff=0.0),
+        "reconnecting": 30.0,
+        "poll": 0.05,
+    }
     # It reads the card, and the server is in this loop.
     return await asyncio.to_thread(remote_agent, url, **{**given, **more})

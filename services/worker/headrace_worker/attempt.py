@@ -254,10 +254,11 @@ class Attempt:
 
     @property
     def retryable(self) -> Retryable | None:
-        """Why the run needs another attempt: the agent asks for it, or the fleet did not answer it.
+        """Why the run needs another attempt.
 
-        What the agent reads from its context may be out of reach for a while; that is no failure of
-        the agent.
+        The agent asks for it, its error is one of its `Retry.on`, or the fleet did not answer it.
+        What it reads from its context may be out of reach for a while; that is no failure of the
+        agent.
         """
         agent_task = self.agent_task
         if agent_task is None or not agent_task.done() or agent_task.cancelled():
@@ -267,6 +268,8 @@ class Attempt:
                 return error
             case HeadraceError(retryable=True) as error:
                 return Retryable(error.public)
+            case Exception() as error if isinstance(error, self.agent.retry.on):
+                return Retryable(f"{type(error).__name__}: {error}")
             case _:
                 return None
 

@@ -27,7 +27,8 @@ from headrace.model.messages import Control, HolderReply
 from headrace.model.subjects import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
 from headrace.model.timestamp import read_time
-from headrace.sdk.agent import Agent, Policy
+from headrace.sdk.agent import Agent
+from headrace.sdk.policy import Limits, Retry
 from headrace.tasks.clean_up import request_clean_up
 from headrace.tasks.end import TOO_LATE, reject_unstarted
 from headrace.tasks.fork import end_unfinished, unfinished_fork
@@ -65,7 +66,7 @@ every check of a run that waits its turn, or that another worker holds, is one. 
 worker starts ends by its start deadline."""
 
 MOST_SURVIVED = 10
-"""Attempts, in multiples of an agent's `max_attempts`, after which a run is given up even if the
+"""Attempts, in multiples of an agent's `Retry.attempts`, after which a run is given up even if the
 workers survived: an agent may hang its worker for a while, each time."""
 
 _RENEWED = 2.0
@@ -73,21 +74,21 @@ _RENEWED = 2.0
 The run of a silent worker is redelivered after at least 2.7 s."""
 
 
-def deadline_of(policy: Policy, recovered: RecoveredRun) -> datetime | None:
+def deadline_of(limits: Limits, recovered: RecoveredRun) -> datetime | None:
     """Return the run's deadline, or None."""
     lineage = recovered.lineage
     inherited = read_time(lineage.deadline) if lineage is not None else None
-    if policy.timeout is None:
+    if limits.timeout is None:
         return inherited
     began = datetime.fromisoformat(recovered.began) if recovered.began else clock.now()
-    return earliest(inherited, began + timedelta(seconds=policy.timeout))
+    return earliest(inherited, began + timedelta(seconds=limits.timeout))
 
 
-def why_overdue(policy: Policy, recovered: RecoveredRun) -> str:
+def why_overdue(limits: Limits, recovered: RecoveredRun) -> str:
     """Return the failure reason of a run whose deadline has passed."""
-    if policy.timeout is None or recovered.lineage is not None:
+    if limits.timeout is None or recovered.lineage is not None:
         return "The run did not end before its deadline"
-    return f"The run did not end within {policy.timeout:g} s"
+    return f"The run did not end within {limits.timeout:g} s"
 
 
 def is_too_late(recovered: RecoveredRun) -> bool:
@@ -114,9 +115,9 @@ async def count_survivors(bus: Bus, agent: str, recovered: RecoveredRun) -> None
         recovered.survived += seen is not None and seen > datetime.fromisoformat(replaced)
 
 
-def has_failed(policy: Policy, recovered: RecoveredRun, attempt: int) -> bool:
+def has_failed(retry: Retry, recovered: RecoveredRun, attempt: int) -> bool:
     """Return whether the agent has used up its attempts, as far as is known before `attempt`."""
-    return attempt - 1 - recovered.not_counted >= policy.max_attempts
+    return attempt - 1 - recovered.not_counted >= retry.attempts
 
 
 async def may_be_retried(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
@@ -136,17 +137,17 @@ async def may_be_retried(bus: Bus, agent: str, recovered: RecoveredRun) -> bool:
 
 
 def why_given_up(
-    policy: Policy, recovered: RecoveredRun, attempt: int, deadline: datetime | None
+    agent: Agent, recovered: RecoveredRun, attempt: int, deadline: datetime | None
 ) -> str | None:
     """Return why `attempt` at a run with that deadline must not start, or None if it may."""
     tried = attempt - 1 - recovered.handed_back
-    is_spent = has_failed(policy, recovered, attempt)
-    if is_spent or tried >= MOST_SURVIVED * policy.max_attempts:
+    is_spent = has_failed(agent.retry, recovered, attempt)
+    if is_spent or tried >= MOST_SURVIVED * agent.retry.attempts:
         return f"Given up after {tried} attempts"
     if attempt - recovered.slept > MOST_ATTEMPTS:
         return f"Given up after {MOST_ATTEMPTS} attempts, including those handed back"
     if deadline is not None and clock.now() >= deadline:
-        return why_overdue(policy, recovered)
+        return why_overdue(agent.limits, recovered)
     return None
 
 
@@ -333,8 +334,7 @@ async def _begin(
     recovered = await recover(bus, assignment.key, assignment.run, free.last)
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
-    policy = agent.policy
-    deadline = deadline_of(policy, recovered)
+    deadline = deadline_of(agent.limits, recovered)
     if recovered.asleep_until is not None:
         wakes = earliest(recovered.asleep_until, deadline)
         if wakes is not None and wakes > clock.now():
@@ -346,8 +346,8 @@ async def _begin(
     authorship = StampBase(
         request.log, writer_id, assignment.run, free.attempt, request.owner or None
     )
-    if (reason := why_given_up(policy, recovered, free.attempt, deadline)) is not None:
-        if has_failed(policy, recovered, free.attempt) and await may_be_retried(
+    if (reason := why_given_up(agent, recovered, free.attempt, deadline)) is not None:
+        if has_failed(agent.retry, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
         ):
             return HeldElsewhere(recovered.holder)

@@ -43,7 +43,7 @@ async def end(attempt: Attempt) -> None:
     Raises:
         Fenced, LogLost: another writer has taken over the log; nothing was logged as an error.
     """
-    recovered, policy = attempt.claimed.recovered, attempt.agent.policy
+    recovered, agent = attempt.claimed.recovered, attempt.agent
     match attempt.interrupted:
         case Interrupt.LOST:
             await _let_go(attempt)
@@ -52,9 +52,9 @@ async def end(attempt: Attempt) -> None:
         case Interrupt.HANDED_BACK:
             await _hand_back(attempt, events.LEAVING, attempt.resources.timing.hand_back)
         case Interrupt.OVERDUE:
-            await _complete(attempt, why_overdue(policy, recovered))
+            await _complete(attempt, why_overdue(agent.limits, recovered))
         case Interrupt.NONE if (again := attempt.retryable) is not None:
-            if attempt.failures < policy.max_attempts:
+            if attempt.failures < agent.retry.attempts:
                 await _try_again(attempt, again)
             else:
                 await _complete(attempt, "Given up: the last attempt failed")
@@ -70,7 +70,7 @@ async def _let_go(attempt: Attempt) -> None:
 
 async def _try_again(attempt: Attempt, again: Retryable) -> None:
     attempt.claimed.span.note_error(again)
-    own = attempt.agent.policy.pause(attempt.failures)
+    own = attempt.agent.retry.pause(attempt.failures)
     pause = own if again.after is None else again.after
     task, count = attempt.ctx.task, attempt.failures
     _log.warning("task %s: attempt %d failed, next in %g s: %s", task, count, pause, again)
@@ -240,7 +240,7 @@ def _interrupted_end(attempt: Attempt) -> End:
     elif agent_task and not agent_task.cancelled() and (error := agent_task.exception()):
         _log.error("task %s: the agent's clean-up failed", attempt.ctx.task, exc_info=error)
     if attempt.interrupted is Interrupt.OVERDUE:
-        return attempt.endings.failed(why_overdue(attempt.agent.policy, attempt.claimed.recovered))
+        return attempt.endings.failed(why_overdue(attempt.agent.limits, attempt.claimed.recovered))
     if attempt.interrupted is Interrupt.SUPERSEDED:
         return attempt.endings.completed()
     return attempt.endings.canceled()
@@ -250,7 +250,9 @@ def _end(attempt: Attempt) -> End:
     agent_task = attempt.agent_task
     if agent_task is None or agent_task.cancelled():
         return _failed(attempt, "The agent cancelled itself", None)
-    match attempt.retryable or agent_task.exception():
+    raised = agent_task.exception()
+    # What an error of `Retry.on` says is for operators: its last attempt fails as any other.
+    match raised if isinstance(raised, attempt.agent.retry.on) else attempt.retryable or raised:
         case None:
             return _emitted_end(attempt)
         case Retryable() as error:

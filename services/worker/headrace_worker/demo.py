@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from headrace.sdk.agent import Agents, Skill, agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Emission, File, Reject, Thinking, ToolResult
+from headrace.sdk.policy import Retry
 
 MAX_COUNT = 1_000_000
 MAX_DELAY = 60_000
@@ -68,7 +69,7 @@ async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     skills=[
         Skill("count", "Count", "Streams the numbers from 1 to N.", ["demo"], ["10", "10 500"])
     ],
-    max_attempts=_KILLED,
+    retry=Retry(attempts=_KILLED),
 )
 async def counter(ctx: RunContext) -> AsyncIterator[Emission]:
     """Stream `1 `, `2 `, … `N `, `delay_ms` milliseconds apart.

@@ -218,7 +218,7 @@ class Worker:
         served = {one.name: one for one in self._agents}.get(agent.name)
         return (
             served is not None
-            and served.concurrency == agent.concurrency
+            and served.limits.concurrency == agent.limits.concurrency
             and _first_queue(served) == _first_queue(agent)
         )
 
@@ -231,7 +231,8 @@ class Worker:
 
     def _concurrency_of(self, agent: Agent) -> AgentConcurrency:
         return AgentConcurrency(
-            self._limit.limit, ConcurrencyLimit(agent.concurrency or self._settings.concurrency)
+            self._limit.limit,
+            ConcurrencyLimit(agent.limits.concurrency or self._settings.concurrency),
         )
 
     async def _serve(self, name: str, consumer: str) -> Puller:

@@ -7,6 +7,7 @@ from typing import TypedDict
 from headrace.model.agent_card import Caution, Provider
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, FollowUps, Skill
+from headrace.sdk.policy import Limits, Retry
 
 ANY_MEDIA = ("*/*",)
 """Input modes of agents that check their input themselves."""
@@ -30,10 +31,8 @@ class Declaration(TypedDict, total=False):
     streaming: bool
     push_notifications: bool
     extensions: Sequence[Json]
-    concurrency: int | None
-    max_attempts: int
-    backoff: float
-    timeout: float | None
+    retry: Retry
+    limits: Limits
     follow_ups: FollowUps
 
 

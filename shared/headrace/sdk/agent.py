@@ -1,4 +1,4 @@
-"""Agents: an async function together with its card, its policy and its clean-up."""
+"""Agents: an async function together with its card, its retries, limits and clean-up."""
 
 import inspect
 import re
@@ -29,6 +29,7 @@ from headrace.sdk.direct_run import DirectRun, DirectStream, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
 from headrace.sdk.errors import Misdeclared
+from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
 
@@ -66,43 +67,6 @@ type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
 - ``reject``: it is refused.
 - ``steer``: the running agent gets it (`RunContext.inbox`). If the agent does not read it, it
 becomes the next run's input."""
-
-LONGEST_BACKOFF = 60.0
-"""Maximum pause between attempts in seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a run is retried if its worker is killed or its agent raises `Retryable`."""
-
-    max_attempts: int = 3
-    """Maximum number of attempts at one run. After the last one the task fails and a dead letter is
-    written. Attempts that a worker handed back while shutting down do not count."""
-    backoff: float = 1.0
-    """Seconds before the attempt after a `Retryable`. The pause doubles with each further failure,
-    to at most `LONGEST_BACKOFF`."""
-    timeout: float | None = None
-    """Maximum duration of a run in seconds, from its first attempt's start. None: unlimited."""
-
-    def pause(self, failures: int) -> float:
-        """Return the pause in seconds after the `failures`-th failed attempt."""
-        return float(min(self.backoff * 2 ** min(failures - 1, 32), LONGEST_BACKOFF))
-
-    def check(self, agent: str) -> None:
-        """Check the values.
-
-        Raises:
-            Misdeclared: A value is out of range or of another type.
-        """
-        _check_number("max_attempts", self.max_attempts, agent, "a whole number", int)
-        _check_number("backoff", self.backoff, agent, "a number of seconds", int | float)
-        _check_number("timeout", self.timeout, agent, "a number of seconds", int | float | None)
-        if self.max_attempts < 1:
-            raise Misdeclared(f"the max_attempts of agent {agent!r} must be at least 1")
-        if self.backoff < 0:
-            raise Misdeclared(f"the backoff of agent {agent!r} must not be negative")
-        if self.timeout is not None and self.timeout <= 0:
-            raise Misdeclared(f"the timeout of agent {agent!r} must be more than 0 s")
 
 
 type StreamFunction = Callable[[RunContext], AsyncIterator[Emission]]
@@ -171,10 +135,8 @@ class Agent:
 
     function: AgentFunction
     card: AgentCard
-    policy: Policy = field(default_factory=Policy)
-    concurrency: int | None = None
-    """Maximum number of concurrent runs of the agent per worker. None: limited only by the worker's
-    capacity."""
+    retry: Retry = field(default_factory=Retry)
+    limits: Limits = field(default_factory=Limits)
     clean_up: CleanUp | None = None
     """Called with a task that ended while no attempt was running."""
     triggers: tuple[Json, ...] = ()
@@ -230,6 +192,9 @@ class Agent:
         return cast("ResultFunction", self.function)(ctx)
 
 
+_RETRY, _LIMITS = Retry(), Limits()
+
+
 @overload
 def agent(function: AgentFunction, /) -> Agent: ...
 
@@ -254,12 +219,9 @@ def agent(  # what a card says
     push_notifications: bool = ...,
     extensions: Sequence[Json] = ...,
     extended_card: Json | None = ...,
-    concurrency: int | None = ...,
-    max_attempts: int = ...,
-    backoff: float = ...,
-    timeout: float | None = ...,
+    retry: Retry = ...,
+    limits: Limits = ...,
     follow_ups: FollowUps = ...,
-    start_within: float | None = ...,
     clean_up: CleanUp | None = ...,
 ) -> Callable[[AgentFunction], Agent]: ...
 
@@ -285,12 +247,9 @@ def agent(  # noqa: PLR0913  # what a card says
     push_notifications: bool = True,
     extensions: Sequence[Json] = (),
     extended_card: Json | None = None,
-    concurrency: int | None = None,
-    max_attempts: int = 3,
-    backoff: float = 1.0,
-    timeout: float | None = None,
+    retry: Retry = _RETRY,
+    limits: Limits = _LIMITS,
     follow_ups: FollowUps = "enqueue",
-    start_within: float | None = None,
     clean_up: CleanUp | None = None,
 ) -> Agent | Callable[[AgentFunction], Agent]:
     """Declare a function as an agent: an async generator or coroutine function, or a blocking one.
@@ -323,14 +282,9 @@ def agent(  # noqa: PLR0913  # what a card says
             `RunContext.extensions` holds those that a request activates.
         extended_card: Members of an A2A AgentCard that only callers with credentials get. None: the
             agent has no extended card. Empty: it has one that is not configured yet.
-        concurrency: Maximum number of concurrent runs per worker. None: limited only by the
-            worker's capacity.
-        max_attempts: Maximum number of attempts at one run (see `Policy`).
-        backoff: Seconds before the attempt after a `Retryable` (see `Policy`).
-        timeout: Maximum duration of a run in seconds (see `Policy`).
+        retry: How often, when and after which errors a run is attempted again.
+        limits: Concurrent runs per worker, and the time that a run may wait and take.
         follow_ups: How a message to a running task is handled (see `FollowUps`).
-        start_within: Seconds within which a worker must start the task after its message was sent.
-            Otherwise the task is REJECTED.
         clean_up: Called with each started task of the agent that ended while no attempt was
             running: canceled while it waited for its user, canceled after its worker was killed, or
             failed after the last attempt. A call may take 10 s. A failed call is repeated for about
@@ -344,6 +298,7 @@ def agent(  # noqa: PLR0913  # what a card says
     def declare(function: AgentFunction) -> Agent:
         called = name or function.__name__.replace("_", "-")
         try:
+            _check_policy(retry, limits, called)
             card = _card(
                 name=called,
                 display_name=display_name,
@@ -363,13 +318,12 @@ def agent(  # noqa: PLR0913  # what a card says
                 extensions=extensions,
                 extended=extended_card,
                 follow_ups=follow_ups,
-                start_within=start_within,
+                start_within=limits.start_within,
                 cleans_up=clean_up is not None,
             )
-            policy = Policy(max_attempts, backoff, timeout)
             if not is_async(function):
                 function = in_thread(cast("BlockingGenerator", function))
-            declared = Agent(function, card, policy, concurrency, clean_up)
+            declared = Agent(function, card, retry, limits, clean_up)
             _check(declared)
         except Misdeclared as error:
             raise Misdeclared(f"{error}{declared_at(function)}") from None
@@ -439,16 +393,19 @@ def _skills(given: object) -> object:
     return [each.to_json() if isinstance(each, Skill) else each for each in given]
 
 
-def _check_number(option: str, value: object, agent: str, rule: str, kind: Any) -> None:  # noqa: ANN401  # a type
-    """Check the type of an option's value.
+def _check_policy(retry: object, limits: object, agent: str) -> None:
+    """Check the options before the card is made from them.
 
     Raises:
-        Misdeclared: It is of another type.
+        Misdeclared: One is of another type, or has an invalid value.
     """
-    if isinstance(value, bool) or not isinstance(value, kind):
-        raise Misdeclared(
-            f"the {option} of agent {agent!r} must be {rule}, not {type(value).__name__}"
-        )
+    for option, value, kind in (("retry", retry, Retry), ("limits", limits, Limits)):
+        if not isinstance(value, kind):
+            raise Misdeclared(
+                f"the {option} of agent {agent!r} must be a {kind.__name__}: "
+                f"write {option}={kind.__name__}(…)"
+            )
+        value.check(agent)
 
 
 def _check(declared: Agent) -> None:
@@ -461,16 +418,9 @@ def _check(declared: Agent) -> None:
         raise Misdeclared(str(error)) from None
     _check_parameters(declared)
     _check_version(declared.card)
-    _check_number("concurrency", declared.concurrency, declared.name, "a whole number", int | None)
-    if declared.concurrency is not None and declared.concurrency < 1:
-        raise Misdeclared(f"the concurrency of agent {declared.name!r} must be at least 1")
-    start_within = declared.card.start_within
-    if start_within is not None and start_within <= 0:
-        raise Misdeclared(f"the start_within of agent {declared.name!r} must be more than 0 s")
     _check_urls(declared.card)
     if declared.clean_up is not None and not callable(declared.clean_up):
         raise Misdeclared(f"the clean_up of agent {declared.name!r} must be an async function")
-    declared.policy.check(declared.name)
 
 
 def _check_version(card: AgentCard) -> None:

@@ -3,7 +3,17 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace import Emission, InputRequired, Retryable, RunContext, State, StateDelta, Usage, agent
+from headrace import (
+    Emission,
+    InputRequired,
+    Retry,
+    Retryable,
+    RunContext,
+    State,
+    StateDelta,
+    Usage,
+    agent,
+)
 from headrace.model import events, parts
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -47,7 +57,7 @@ async def test_an_attempt_begins_with_the_state_that_was_saved(
 ) -> None:
     seen: list[Any] = []
 
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def saving(ctx: RunContext) -> AsyncIterator[Emission]:
         seen.append(ctx.state)
         if ctx.attempt == 1:

@@ -13,7 +13,7 @@ import pytest
 from nats.aio.msg import Msg
 from prometheus_client import REGISTRY
 
-from headrace import Agent, Emission, Retryable, RunContext, ToolError, agent, tool
+from headrace import Agent, Emission, Limits, Retry, Retryable, RunContext, ToolError, agent, tool
 from headrace.directory import Announcer, renewed, silent_for
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
@@ -83,7 +83,7 @@ async def forge_attempts(task: Task, count: int, worker: str = "dead") -> None:
 async def test_a_retryable_error_is_followed_by_another_attempt(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(backoff=0.2)
+    @agent(retry=Retry(backoff=0.2))
     async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"try {ctx.attempt}"
         if ctx.attempt < 3:
@@ -105,7 +105,9 @@ async def test_a_retryable_error_is_followed_by_another_attempt(
 async def test_an_outage_of_the_fleet_is_no_failure_of_the_agent_that_meets_it(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(max_attempts=2, backoff=0.1)
+    @agent(
+        retry=Retry(attempts=2, backoff=0.1),
+    )
     async def reader(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"try {ctx.attempt}"
         if ctx.prompt == "log" and ctx.attempt == 1:
@@ -132,7 +134,9 @@ async def test_an_outage_of_the_fleet_is_no_failure_of_the_tool_that_meets_it(
         """Remember what was said."""
         return str(len(await ctx.context_history()))
 
-    @agent(max_attempts=2, backoff=0.1)
+    @agent(
+        retry=Retry(attempts=2, backoff=0.1),
+    )
     async def asker(ctx: RunContext) -> None:
         with suppress(ToolError):
             await ctx.call(remember)
@@ -145,12 +149,42 @@ async def test_an_outage_of_the_fleet_is_no_failure_of_the_tool_that_meets_it(
     assert "tool_result" not in str([entry.events for entry in entries])
 
 
+async def test_an_error_that_the_agent_names_is_followed_by_another_attempt(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(retry=Retry(attempts=2, backoff=0.1, on=(OSError,)))
+    async def careful(ctx: RunContext) -> None:
+        raise TimeoutError(f"secret {ctx.attempt}")
+
+    async with working(careful):
+        task = await submitter.start("careful")
+        entries = await task.ended()
+    assert attempts(entries) == [1, 2]
+    state, reason = end_of(entries)
+    assert state == FAILED
+    assert "secret" not in reason
+
+
+async def test_another_error_is_followed_by_none(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(retry=Retry(backoff=0.1, on=(OSError,)))
+    async def careless(_: RunContext) -> None:
+        raise KeyError("secret")
+
+    async with working(careless):
+        task = await submitter.start("careless")
+        entries = await task.ended()
+    assert attempts(entries) == [1]
+    assert end_of(entries)[0] == FAILED
+
+
 async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_states(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     times: list[float] = []
 
-    @agent(backoff=60)
+    @agent(retry=Retry(backoff=60))
     async def flaky(ctx: RunContext) -> None:
         times.append(asyncio.get_running_loop().time())
         if ctx.attempt == 1:
@@ -165,7 +199,9 @@ async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_states(
 async def test_after_the_last_attempt_the_task_has_failed_and_a_dead_letter_reports_it(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(max_attempts=2, backoff=0.1)
+    @agent(
+        retry=Retry(attempts=2, backoff=0.1),
+    )
     async def hopeless(_: RunContext) -> None:
         raise Retryable("the model is overloaded")
 
@@ -186,7 +222,7 @@ async def test_deliveries_on_which_no_work_began_do_not_count(
 ) -> None:
     """Each look at a run that waits for another one is a delivery."""
 
-    @agent(max_attempts=1)
+    @agent(retry=Retry(attempts=1))
     async def patient(_: RunContext) -> str:
         return "done"
 
@@ -208,7 +244,7 @@ async def test_deliveries_on_which_no_work_began_do_not_count(
 async def test_attempts_whose_workers_live_on_do_not_count(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(max_attempts=3)
+    @agent(retry=Retry(attempts=3))
     async def frozen(_: RunContext) -> str:
         return "thawed"
 
@@ -230,7 +266,7 @@ async def test_attempts_whose_workers_live_on_do_not_count(
 async def test_an_agent_that_hangs_its_workers_for_a_while_ends_too(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(max_attempts=2)
+    @agent(retry=Retry(attempts=2))
     async def slow(_: RunContext) -> str:
         return "never"
 
@@ -270,7 +306,7 @@ async def test_a_holder_that_is_frozen_again_and_again_fails_no_task(
 async def test_attempts_that_died_without_a_word_count_too(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(max_attempts=3)
+    @agent(retry=Retry(attempts=3))
     async def deadly(_: RunContext) -> AsyncIterator[Emission]:
         yield "alive"
 
@@ -300,7 +336,7 @@ async def test_attempts_that_leaving_workers_handed_back_do_not_count(
 ) -> None:
     may_end = asyncio.Event()
 
-    @agent(max_attempts=1)
+    @agent(retry=Retry(attempts=1))
     async def patient(_: RunContext) -> AsyncIterator[Emission]:
         yield "begun"
         await may_end.wait()
@@ -321,7 +357,7 @@ async def test_a_run_ends_at_its_deadline_and_its_agent_cleans_up(
 ) -> None:
     cleaned: list[bool] = []
 
-    @agent(timeout=5.0)
+    @agent(limits=Limits(timeout=5.0))
     async def endless(ctx: RunContext) -> AsyncIterator[Emission]:
         assert ctx.deadline is not None
         try:
@@ -361,7 +397,7 @@ async def test_a_deadline_counts_from_the_first_attempt(
 ) -> None:
     called: list[int] = []
 
-    @agent(timeout=0.3)
+    @agent(limits=Limits(timeout=0.3))
     async def late(ctx: RunContext) -> None:
         called.append(ctx.attempt)
 
@@ -378,7 +414,7 @@ async def test_a_deadline_counts_from_the_first_attempt(
 async def test_a_dead_letter_is_kept_once_though_its_writer_died_before_the_log_had_the_failure(
     again: str, submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(name=f"broken-{again}", max_attempts=1)
+    @agent(name=f"broken-{again}", retry=Retry(attempts=1))
     async def broken(_: RunContext) -> None:
         raise Retryable("no")
 
@@ -409,12 +445,12 @@ async def _lives(submitter: TaskSubmitter, worker: str, since: datetime) -> bool
     return seen is not None and seen > since
 
 
-@agent(max_attempts=1)
+@agent(retry=Retry(attempts=1))
 async def once(ctx: RunContext) -> str:
     return ctx.prompt
 
 
-@agent(max_attempts=2)
+@agent(retry=Retry(attempts=2))
 async def twice(ctx: RunContext) -> str:
     return ctx.prompt
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from headrace import Emission, InputRequired, Retryable, RunContext, agent
+from headrace import Emission, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.log import TailRule
 from headrace.model.entry import Entry
 from headrace.model.messages import GetTask, TaskFound
@@ -146,7 +146,7 @@ async def test_what_is_canceled_while_it_waits_waits_no_more_though_no_worker_li
 async def test_a_task_between_two_attempts_is_canceled(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(backoff=30.0)
+    @agent(retry=Retry(backoff=30.0))
     async def flaky(_: RunContext) -> None:
         raise Retryable
 

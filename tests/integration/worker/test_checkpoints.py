@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Emission, File, Retryable, RunContext, Text, Thinking, agent
+from headrace import Emission, File, Retry, Retryable, RunContext, Text, Thinking, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -34,7 +34,7 @@ def folded(entries: list[Entry]) -> Json:
 async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def counting(ctx: RunContext) -> AsyncIterator[Emission]:
         done = (ctx.checkpoint_data or {"done": 0})["done"]
         for number in range(done + 1, 7):
@@ -60,7 +60,7 @@ async def test_the_next_attempt_finds_the_checkpoint_and_goes_on_from_there(
 async def test_ids_and_indices_go_on_behind_a_checkpoint(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def twice(ctx: RunContext) -> AsyncIterator[Emission]:
         if ctx.attempt == 1:
             yield Thinking("hm")
@@ -105,7 +105,7 @@ async def test_a_checkpoint_before_any_output_is_kept(
 ) -> None:
     found: list[Any] = []
 
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def early(ctx: RunContext) -> None:
         found.append(ctx.checkpoint_data)
         if ctx.attempt == 1:
@@ -136,7 +136,7 @@ async def test_what_can_not_be_saved_fails_the_task_with_a_reason(
 async def test_8_kb_in_any_script_can_be_saved(submitter: TaskSubmitter, working: Working) -> None:
     text, found = "ü" * 4095, []
 
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def full(ctx: RunContext) -> None:
         found.append(ctx.checkpoint_data)
         if ctx.attempt == 1:

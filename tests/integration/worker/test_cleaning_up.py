@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace import Agent, Emission, EndedTask, InputRequired, Retryable, RunContext, agent
+from headrace import Agent, Emission, EndedTask, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry
 from headrace.model import events
@@ -15,7 +15,6 @@ from headrace.model.errors import BusUnavailable
 from headrace.model.events import ATTEMPT
 from headrace.model.messages import DeadLetter
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
-from headrace.sdk.agent import Policy
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.dead_letters import (
     Letter,
@@ -43,7 +42,7 @@ class Tidy:
         self._failures = failures
 
     def agent(self) -> Agent:
-        @agent(name="tidy", clean_up=self.clean_up, backoff=0.0)
+        @agent(name="tidy", clean_up=self.clean_up, retry=Retry(backoff=0.0))
         async def tidy(ctx: RunContext) -> AsyncIterator[Emission]:
             if ctx.prompt == "break":
                 raise Retryable("not now")
@@ -131,7 +130,7 @@ async def test_a_task_that_is_given_up_unbegun_is_cleaned_up_after(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     tidy = Tidy()
-    only_once = replace(tidy.agent(), policy=Policy(max_attempts=1))
+    only_once = replace(tidy.agent(), retry=Retry(attempts=1))
     async with working(only_once):
         task = await begun_by_the_dead(submitter)
         await task.publish(1)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from nats.aio.msg import Msg
 
-from headrace import Emission, Retryable, RunContext, agent
+from headrace import Emission, Retry, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
@@ -41,7 +41,7 @@ class Service:
         self.heard: list[Json] = []
 
     def needed_by(self, name: str = "needy") -> Agent:
-        @agent(name=name, max_attempts=1)
+        @agent(name=name, retry=Retry(attempts=1))
         async def needy(ctx: RunContext) -> AsyncIterator[Emission]:
             if not self.works:
                 raise Retryable("the model is away")

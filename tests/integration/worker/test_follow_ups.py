@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from headrace import Emission, InputRequired, Retryable, RunContext, agent
+from headrace import Emission, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced
@@ -155,7 +155,7 @@ async def test_a_message_that_an_earlier_attempt_answered_is_not_queued_again(
 ) -> None:
     may_end = asyncio.Event()
 
-    @agent(follow_ups="steer", backoff=0.1)
+    @agent(follow_ups="steer", retry=Retry(backoff=0.1))
     async def careful(ctx: RunContext) -> AsyncIterator[Emission]:
         if ctx.attempt == 1:
             yield (await anext(ctx.inbox))["parts"][0]["text"]
@@ -278,7 +278,7 @@ async def test_a_message_that_a_steered_agent_leaves_is_the_next_input(
 async def test_what_a_discarded_attempt_took_is_handed_to_the_next(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(follow_ups="steer", backoff=0.1)
+    @agent(follow_ups="steer", retry=Retry(backoff=0.1))
     async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         for _ in range(2):
             message = await anext(ctx.inbox)

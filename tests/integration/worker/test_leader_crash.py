@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from headrace import Agents, Emission, RunContext, agent
+from headrace import Agents, Emission, Limits, RunContext, agent
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_worker.settings import WorkerSettings
@@ -25,7 +25,7 @@ def settings_of(cluster: NatsCluster) -> dict[str, object]:
 def workers_of(settings: dict[str, object], may_end: asyncio.Event) -> list[Worker]:
     """Return two workers of an agent whose runs end once they may."""
 
-    @agent(concurrency=RUNS)
+    @agent(limits=Limits(concurrency=RUNS))
     async def long(_: RunContext) -> AsyncIterator[Emission]:
         yield "begun "
         await may_end.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nats.js.errors import NotFoundError
 
-from headrace import Agent, Agents, Emission, RunContext, agent
+from headrace import Agent, Agents, Emission, Limits, RunContext, agent
 from headrace.directory import Directory
 from headrace.jetstream.durables import ACK_WAIT
 from headrace.model.entry import Entry
@@ -52,7 +52,7 @@ class Turnstile:
     def __init__(self, name: str, concurrency: int | None = None) -> None:
         self.inside = self.most = 0
         self.open = asyncio.Event()
-        self.agent: Agent = agent(name=name, concurrency=concurrency)(self.enter)
+        self.agent: Agent = agent(name=name, limits=Limits(concurrency=concurrency))(self.enter)
 
     async def enter(self, _: RunContext) -> None:
         """Count, and wait."""

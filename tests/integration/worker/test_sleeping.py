@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import REGISTRY
 
-from headrace import RunContext, agent
+from headrace import Limits, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.fold import TaskFold
@@ -51,7 +51,7 @@ async def marmot(ctx: RunContext) -> AsyncIterator[str]:
         await ctx.checkpoint(done + 1)
 
 
-@agent(timeout=1.0)
+@agent(limits=Limits(timeout=1.0))
 async def sloth(ctx: RunContext) -> None:
     """Sleeps longer than it may take."""
     await ctx.sleep(3600)

@@ -6,7 +6,7 @@ from typing import Any
 from nats.aio.msg import Msg
 from prometheus_client import REGISTRY
 
-from headrace import Emission, InputRequired, RunContext, Usage, agent
+from headrace import Emission, InputRequired, Limits, RunContext, Usage, agent
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import ListTasks, RunRequest, TasksFound
@@ -63,7 +63,7 @@ async def test_a_run_has_its_caller_its_origin_and_what_its_client_sent(
 ) -> None:
     got: list[Any] = []
 
-    @agent(timeout=30)
+    @agent(limits=Limits(timeout=30))
     async def curious(ctx: RunContext) -> None:
         got.extend([ctx.tenant, ctx.owner, ctx.context, ctx.traceparent, ctx.agui, ctx.deadline])
 

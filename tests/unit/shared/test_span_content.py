@@ -12,6 +12,7 @@ from headrace import (
     Complete,
     Emission,
     Message,
+    Retry,
     Retryable,
     RunContext,
     Text,
@@ -171,7 +172,7 @@ async def test_what_is_too_long_is_cut_and_reports_it(spans: RecordedSpans) -> N
 
 @pytest.mark.usefixtures("_content")
 async def test_each_attempt_holds_what_it_emitted_itself(spans: RecordedSpans) -> None:
-    @agent(backoff=0.01)
+    @agent(retry=Retry(backoff=0.01))
     async def flaky(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"try {ctx.attempt}"
         if ctx.attempt == 1:

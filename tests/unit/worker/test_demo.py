@@ -1,4 +1,4 @@
-from headrace.sdk.agent import Policy
+from headrace.sdk.policy import Retry
 from headrace.testing import TestFleet
 from headrace_worker.demo import counter
 
@@ -16,7 +16,7 @@ async def test_the_counter_goes_on_after_its_last_checkpoint_when_its_worker_die
 
 
 async def test_the_counter_outlives_more_workers_than_an_agents_usual_attempts() -> None:
-    kills, text = Policy().max_attempts + 1, ""
+    kills, text = Retry().attempts + 1, ""
     async with TestFleet([counter]) as fleet:
         async for event in fleet.stream("counter", "40 2 1"):
             text += event.text or ""

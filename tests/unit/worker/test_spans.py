@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from opentelemetry import trace
 
-from headrace import Emission, Retryable, RunContext, ToolError, Usage, agent, tool, tracing
+from headrace import Emission, Retry, Retryable, RunContext, ToolError, Usage, agent, tool, tracing
 from headrace.testing import TestFleet
 from tests.support.spans import NUMBER, RecordedSpans, links, parent, traceparent
 
@@ -70,7 +70,7 @@ async def test_a_childs_attempt_is_below_its_parents_attempt(spans: RecordedSpan
 async def test_an_attempt_links_to_the_one_before_and_states_why_that_failed(
     spans: RecordedSpans,
 ) -> None:
-    @agent(backoff=0.01)
+    @agent(retry=Retry(backoff=0.01))
     async def flaky(ctx: RunContext) -> str:
         if ctx.attempt == 1:
             raise Retryable("not now")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from nats.aio.msg import Msg
 
-from headrace import Emission, RunContext, agent
+from headrace import Emission, Retry, RunContext, agent
 from headrace.clock import TaskClock, use_task_clock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
@@ -31,7 +31,7 @@ class Later(TaskClock):
         return super().now() + forking.GIVEN_UP
 
 
-@agent(max_attempts=1)
+@agent(retry=Retry(attempts=1))
 async def baker(ctx: RunContext) -> AsyncIterator[Emission]:
     """Bake in two steps."""
     yield "Kneaded. "

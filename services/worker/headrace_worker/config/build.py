@@ -10,6 +10,7 @@ from headrace import adapters
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
 from headrace.sdk.agent import Agent, Agents, Skill
+from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import imported_at
 from headrace_worker.config.errors import FieldUnusable, Lines, Unusable
 from headrace_worker.config.model import (
@@ -20,12 +21,14 @@ from headrace_worker.config.model import (
     CommonAgentSection,
     Configuration,
     Credentials,
+    LimitsSection,
     McpTool,
     Model,
     ModelAgent,
     PythonAgent,
     PythonTool,
     RemoteAgent,
+    RetrySection,
     Security,
 )
 from headrace_worker.config.read import read
@@ -40,8 +43,6 @@ from headrace_worker.load import load, resolve
 
 _CARD_TIMEOUT = 5.0
 """Timeout in seconds for reading a remote agent's card."""
-
-_POLICY = ("max_attempts", "backoff", "timeout")
 
 
 def build(
@@ -107,9 +108,10 @@ def _python(name: str, section: PythonAgent) -> Agent:
     options = _options(section)
     shown = {key: value for key, value in options.items() if key in AgentCard.model_fields}
     card = agents[0].card.model_copy(update=shown | {"name": name})
-    policy = replace(agents[0].policy, **{key: options[key] for key in _POLICY if key in options})
-    concurrency = options.get("concurrency", agents[0].concurrency)
-    return replace(agents[0], card=card, policy=policy, concurrency=concurrency)
+    retry, limits = _set(section.retry, agents[0].retry), _set(section.limits, agents[0].limits)
+    if limits.start_within != card.start_within:
+        card = card.model_copy(update={"start_within": limits.start_within})
+    return replace(agents[0], card=card, retry=retry, limits=limits)
 
 
 def _model(configuration: Configuration, name: str, section: ModelAgent, model: Model) -> Agent:
@@ -209,13 +211,29 @@ def _credentials(section: Credentials | None) -> Any:  # noqa: ANN401  # what th
 
 def _options(section: CommonAgentSection) -> dict[str, Any]:
     """Return the section's description of the agent, as keywords of `headrace.sdk.agent`."""
-    plain = {*CommonAgentSection.model_fields} - {"name", "provider", "skills", "security"}
+    plain = {*CommonAgentSection.model_fields} - {
+        "name",
+        "provider",
+        "skills",
+        "security",
+        "retry",
+        "limits",
+    }
     options = section.model_dump(include=plain) | {"display_name": section.name}
     if section.provider is not None:
         options["provider"] = Provider(**section.provider.model_dump())
+    if section.retry is not None:
+        options["retry"] = _set(section.retry, Retry())
+    if section.limits is not None:
+        options["limits"] = _set(section.limits, Limits())
     if section.skills is not None:
         options["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
     return {key: value for key, value in options.items() if value is not None}
+
+
+def _set[T: Retry | Limits](section: RetrySection | LimitsSection | None, values: T) -> T:
+    """Return `values` with those that the section sets."""
+    return values if section is None else replace(values, **section.model_dump(exclude_unset=True))
 
 
 def _secured(made: Agent, security: Security | None) -> Agent:

@@ -193,6 +193,22 @@ class ProviderSection(Section):
     """URL of the organization; required by A2A."""
 
 
+class RetrySection(Section):
+    """When a run is attempted again; see `headrace.Retry`."""
+
+    attempts: int = Field(default=3, ge=1)
+    backoff: float = Field(default=1.0, ge=0, le=_LONGEST)
+    """Seconds."""
+
+
+class LimitsSection(Section):
+    """Limits of an agent's runs; see `headrace.Limits`. Durations are in seconds."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    timeout: float | None = Field(default=None, gt=0, le=_LONGEST)
+    start_within: float | None = Field(default=None, gt=0, le=_LONGEST)
+
+
 class CommonAgentSection(Section):
     """The fields of any agent's section; see `headrace.sdk.agent`."""
 
@@ -210,10 +226,8 @@ class CommonAgentSection(Section):
     output_modes: list[str] | None = None
     follow_ups: FollowUps | None = None
     """How a message to a running task is handled."""
-    concurrency: int | None = Field(default=None, ge=1)
-    max_attempts: int | None = Field(default=None, ge=1)
-    backoff: float | None = Field(default=None, ge=0, le=_LONGEST)
-    timeout: float | None = Field(default=None, gt=0, le=_LONGEST)
+    retry: RetrySection | None = None
+    limits: LimitsSection | None = None
     security: Security | None = None
 
 

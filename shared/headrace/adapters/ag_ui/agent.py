@@ -55,7 +55,7 @@ def ag_ui_agent(
         headers: Headers of each request.
         connect_timeout: Seconds to connect.
         silence: Seconds without data after which a stream is retried. A stream that ends before the
-            run is retried too, as `max_attempts` and `backoff` allow.
+            run is retried too, as `retry` allows.
         memory: How much of the conversation the agent gets.
         **declared: Keywords of `agent`.
 

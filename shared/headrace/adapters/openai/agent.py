@@ -70,8 +70,8 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
 
     The worker executes `tools`. A call of a tool that an AG-UI client offers ends the run with that
     call pending, and its result starts the next run. If a request still fails after `retries`, or
-    an answer breaks off, another attempt continues after the last tool result, as `max_attempts`
-    and `backoff` allow.
+    an answer breaks off, another attempt continues after the last tool result, as `retry`
+    allows.
 
     Args:
         name: The agent's name in the fleet.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from nats.aio.msg import Msg
 
-from headrace import Agents, Emission, RunContext, agent
+from headrace import Agents, Emission, Limits, RunContext, agent
 from headrace.directory import AgentCard, Announcer
 from headrace.jetstream.api import request
 from headrace.jetstream.connection import Bus
@@ -52,7 +52,7 @@ class Fleet:
     async def worker(self, url: str = "") -> AsyncIterator[Worker]:
         """Serve the agent in this process for the length of the block."""
 
-        @agent(concurrency=20)
+        @agent(limits=Limits(concurrency=20))
         async def long(_: RunContext) -> AsyncIterator[Emission]:
             yield "begun "
             await self.may_end.wait()

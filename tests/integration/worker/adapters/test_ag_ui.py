@@ -6,7 +6,7 @@ from typing import Any, override
 
 import pytest
 
-from headrace import Agent
+from headrace import Agent, Retry
 from headrace.adapters import ag_ui_agent
 from headrace.model.events import Json
 from tests.integration.worker.adapters.agui_backend import pydantic_backend
@@ -41,7 +41,7 @@ from tests.support.task_submitter import TaskSubmitter
 def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401
     """Make the agent of the backend at `url`, which works in the office itself."""
     del office
-    return ag_ui_agent(url, name="agent", backoff=0.0, **options)
+    return ag_ui_agent(url, name="agent", retry=Retry(backoff=0.0), **options)
 
 
 class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):

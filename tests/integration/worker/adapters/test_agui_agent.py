@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace import Agent
+from headrace import Agent, Retry
 from headrace.adapters import ag_ui_agent
 from headrace.adapters.ag_ui.events import AguiEvents
 from headrace.adapters.conversation.of_log import turns_of_log
@@ -29,7 +29,7 @@ from tests.support.task_submitter import TaskSubmitter, user_message
 
 
 def backend(stub: AgUiStub, **more: object) -> Agent:
-    given = {"name": "b", "memory": "task", "backoff": 0.0, **more}
+    given = {"name": "b", "memory": "task", "retry": Retry(backoff=0.0), **more}
     return ag_ui_agent(stub.url, **given)  # type: ignore[arg-type]  # its keywords
 
 

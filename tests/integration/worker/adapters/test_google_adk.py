@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from headrace import Agent
+from headrace import Agent, Retry
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsBesideClientTools,
     ApprovalsInTime,
@@ -46,7 +46,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
         model=gemini(url),
         tools=[put, office.mail, FunctionTool(office.refund, require_confirmation=True)],
     )
-    return adk_agent(wrapped, name="agent", backoff=0.0, **options)
+    return adk_agent(wrapped, name="agent", retry=Retry(backoff=0.0), **options)
 
 
 class TestGoogleAdk(AsksItsModel, Images, ApprovalsBesideClientTools, ApprovalsInTime, SharedState):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
+from headrace import Retry
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
@@ -51,7 +52,11 @@ def served(working: Working) -> Served:
     ) -> AsyncIterator[GeminiModel]:
         async with gemini_model(script) as model:
             agent = adk_agent(
-                made(gemini(model.url)), name="a", memory="task", backoff=0.0, **options
+                made(gemini(model.url)),
+                name="a",
+                memory="task",
+                retry=Retry(backoff=0.0),
+                **options,
             )
             async with working(agent):
                 yield model

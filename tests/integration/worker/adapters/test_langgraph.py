@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace import Agent
+from headrace import Agent, Retry
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsInTime,
     AsksItsModel,
@@ -31,7 +31,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
         system_prompt="Be brief.",
         checkpointer=FileSaver(office.folder / "checkpoints"),
     )
-    return langgraph_agent(graph, name="agent", backoff=0.0, **options)
+    return langgraph_agent(graph, name="agent", retry=Retry(backoff=0.0), **options)
 
 
 class TestLangGraph(StreamsArguments, AsksItsModel, Images, ApprovalsInTime):

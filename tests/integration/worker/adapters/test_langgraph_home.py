@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
+from headrace import Retry
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
@@ -345,7 +346,7 @@ async def test_a_worker_that_takes_over_at_a_breakpoint_does_not_pass_it(
         outer.add_edge(START, "inner")
         outer.add_edge("inner", END)
         graph = outer.compile(checkpointer=InMemorySaver())
-    async with working(stepping(graph, backoff=0.0)):
+    async with working(stepping(graph, retry=Retry(backoff=0.0))):
         task = await submitter.start("g", "x")
         await interrupts(task)
         assert not failures

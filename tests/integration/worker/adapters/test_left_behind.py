@@ -9,6 +9,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
+from headrace import Retry
 from headrace.adapters import ClientCredentials, executor_agent
 from headrace.model import events
 from headrace.model.events import ATTEMPT
@@ -123,7 +124,7 @@ async def test_an_unreachable_outside_agent_is_informed_later(
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        working(await outside_agent(server.url, backoff=0.05)),
+        working(await outside_agent(server.url, retry=Retry(backoff=0.05))),
     ):
         task = await submitter.start("outside", "ask")
         await folded(task)
@@ -175,7 +176,9 @@ async def test_a_task_whose_last_attempt_lost_it_is_canceled_over_there(
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
         # It sees the task break off once and does not come back.
-        working(await outside_agent(server.url, max_attempts=1, reconnecting=0.0)),
+        working(
+            await outside_agent(server.url, retry=Retry(attempts=1, backoff=0.0), reconnecting=0.0)
+        ),
     ):
         task = await submitter.start("outside", "slowly")
         await eventually(lambda: _is_known(task))

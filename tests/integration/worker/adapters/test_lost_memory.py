@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Agent
+from headrace import Agent, Retry
 from headrace.model.events import INTERRUPTS, REFUSED, Json
 from tests.integration.worker.adapters.behaviour import answered, interrupts
 from tests.integration.worker.adapters.office import Office
@@ -58,7 +58,7 @@ class Desk:
         if saver is None:
             saver = InMemorySaver()
         compiled = graph.compile(checkpointer=saver or None, **options)
-        return langgraph_agent(compiled, name="desk", backoff=0.0)
+        return langgraph_agent(compiled, name="desk", retry=Retry(backoff=0.0))
 
 
 async def refused(task: Task) -> Json:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace import Agent, Emission, RunContext, ToolError, agent
+from headrace import Agent, Emission, Retry, RunContext, ToolError, agent
 from headrace.adapters.event_stream import LARGEST
 from headrace.sdk.errors import Misdeclared
 from tests.integration.worker.conftest import Working
@@ -57,7 +57,10 @@ server.run("stdio")
 def caller(server: "McpServer", *names: str) -> Agent:
     """Return an agent that calls the tools it is asked to, with their JSON arguments."""
 
-    @agent(name="caller", backoff=0.0, max_attempts=2)
+    @agent(
+        name="caller",
+        retry=Retry(backoff=0.0, attempts=2),
+    )
     async def run(ctx: RunContext) -> AsyncIterator[Emission]:
         async with server.open() as found:
             tools = {tool.name: tool for tool in found}
@@ -231,7 +234,7 @@ async def test_a_list_of_tools_is_not_read_without_end(
 
     endless = EndlessServer(pages=pages)
 
-    @agent(name="once", max_attempts=1)
+    @agent(name="once", retry=Retry(attempts=1))
     async def once(ctx: RunContext) -> str:
         async with McpServer(f"{url}/mcp").open() as found:
             return f"{ctx.prompt}: {len(found)} tools"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from headrace import tool, tracing
+from headrace import Retry, tool, tracing
 from headrace.sdk.agent import Agent
 from headrace.span_content import LIMIT
 from tests.integration.worker.adapters.wire import calls, chat_model, replies
@@ -30,7 +30,13 @@ def chat(url: str) -> Agent:
     """Return an agent of the adapter for chat endpoints."""
     from headrace.adapters import openai_agent
 
-    given: Any = {"base_url": url, "api_key": "k", "memory": "task", "backoff": 0.0, "retries": 0}
+    given: Any = {
+        "base_url": url,
+        "api_key": "k",
+        "memory": "task",
+        "retry": Retry(backoff=0.0),
+        "retries": 0,
+    }
     return openai_agent(name="a", model="small", instruction=RULE, tools=[tool(look)], **given)
 
 
@@ -47,7 +53,7 @@ def agents_sdk(url: str) -> Agent:
     wrapped: SdkAgent[Any] = SdkAgent(
         "a", model=model, instructions=RULE, tools=[function_tool(look)]
     )
-    return openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
+    return openai_agents_agent(wrapped, name="a", memory="task", retry=Retry(backoff=0.0))
 
 
 def langgraph(url: str) -> Agent:
@@ -59,7 +65,7 @@ def langgraph(url: str) -> Agent:
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look], system_prompt=RULE)
-    return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
+    return langgraph_agent(graph, name="a", memory="task", retry=Retry(backoff=0.0))
 
 
 def pydantic(url: str) -> Agent:
@@ -74,7 +80,7 @@ def pydantic(url: str) -> Agent:
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))
     wrapped = PydanticAgent(model, instructions=RULE, tools=[look])
-    return pydantic_ai_agent(wrapped, name="a", memory="task", backoff=0.0)
+    return pydantic_ai_agent(wrapped, name="a", memory="task", retry=Retry(backoff=0.0))
 
 
 ADAPTERS = pytest.mark.parametrize("made", [chat, agents_sdk, langgraph, pydantic])

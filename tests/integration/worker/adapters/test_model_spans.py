@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
+from headrace import Retry
 from headrace.sdk.agent import Agent
 from tests.integration.worker.adapters.behaviour import until_printed
 from tests.integration.worker.adapters.gemini_wire import MODEL, gemini_model
@@ -40,7 +41,7 @@ def agents_sdk(url: str) -> Agent:
     wrapped: SdkAgent[Any] = SdkAgent(
         "a", model=OpenAIChatCompletionsModel("small", client), tools=[function_tool(look)]
     )
-    return openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
+    return openai_agents_agent(wrapped, name="a", memory="task", retry=Retry(backoff=0.0))
 
 
 def langgraph(url: str) -> Agent:
@@ -52,7 +53,7 @@ def langgraph(url: str) -> Agent:
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "max_retries": 0}
     graph: Any = create_agent(ChatOpenAI(**request, stream_usage=True), [look])
-    return langgraph_agent(graph, name="a", memory="task", backoff=0.0)
+    return langgraph_agent(graph, name="a", memory="task", retry=Retry(backoff=0.0))
 
 
 def pydantic(url: str) -> Agent:
@@ -67,7 +68,7 @@ def pydantic(url: str) -> Agent:
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client))
     return pydantic_ai_agent(
-        PydanticAgent(model, tools=[look]), name="a", memory="task", backoff=0.0
+        PydanticAgent(model, tools=[look]), name="a", memory="task", retry=Retry(backoff=0.0)
     )
 
 

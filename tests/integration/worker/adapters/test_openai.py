@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace import Agent, RunContext, agent, tool
+from headrace import Agent, Retry, RunContext, agent, tool
 from tests.integration.worker.adapters.behaviour import (
     AsksItsModel,
     ClientTools,
@@ -30,7 +30,13 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
 
     tools = [tool(office.mail), tool(put)]
     return openai_agent(
-        name="agent", model="small", base_url=url, api_key="k", tools=tools, backoff=0.0, **options
+        name="agent",
+        model="small",
+        base_url=url,
+        api_key="k",
+        tools=tools,
+        retry=Retry(backoff=0.0),
+        **options,
     )
 
 

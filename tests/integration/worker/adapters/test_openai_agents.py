@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace import Agent, RunContext, State
+from headrace import Agent, Retry, RunContext, State
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsBesideClientTools,
     ApprovalsInTime,
@@ -39,7 +39,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
             function_tool(office.refund, needs_approval=True),
         ],
     )
-    return openai_agents_agent(wrapped, name="agent", backoff=0.0, **options)
+    return openai_agents_agent(wrapped, name="agent", retry=Retry(backoff=0.0), **options)
 
 
 class TestOpenAIAgents(

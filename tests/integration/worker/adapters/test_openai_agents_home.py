@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from headrace import RunContext
+from headrace import Retry, RunContext
 from headrace.sdk.errors import Retryable
 from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
 from tests.integration.worker.adapters.wire import (
@@ -127,7 +127,7 @@ async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
         entry: SdkAgent[None] = SdkAgent(
             "desk", instructions="Hand over.", model=llm, handoffs=[target]
         )
-        served_agent = openai_agents_agent(entry, name="a", memory="task", backoff=0.0)
+        served_agent = openai_agents_agent(entry, name="a", memory="task", retry=Retry(backoff=0.0))
         async with working(served_agent):
             done = await folded(await submitter.start("a", "Refund A1."))
     assert (state(done), answer(done)) == ("COMPLETED", "Done.")
@@ -239,7 +239,9 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     monkeypatch.setattr(AgentsEvents, "end", end)
     async with model([replies('{"sides": 6}')]) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, output_type=Shape)
-        served_agent = openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)
+        served_agent = openai_agents_agent(
+            wrapped, name="a", memory="task", retry=Retry(backoff=0.0)
+        )
         async with working(served_agent):
             done = await folded(await submitter.start("a", "How many?"))
     [artifact] = done["artifacts"]
@@ -290,7 +292,9 @@ async def test_images_that_a_tool_returns_are_sent_again(
     script: list[ModelOutput] = [both, *[Refuses(429)] * 4, replies("Nice.")]
     async with model(script) as (served, llm):
         wrapped: SdkAgent[None] = SdkAgent("a", model=llm, tools=[function_tool(look)])
-        async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
+        async with working(
+            openai_agents_agent(wrapped, name="a", memory="task", retry=Retry(backoff=0.0))
+        ):
             done = await folded(await submitter.start("a", "Look."))
     assert (state(done), answer(done)) == ("COMPLETED", "Nice.")
     # What runs side by side ends in any order.
@@ -326,7 +330,9 @@ async def test_a_tools_result_can_be_the_answer(
         wrapped: SdkAgent[None] = SdkAgent(
             "a", model=llm, tools=[function_tool(price)], tool_use_behavior="stop_on_first_tool"
         )
-        async with working(openai_agents_agent(wrapped, name="a", memory="task", backoff=0.0)):
+        async with working(
+            openai_agents_agent(wrapped, name="a", memory="task", retry=Retry(backoff=0.0))
+        ):
             done = await folded(await submitter.start("a", "What is tea?"))
     assert (state(done), answer(done)) == ("COMPLETED", "tea costs 3")
     assert (carried_out, len(served.requests)) == (["tea"], 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from headrace import Agent, RunContext, ToolError, tool
+from headrace import Agent, Retry, RunContext, ToolError, tool
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared
 from tests.integration.worker.conftest import Working
@@ -61,7 +61,7 @@ def model(stub: ChatStub, **more: object) -> Agent:
     given = {
         "tools": [add, whose, break_, refuse],
         "memory": "task",
-        "backoff": 0.0,
+        "retry": Retry(backoff=0.0),
         "retries": 0,
         **more,
     }
@@ -449,7 +449,10 @@ async def test_a_redirect_takes_neither_headers_nor_the_conversation_elsewhere(
 
 async def test_a_permanent_error_fails_the_task(submitter: TaskSubmitter, working: Working) -> None:
     replies = [Reply(status=500)] * 2
-    async with chat_stub(*replies) as stub, working(model(stub, max_attempts=2)):
+    async with (
+        chat_stub(*replies) as stub,
+        working(model(stub, retry=Retry(attempts=2, backoff=0.0))),
+    ):
         done = await folded(await submitter.start("model", "x"))
     assert (state(done), len(stub.requests)) == ("FAILED", 2)
     assert "answered 500" in words(done)

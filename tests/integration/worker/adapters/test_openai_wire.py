@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Agent, tool
+from headrace import Agent, Retry, tool
 from headrace.model.events import Json
 from tests.integration.worker.conftest import Working
 from tests.support.chat_stub import ChatStub, Reply, call, chat_stub, chunk, deltas, usage
@@ -30,7 +30,7 @@ def add(a: int, b: int = 1) -> int:
 def model(stub: ChatStub, **more: object) -> Agent:
     from headrace.adapters import openai_agent
 
-    given = {"tools": [add], "memory": "task", "backoff": 0.0, "retries": 0, **more}
+    given = {"tools": [add], "memory": "task", "retry": Retry(backoff=0.0), "retries": 0, **more}
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]
 
 

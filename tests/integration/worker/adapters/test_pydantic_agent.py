@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
+from headrace import Retry
 from headrace.model import parts
 from headrace.model.events import Json
 from tests.integration.worker.conftest import Working
@@ -194,6 +195,6 @@ async def test_a_busy_model_is_queried_again_and_a_refusing_one_not(
         yield "found"
 
     wrapped = PydanticAgent(FunctionModel(stream_function=stream))
-    async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0)):
+    async with working(pydantic_ai_agent(wrapped, name="p", memory="task", retry=Retry(backoff=0))):
         done = await folded(await submitter.start("p", "x"))
     assert state(done) == ends

@@ -6,7 +6,7 @@ from typing import Any
 from ag_ui.core import EventType, StateSnapshotEvent
 from pydantic import BaseModel
 
-from headrace import Agent
+from headrace import Agent, Retry
 from tests.integration.worker.adapters.behaviour import (
     ApprovalsBesideClientTools,
     ApprovalsInTime,
@@ -52,7 +52,7 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     wrapped.tool(put)
     wrapped.tool_plain(office.mail)
     wrapped.tool_plain(requires_approval=True)(office.refund)
-    given: Any = {"deps": lambda _: Deps(Basket()), "backoff": 0.0, **options}
+    given: Any = {"deps": lambda _: Deps(Basket()), "retry": Retry(backoff=0.0), **options}
     return pydantic_ai_agent(wrapped, name="agent", **given)
 
 

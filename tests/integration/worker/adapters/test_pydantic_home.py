@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 from pydantic import BaseModel
 
+from headrace import Retry
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.errors import Retryable
@@ -163,7 +164,9 @@ async def test_a_structured_answer_that_was_kept_is_emitted_by_the_next_attempt(
     monkeypatch.setattr(events.PydanticEvents, "_finish", finish)
     model = FunctionModel(stream_function=stream)
     wrapped = PydanticAgent(model, output_type=PromptedOutput(Shape))
-    async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
+    async with working(
+        pydantic_ai_agent(wrapped, name="p", memory="task", retry=Retry(backoff=0.0))
+    ):
         done = await folded(await submitter.start("p", "How many?"))
     assert [a["parts"][0].get("data") for a in done["artifacts"]][-1] == {"sides": 6}
     assert requests == 1
@@ -190,7 +193,9 @@ async def test_images_that_a_tool_returns_are_sent_again(
     async with chat_model(script) as served:
         provider = OpenAIProvider(base_url=served.url, api_key="k")
         wrapped = PydanticAgent(OpenAIChatModel("small", provider=provider), tools=[look])
-        async with working(pydantic_ai_agent(wrapped, name="p", memory="task", backoff=0.0)):
+        async with working(
+            pydantic_ai_agent(wrapped, name="p", memory="task", retry=Retry(backoff=0.0))
+        ):
             done = await folded(await submitter.start("p", "Look."))
     assert answer(done) == "Nice."
     first, last = served.conversations[1], served.conversations[-1]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace import Provider
+from headrace import Provider, Retry
 from headrace.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
@@ -372,7 +372,7 @@ async def test_an_agent_out_of_reach_is_tried_again_and_then_given_up(
     executor = ScriptedExecutor()
     async with (
         sdk_server(executor, bindings=["JSONRPC"]) as server,
-        working(await outside_agent(server.url, max_attempts=3)),
+        working(await outside_agent(server.url, retry=Retry(attempts=3, backoff=0.0))),
     ):
         proxy = server.proxy
         proxy.refuses = True

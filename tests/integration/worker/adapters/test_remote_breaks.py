@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from headrace import Retry
 from tests.integration.worker.conftest import Working
 from tests.support.log_reading import answer, folded, state
 from tests.support.scripted_agent import Json, ScriptedAgent, at, serving
@@ -47,7 +48,7 @@ async def test_whatever_it_sends_the_task_ends_and_the_worker_goes_on(
 ) -> None:
     scripted = ScriptedAgent(answer, [at("COMPLETED")])
     async with serving(scripted) as url:
-        agent = await outside_agent(url, binding="JSONRPC", max_attempts=2)
+        agent = await outside_agent(url, binding="JSONRPC", retry=Retry(attempts=2, backoff=0.0))
         async with working(agent):
             done = await folded(await submitter.start("outside", "x"))
             again = await folded(await submitter.start("outside", "y"))

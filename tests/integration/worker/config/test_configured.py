@@ -16,8 +16,8 @@ from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 ECHO = "{type: python, target: 'headrace_worker.demo:echo'}"
-COUNTER = "{type: python, target: 'headrace_worker.demo:counter', concurrency: 2}"
-GATED = "{type: python, target: 'tests.support.agents:gated', concurrency: 2}"
+COUNTER = "{type: python, target: 'headrace_worker.demo:counter', limits: {concurrency: 2}}"
+GATED = "{type: python, target: 'tests.support.agents:gated', limits: {concurrency: 2}}"
 
 
 class File:

@@ -7,6 +7,7 @@ from headrace import (
     DelegationFailed,
     DelegationRefused,
     Emission,
+    Limits,
     Reject,
     RunContext,
     Status,
@@ -127,7 +128,7 @@ async def test_a_stream_that_is_asked_again_after_its_end_stays_there(
 
     seen: list[object] = []
 
-    @agent(timeout=10.0)
+    @agent(limits=Limits(timeout=10.0))
     async def insistent(ctx: RunContext) -> None:
         async with ctx.delegate_stream("worker", "dig") as child:
             seen.append(len([event async for event in child]) > 0)

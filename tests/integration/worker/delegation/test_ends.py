@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import DelegationFailed, Emission, Retryable, RunContext, agent
+from headrace import DelegationFailed, Emission, Limits, Retry, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
 from headrace_worker.timing import Timing
@@ -102,7 +102,7 @@ async def test_an_agent_that_fails_takes_its_children_with_it(
 async def test_an_agent_that_is_out_of_time_takes_its_children_with_it(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(timeout=4.0)
+    @agent(limits=Limits(timeout=4.0))
     async def slow(ctx: RunContext) -> None:
         await ctx.delegate("endless", "x")
 
@@ -175,7 +175,7 @@ async def test_a_retry_delegates_again_only_to_the_child_that_failed(
             raise ValueError
         return ctx.prompt
 
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def retrying(ctx: RunContext) -> str:
         good = await ctx.delegate("worker", "good")
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace import DelegationRefused, InputRequired, Retryable, RunContext, agent
+from headrace import DelegationRefused, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.model.errors import InvalidName
 from headrace.model.messages import StartTask
 from headrace.model.task import COMPLETED
@@ -82,7 +82,7 @@ async def test_a_large_file_is_the_parents_in_the_store_and_linked_in_the_childs
 async def test_a_parent_that_requests_again_stores_nothing_twice(
     submitter: TaskSubmitter, working: Working
 ) -> None:
-    @agent(backoff=0.0)
+    @agent(retry=Retry(backoff=0.0))
     async def insisting(ctx: RunContext) -> str:
         result = await ctx.delegate("weigher", {"parts": [FILE]})
         if ctx.attempt == 1:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace import Agent, RunContext, agent
+from headrace import Agent, Limits, RunContext, agent
 from headrace.model.task import COMPLETED
 from tests.integration.worker.conftest import Working
 from tests.support.delegation_logs import answer
@@ -13,7 +13,7 @@ def chain(length: int) -> list[Agent]:
     """Return agents of which each asks the next one; the last says how deep it is."""
 
     def link(number: int) -> Agent:
-        @agent(name=f"link-{number}", concurrency=1)
+        @agent(name=f"link-{number}", limits=Limits(concurrency=1))
         async def ask(ctx: RunContext) -> str:
             if number == length:
                 return f"{number}"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import Emission, InputRequired, Retryable, RunContext, agent
+from headrace import Emission, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.errors import TaskUnknown
@@ -120,7 +120,7 @@ async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_sec
         else:
             yield " and ".join(answered)
 
-    @agent(backoff=0.1)
+    @agent(retry=Retry(backoff=0.1))
     async def patient(ctx: RunContext) -> str:
         child = await ctx.delegate("curious", "x", key="it")
         for word in ("one", "two"):

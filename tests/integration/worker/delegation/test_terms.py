@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace import DelegationFailed, InputRequired, Retryable, RunContext, agent
+from headrace import DelegationFailed, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.model.delegation import DELEGATION
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
@@ -102,7 +102,7 @@ async def test_a_parent_may_try_again_when_the_queue_has_places(
     async def brief(_: RunContext) -> str:
         return "done"
 
-    @agent(max_attempts=2)
+    @agent(retry=Retry(attempts=2))
     async def patient(ctx: RunContext) -> str:
         try:
             return (await ctx.delegate("brief", "x")).text

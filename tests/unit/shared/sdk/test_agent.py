@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Agent, Agents, Emission, Provider, RunContext, Skill, agent
+from headrace import Agent, Agents, Emission, Limits, Provider, Retry, RunContext, Skill, agent
 from headrace.model.agent_card import AgentCard
 from headrace.sdk.agent import AgentFunction
 from headrace.sdk.errors import AgentReadTerminal, Misdeclared
@@ -91,7 +91,7 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
     [
         (_decorated(_plain, name="plain"), "must take one argument, the RunContext"),
         (_decorated(my_function, name="no spaces"), "no spaces"),
-        (_decorated(my_function, concurrency=0), "at least 1"),
+        (_decorated(my_function, limits=Limits(concurrency=0)), "at least 1"),
         (_decorated(my_function, icon_url="javascript:alert(1)"), "icon_url of agent"),
         (_decorated(my_function, provider=Provider(organization="a", url="x")), "provider's url"),
     ],
@@ -163,13 +163,24 @@ def test_an_imported_file_with_null_bytes_is_found_by_its_import(
     assert {"importer", "spoilt"}.isdisjoint(sys.modules)
 
 
+_WRONG: Any = (timedelta(seconds=5), None, "3", 2.5, "soon", TimeoutError)
+
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"timeout": timedelta(seconds=5)}, "timeout .* must be a number of seconds, not timedelta"),
-    ({"backoff": None}, "backoff .* must be a number of seconds, not NoneType"),
-    ({"max_attempts": "3"}, "max_attempts .* must be a whole number, not str"),
-    ({"max_attempts": 2.5}, "max_attempts .* must be a whole number, not float"),
-    ({"concurrency": True}, "concurrency .* must be a whole number, not bool"),
-    ({"start_within": "soon"}, "start_within: "),
+    (
+        {"limits": Limits(timeout=_WRONG[0])},
+        "timeout .* must be a number of seconds, not timedelta",
+    ),
+    ({"retry": Retry(backoff=_WRONG[1])}, "backoff .* must be a number of seconds, not NoneType"),
+    ({"retry": Retry(attempts=_WRONG[2])}, "attempts .* must be a whole number, not str"),
+    ({"retry": Retry(attempts=_WRONG[3])}, "attempts .* must be a whole number, not float"),
+    ({"limits": Limits(concurrency=True)}, "concurrency .* must be a whole number, not bool"),
+    (
+        {"limits": Limits(start_within=_WRONG[4])},
+        "start_within .* must be a number of seconds, not str",
+    ),
+    ({"retry": Retry(on=_WRONG[5])}, "retry.on .* must be a tuple of classes of exceptions"),
+    ({"retry": 3}, r"must be a Retry: write retry=Retry\(…\)"),
+    ({"limits": {"timeout": 5}}, r"must be a Limits: write limits=Limits\(…\)"),
     ({"clean_up": "tidy"}, "clean_up .* must be an async function"),
     ({"description": 5}, "description: "),
     ({"skills": Skill("shopping")}, "skills: "),

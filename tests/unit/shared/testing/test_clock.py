@@ -8,7 +8,7 @@ from types import FunctionType
 
 import pytest
 
-from headrace import Emission, InputRequired, RunContext, ToolError, agent, tool
+from headrace import Emission, InputRequired, Limits, RunContext, ToolError, agent, tool
 from headrace.adapters.questions.answers import expiry, interrupts_in, is_expired
 from headrace.clock import now, task_clock
 from headrace.testing import TestFleet
@@ -101,7 +101,7 @@ async def test_a_user_who_is_silent_ends_the_wait_for_credentials() -> None:
 
 
 async def test_a_runs_time_limit_ends_it_in_any_attempt() -> None:
-    @agent(timeout=3600)
+    @agent(limits=Limits(timeout=3600))
     async def endless(_: RunContext) -> AsyncIterator[Emission]:
         """Never end."""
         yield "begun"
@@ -119,7 +119,7 @@ async def test_a_runs_time_limit_ends_it_in_any_attempt() -> None:
 
 
 async def test_a_run_that_begins_later_has_its_whole_time() -> None:
-    @agent(timeout=60)
+    @agent(limits=Limits(timeout=60))
     async def steady(ctx: RunContext) -> AsyncIterator[Emission]:
         """Take a moment, in the second attempt."""
         if ctx.attempt == 1:

@@ -15,7 +15,9 @@ from headrace import (
     Emission,
     File,
     InputRequired,
+    Limits,
     Reject,
+    Retry,
     Retryable,
     RunContext,
     Thinking,
@@ -188,7 +190,7 @@ async def test_concurrency_bounds_the_threads_of_an_agent_without_async() -> Non
     at_once, most, lock = 0, 0, threading.Lock()
     two = threading.Barrier(2, timeout=60)
 
-    @agent(concurrency=2)
+    @agent(limits=Limits(concurrency=2))
     def blocker(ctx: RunContext) -> str:
         """Block until there are two, and for a moment in which a third could come."""
         nonlocal at_once, most
@@ -381,7 +383,7 @@ async def test_a_run_that_kills_every_worker_is_given_up() -> None:
 
 
 async def test_what_is_tried_again_later_is_tried_again_at_once() -> None:
-    @agent(backoff=3600)
+    @agent(retry=Retry(backoff=3600))
     async def unlucky(ctx: RunContext) -> AsyncIterator[Emission]:
         """Succeed the third time."""
         if ctx.attempt < 3:

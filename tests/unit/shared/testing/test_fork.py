@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace import Emission, InputRequired, RunContext, agent
+from headrace import Emission, InputRequired, Retry, RunContext, agent
 from headrace.model.fork import ForkOf
 from headrace.model.task import COMPLETED
 from headrace.testing import TestFleet
@@ -14,7 +14,7 @@ from headrace_gateway.refusals import Malformed
 calls: list[str] = []
 
 
-@agent(max_attempts=1)
+@agent(retry=Retry(attempts=1))
 async def barber(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask before cutting."""
     if ctx.run == 1:
@@ -24,7 +24,7 @@ async def barber(ctx: RunContext) -> AsyncIterator[Emission]:
     yield f"Cut to {ctx.prompt}, after {before} messages."
 
 
-@agent(max_attempts=1)
+@agent(retry=Retry(attempts=1))
 async def baker(ctx: RunContext) -> AsyncIterator[Emission]:
     """Bake in two steps, the first of which is not repeated."""
     if ctx.checkpoint_data is None:

@@ -6,7 +6,7 @@ The only queue with a worker is that of the version: a run that is requested els
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Agent, EndedTask, InputRequired, Retryable, RunContext, agent
+from headrace import Agent, EndedTask, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.tasks.dead_letters import LetterFilter, Letters, retry
 from headrace.testing import FleetTask, TestFleet
 
@@ -95,7 +95,7 @@ async def test_the_clean_up_of_a_canceled_task_goes_to_its_version() -> None:
 async def test_the_retry_of_a_dead_letter_goes_to_its_version() -> None:
     tries = list[int]()
 
-    @agent(version=VERSION, pinned=True, max_attempts=1)
+    @agent(version=VERSION, pinned=True, retry=Retry(attempts=1))
     async def flaky(ctx: RunContext) -> AsyncIterator[str]:
         tries.append(ctx.attempt)
         if len(tries) == 1:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import Agent, Provider, RunContext, adapters, agent
+from headrace import Agent, Limits, Provider, RunContext, adapters, agent
 from headrace.model.agent_card import SecurityScheme
 from headrace_worker.config import Configuration, Unusable, build
 
 
-@agent(description="Says nothing.", timeout=5)
+@agent(description="Says nothing.", limits=Limits(timeout=5))
 async def silent(_: RunContext) -> AsyncIterator[str]:
     yield ""
 
@@ -41,10 +41,14 @@ def python(target: str = "made_up_module:silent", **more: Any) -> dict[str, Any]
 
 
 def test_an_agent_in_code_has_the_properties_that_the_file_states() -> None:
-    output = python(description="Says little.", concurrency=3, max_attempts=1)
+    output = python(description="Says little.", limits={"concurrency": 3}, retry={"attempts": 1})
     [quiet] = build(configured({"quiet": output}))
-    assert (quiet.name, quiet.card.description, quiet.concurrency) == ("quiet", "Says little.", 3)
-    assert (quiet.policy.max_attempts, quiet.policy.timeout) == (1, 5)
+    assert (quiet.name, quiet.card.description, quiet.limits.concurrency) == (
+        "quiet",
+        "Says little.",
+        3,
+    )
+    assert (quiet.retry.attempts, quiet.limits.timeout) == (1, 5)
     assert quiet.function is silent.function
 
 

@@ -29,7 +29,7 @@ agents:
     instruction: Costs $$5, says ${WHO}.
     reasoning: {show_thinking: false, effort: low}
     tools: [clock, files]
-    concurrency: 4
+    limits: {concurrency: 4}
   helper:
     type: python
     target: some_agents:helper
@@ -107,7 +107,7 @@ def with_code(field: str) -> str:
         ),
         (
             "agents:\n  a:\n    type: a2a\n    url: http://x\n    tokn: x\n",
-            "headrace.yaml:5: agents.a.tokn: unknown field; allowed: backoff, binding, ",
+            "headrace.yaml:5: agents.a.tokn: unknown field; allowed: binding, ",
         ),
         (
             "agents:\n  a:\n    type: a2a\n    url: http://x\n    credentials: {type: bearer}\n",
@@ -128,9 +128,15 @@ def with_code(field: str) -> str:
         ("agents:\n  a: {type: a2a, url: 'http://[::1'}\n", "headrace.yaml:2: agents.a.url: "),
         ("agents:\n  a: {type: a2a, url: 'http://h:99999'}\n", "agents.a.url: "),
         ("agents:\n  a: {type: ag-ui, url: 'http://'}\n", "with a host"),
-        (f"agents:\n  a: {with_code('timeout: .inf')}\n", "headrace.yaml:2: agents.a.timeout: "),
-        (f"agents:\n  a: {with_code('timeout: 1.0e+300')}\n", "agents.a.timeout: "),
-        (f"agents:\n  a: {with_code('backoff: .nan')}\n", "agents.a.backoff: "),
+        (
+            f"agents:\n  a: {with_code('limits: {timeout: .inf}')}\n",
+            "headrace.yaml:2: agents.a.limits.timeout: ",
+        ),
+        (
+            f"agents:\n  a: {with_code('limits: {timeout: 1.0e+300}')}\n",
+            "agents.a.limits.timeout: ",
+        ),
+        (f"agents:\n  a: {with_code('retry: {backoff: .nan}')}\n", "agents.a.retry.backoff: "),
         (f"agents:\n  a: {with_code(HALF)}\n", "agents.a.description: contains characters"),
         (
             "agents:\n  a: {type: a2a, url: 'http://h', headers: {'a b': c}}\n",

@@ -1,0 +1,92 @@
+"""How the runs of an agent are retried and limited."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.sdk.errors import Misdeclared
+
+LONGEST_BACKOFF = 60.0
+"""Maximum pause between attempts in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a run is attempted again: its worker was killed, or its agent raised a `Retryable`."""
+
+    attempts: int = 3
+    """Maximum number of attempts at one run. After the last one the task fails and a dead letter is
+    written. Attempts that a worker handed back while shutting down do not count."""
+    backoff: float = 1.0
+    """Seconds before the attempt after an error. The pause doubles with each further failure, to at
+    most `LONGEST_BACKOFF`."""
+    on: tuple[type[Exception], ...] = ()
+    """Further errors of the agent after which its run is attempted again, such as
+    ``(TimeoutError, httpx.TransportError)``."""
+
+    def pause(self, failures: int) -> float:
+        """Return the pause in seconds after the `failures`-th failed attempt."""
+        return float(min(self.backoff * 2 ** min(failures - 1, 32), LONGEST_BACKOFF))
+
+    def check(self, agent: str) -> None:
+        """Check the values.
+
+        Raises:
+            Misdeclared: A value is out of range or of another type.
+        """
+        _check_number("retry.attempts", self.attempts, agent, "a whole number", int)
+        _check_number("retry.backoff", self.backoff, agent, "a number of seconds", int | float)
+        if self.attempts < 1:
+            raise Misdeclared(f"the retry.attempts of agent {agent!r} must be at least 1")
+        if self.backoff < 0:
+            raise Misdeclared(f"the retry.backoff of agent {agent!r} must not be negative")
+        if not _are_errors(self.on):
+            raise Misdeclared(
+                f"the retry.on of agent {agent!r} must be a tuple of classes of exceptions"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many runs of an agent a worker does at a time, and how long one may wait and take."""
+
+    concurrency: int | None = None
+    """Maximum number of concurrent runs per worker. None: limited only by the worker's capacity."""
+    timeout: float | None = None
+    """Maximum duration of a run in seconds, from its first attempt's start. None: unlimited."""
+    start_within: float | None = None
+    """Seconds within which a worker must start the task after its message was sent. Otherwise the
+    task is REJECTED. None: the fleet's setting."""
+
+    def check(self, agent: str) -> None:
+        """Check the values.
+
+        Raises:
+            Misdeclared: A value is out of range or of another type.
+        """
+        name = "limits.concurrency"
+        _check_number(name, self.concurrency, agent, "a whole number", int | None)
+        if self.concurrency is not None and self.concurrency < 1:
+            raise Misdeclared(f"the {name} of agent {agent!r} must be at least 1")
+        seconds = {"limits.timeout": self.timeout, "limits.start_within": self.start_within}
+        for name, value in seconds.items():
+            _check_number(name, value, agent, "a number of seconds", int | float | None)
+            if value is not None and value <= 0:
+                raise Misdeclared(f"the {name} of agent {agent!r} must be more than 0 s")
+
+
+def _are_errors(kinds: object) -> bool:
+    return isinstance(kinds, tuple) and all(
+        isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
+    )
+
+
+def _check_number(option: str, value: object, agent: str, rule: str, kind: Any) -> None:  # noqa: ANN401  # a type
+    """Check the type of an option's value.
+
+    Raises:
+        Misdeclared: It is of another type.
+    """
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise Misdeclared(
+            f"the {option} of agent {agent!r} must be {rule}, not {type(value).__name__}"
+        )
