@@ -65,7 +65,6 @@ ROUNDS = 5
 _TERMS = frozenset({events.START_AT, events.START_BY, events.PRIORITY, events.TRACEPARENT})
 """Metadata that sets how a run is scheduled and traced, not what it does."""
 
-
 _FILES = frozenset({"raw", "url"})
 """Fields of parts that contain a file, or where it is."""
 
@@ -169,8 +168,9 @@ class Submissions:
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._limits, self._settlement, self._idempotency = limits, settlement, idempotency
         self._background, self._webhooks = background, Webhooks(bus)
-        self.runs = BackgroundRuns(bus)
         self._files = MessageFiles(bus, links)
+        self.runs = BackgroundRuns(bus)
+        """Requests runs from workers."""
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
 
     async def submit(self, submission: Submission) -> AcceptedInput:
