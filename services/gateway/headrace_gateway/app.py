@@ -145,7 +145,7 @@ def _console(settings: GatewaySettings) -> ConsolePages:
 
 def _routes(services: Services) -> list[BaseRoute]:
     """Return the routes outside of protocols."""
-    files = FileDownload(services, ERRORS.answering)
+    files = FileDownload(services, ERRORS.map_errors)
     return [
         *Health(services.bus, services.stream_health.trouble).routes(),
         *MetricsPage(services).routes(),

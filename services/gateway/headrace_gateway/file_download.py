@@ -46,22 +46,22 @@ _BY_SIGNATURE = _GUARDED | {
 class FileDownload:
     """The routes for downloads."""
 
-    def __init__(self, services: Services, answering: Callable[[Endpoint], Endpoint]) -> None:
-        """Read files with `services`; `answering` adds error handling."""
+    def __init__(self, services: Services, map_errors: Callable[[Endpoint], Endpoint]) -> None:
+        """Read files with `services`; `map_errors` adds error handling."""
         self._services, self._files = services, FileStore(services.bus)
-        self._answering = answering
+        self._map_errors = map_errors
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         by_agent = (
-            Route(f"{prefix}{PATH}{verb}", self._answering(endpoint), methods=[method])
+            Route(f"{prefix}{PATH}{verb}", self._map_errors(endpoint), methods=[method])
             for prefix in (AGENT, "")
             for method, verb, endpoint in (
                 ("POST", ":sign", self._sign),
                 ("GET", "", self._download),
             )
         )
-        signed = Route(SIGNED_PATH, self._answering(self._download_signed), methods=["GET"])
+        signed = Route(SIGNED_PATH, self._map_errors(self._download_signed), methods=["GET"])
         return [*by_agent, signed]
 
     async def _download(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.server.json_response import json_response
-from headrace_gateway.server.open_requests import Endpoint, answering
+from headrace_gateway.server.open_requests import Endpoint, map_errors
 
 
 class CodedError(HeadraceError):
@@ -59,7 +59,7 @@ def error_answer(error: Exception) -> ErrorAnswer:
     return ErrorAnswer(problem.http_status, code, problem.message, headers(problem))
 
 
-def answering_errors(
+def map_errors_to_json(
     endpoint: Endpoint, content: Callable[[ErrorAnswer], Json] = lambda failure: failure.content
 ) -> Endpoint:
     """Return `endpoint` with an answer to every exception; `content` makes its body."""
@@ -68,7 +68,7 @@ def answering_errors(
         failure = error_answer(error)
         return json_response(content(failure), failure.status, failure.headers)
 
-    return answering(endpoint, answer)
+    return map_errors(endpoint, answer)
 
 
 def check_body_type(request: Request) -> None:

@@ -35,7 +35,7 @@ def _hector(services: Services) -> Sequence[BaseRoute]:
     """Return Hector's routes, which use A2A's bindings."""
     rpc = _A2A.rpc_endpoint(services, adapted)
     rest = _A2A.rest_endpoint(services, "SendStreamingMessage")
-    return HectorRoutes(services, rpc, rest, _A2A.errors.answering).routes()
+    return HectorRoutes(services, rpc, rest, _A2A.errors.map_errors).routes()
 
 
 def _copilotkit(services: Services) -> Sequence[BaseRoute]:

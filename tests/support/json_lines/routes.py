@@ -13,7 +13,7 @@ from headrace_gateway.call import call_of
 from headrace_gateway.problems import problem_of
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import json_response
-from headrace_gateway.server.open_requests import answering
+from headrace_gateway.server.open_requests import map_errors
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
 from headrace_gateway.tasks.ids import mint_message_id, task_key
@@ -27,7 +27,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     endpoint = _Endpoint(services)
     pages = ("POST", "", endpoint.begin), ("GET", "/{task}", endpoint.follow)
     return [
-        Route(f"/lines/{{agent}}{path}", answering(page, _refused), methods=[method])
+        Route(f"/lines/{{agent}}{path}", map_errors(page, _refused), methods=[method])
         for method, path, page in (*pages, ("DELETE", "/{task}", endpoint.cancel))
     ]
 

@@ -3,7 +3,7 @@
 A server that stops gives requests a short time and then cancels them. A request that waits for NATS
 may need longer. A client that is only disconnected learns neither why nor whether its message was
 stored. So each binding runs requests within `OpenRequests.one`, which raises in time. HTTP
-routes do so with `answering`.
+routes do so with `map_errors`.
 """
 
 import asyncio
@@ -319,7 +319,7 @@ type Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 _CLIENT_WENT_AWAY = 499
 
 
-def answering(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
+def map_errors(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
     """Return `endpoint` with a response by `failed` for every exception."""
 
     async def answer(request: Request) -> ASGIApp:

@@ -97,7 +97,7 @@ class Subscriptions:
 
 
 class Subscription:
-    """One source for one client, until the task rests or the client disconnects.
+    """One source for one client, until the run ends or the client disconnects.
 
     A client that disconnects ends only its stream, never the task. Thousands may be idle.
     """

@@ -88,7 +88,7 @@ class SocketConnection:
         return task
 
     @asynccontextmanager
-    async def answering(self) -> AsyncIterator[None]:
+    async def open_request(self) -> AsyncIterator[None]:
         """Run a client's request in a block; it is abandoned soon after the connection ends.
 
         Raises:

@@ -42,7 +42,7 @@ class Discovery:
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
-        card, answering = "/.well-known/agent-card.json", self._errors.answering
+        card, map_errors = "/.well-known/agent-card.json", self._errors.map_errors
         old = "/.well-known/agent.json"  # of A2A before 0.3
         pages = {
             "/v1/agents": self._list,
@@ -60,9 +60,9 @@ class Discovery:
             f"/v1/agents{old}": self._relative,
         }
         return [
-            Route(JWKS_PATH, answering(self._key_set), methods=["GET"]),
+            Route(JWKS_PATH, map_errors(self._key_set), methods=["GET"]),
             *(
-                Route(path, answering(self._guarded(page)), methods=["GET"])
+                Route(path, map_errors(self._guarded(page)), methods=["GET"])
                 for path, page in pages.items()
             ),
         ]

@@ -14,7 +14,7 @@ from headrace_gateway.problems import Problem, headers, problem_of
 from headrace_gateway.protocols.hector import forms
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.json_response import JSON, json_response
-from headrace_gateway.server.open_requests import Endpoint, answering
+from headrace_gateway.server.open_requests import Endpoint, map_errors
 from headrace_gateway.server.origin import PageRefused
 
 RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
@@ -74,13 +74,13 @@ def media_type(request: Request) -> str:
 class RestErrors:
     """Error responses, in Hector's shapes if the client requests them."""
 
-    def answering(self, endpoint: Endpoint, *, named: bool = False) -> Endpoint:
+    def map_errors(self, endpoint: Endpoint, *, named: bool = False) -> Endpoint:
         """Return `endpoint` with a response for each error it raises; `named` as in `rest_body`."""
 
         def answer(request: Request, error: Exception) -> Response:
             return self._response(request, problem_of(error), named=named)
 
-        return answering(endpoint, answer)
+        return map_errors(endpoint, answer)
 
     async def no_such_route(self, request: Request, error: Exception) -> Response:
         """Return the response for an unknown path or method."""

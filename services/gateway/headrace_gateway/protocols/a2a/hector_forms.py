@@ -109,7 +109,7 @@ async def folded_stream(
     call: Call,
     operation: str,
     params: Json,
-    manner: StreamOptions = PLAIN,
+    options: StreamOptions = PLAIN,
 ) -> HttpStream:
     """Run the operation and return its stream of Hector's server-sent events.
 
@@ -118,10 +118,10 @@ async def folded_stream(
     """
     async with await open_folding(services, call, operation, params) as folding:
         streaming, start, cursor = folding.streaming, folding.start, folding.cursor
-        if manner.reconnects and await forms.nothing_left(folding.feed, start, cursor):
+        if options.reconnects and await forms.nothing_left(folding.feed, start, cursor):
             raise NothingFollows
-        log = f"{streaming.key.task}/{streaming.log}" if manner.of_task else streaming.log
-        renderer = forms.frames(log, start, cursor, manner.ending)
+        log = f"{streaming.key.task}/{streaming.log}" if options.of_task else streaming.log
+        renderer = forms.frames(log, start, cursor, options.ending)
         headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
         held = folding.held.hand_over()
     return HttpStream(services.subscriptions, held, start, renderer, headers=headers)

@@ -14,13 +14,12 @@ from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
-from headrace.model.task import INTERRUPTED, TERMINAL
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
-from headrace_gateway.protocols.a2a.push_configs import webhook_of
+from headrace_gateway.protocols.a2a.push_configs import RUN_ENDED, webhook_of
 from headrace_gateway.refusals import AnswerLost, GatewayStopping, Malformed, Violation
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -131,9 +130,6 @@ def map_errors(call: Call, accepted: AcceptedInput) -> Iterator[None]:
         raise AnswerLost(accepted.key.task, accepted.context) from error
 
 
-_RESTS = TERMINAL | INTERRUPTED | {BARE_MESSAGE}
-
-
 async def send_message(services: Services, call: Call, params: object) -> Json:
     """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
 
@@ -152,9 +148,9 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
     async with await services.submissions.submit(submission) as accepted:
         with map_errors(call, accepted):
             if accepted.read is not None and accepted.read.logged is None:
-                rest = _Rest(accepted, is_immediate=is_immediate)
-                return await _continued_task(services, call, accepted, rest, parameters)
-            folding = _FoldingRest(accepted, is_immediate=is_immediate)
+                run = _RunEnd(accepted, is_immediate=is_immediate)
+                return await _continued_task(services, call, accepted, run, parameters)
+            folding = _FoldedRun(accepted, is_immediate=is_immediate)
             await _wait(services, call, accepted, folding, folding.fold.generation)
             is_message = folding.fold.state == BARE_MESSAGE and accepted.read is None
             if is_message and folding.newest is not None and not is_immediate:
@@ -162,7 +158,7 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
             return {"task": folding.fold.task(parameters.history_length)}
 
 
-class _Rest(Renderer):
+class _RunEnd(Renderer):
     """Renders nothing, and is over when the task has ended or waits for input."""
 
     def __init__(self, accepted: AcceptedInput, *, is_immediate: bool) -> None:
@@ -177,18 +173,18 @@ class _Rest(Renderer):
         return ()
 
     def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002 - AUTH_REQUIRED also counts
-        """Return whether the task rests, as of the newest known entry."""
+        """Return whether the run has ended, as of the newest known entry."""
         newest = self.newest
         if newest is None or newest.last_generation < max(self._least, self._feed.head):
             return False
-        return self.is_immediate or newest.stamp.state in _RESTS
+        return self.is_immediate or newest.stamp.state in RUN_ENDED
 
 
-class _FoldingRest(_Rest):
+class _FoldedRun(_RunEnd):
     """Also folds the task."""
 
     def __init__(self, accepted: AcceptedInput, *, is_immediate: bool) -> None:
-        """Wait as `_Rest`; a task that was read from its log is folded from there on."""
+        """Wait as `_RunEnd`; a task that was read from its log is folded from there on."""
         super().__init__(accepted, is_immediate=is_immediate)
         logged = None if accepted.read is None else accepted.read.logged
         self.fold = TaskFold() if logged is None else logged.fold
@@ -204,12 +200,12 @@ async def _continued_task(
     services: Services,
     call: Call,
     accepted: AcceptedInput,
-    rest: _Rest,
+    run: _RunEnd,
     parameters: SendMessageParams,
 ) -> Json:
     """Wait, and request the task from task state, as it takes long to read its earlier log."""
-    if not rest.is_immediate:
-        await _wait(services, call, accepted, rest, accepted.generation - 1)
+    if not run.is_immediate:
+        await _wait(services, call, accepted, run, accepted.generation - 1)
     query = GetTask(
         tenant=call.caller.tenant,
         owner=call.caller.owner,
@@ -221,7 +217,7 @@ async def _continued_task(
 
 
 async def _wait(
-    services: Services, call: Call, accepted: AcceptedInput, rest: _Rest, after: int
+    services: Services, call: Call, accepted: AcceptedInput, run: _RunEnd, after: int
 ) -> None:
     """Wait for what follows generation `after`.
 
@@ -232,9 +228,7 @@ async def _wait(
     """
     is_full = partial(services.full_streams.has, accepted.key)
     silence = services.timing.full_stream
-    wait = Wait(
-        services.subscriptions, accepted.feed, after, rest, is_full=is_full, silence=silence
-    )
+    wait = Wait(services.subscriptions, accepted.feed, after, run, is_full=is_full, silence=silence)
     why = await wait.over(call.disconnects)
     if why is not None:
         raise why.error or GatewayStopping(why.reason, accepted.key.task, accepted.context)

@@ -8,11 +8,11 @@ from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
 
 from headrace.model import messages
-from headrace.model.entry import BARE_MESSAGE
+from headrace.model.entry import FINISHED
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.subjects import encode_token
-from headrace.model.task import INTERRUPTED, TERMINAL, TaskKey
+from headrace.model.task import INTERRUPTED, TaskKey
 from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
@@ -119,13 +119,14 @@ def _fault_of_id(name: str | None) -> str:
 
 PAGE_SIZES = range(1, 101)
 
-_RESTS = TERMINAL | INTERRUPTED | {BARE_MESSAGE}
+RUN_ENDED = FINISHED | INTERRUPTED
+"""States in which no run is at work: the task is over, or waits for its user."""
 
 
 async def create_config(services: Services, call: Call, params: object) -> Json:
     """Store a webhook for the task and return its TaskPushNotificationConfig, including secrets.
 
-    The webhook receives the events from now on and, if the task rests, the event of that state.
+    The webhook receives the events from now on and, if no run is at work, the event of that state.
 
     Raises:
         PushNotificationNotSupportedError: the agent sends no push notifications.
@@ -138,7 +139,7 @@ async def create_config(services: Services, call: Call, params: object) -> Json:
     config = read(a2a_pb2.TaskPushNotificationConfig, params)
     address = read_address(config)
     key, found = await _found(services, call, config.get("taskId", ""))
-    back = 1 if found.state in _RESTS else 0
+    back = 1 if found.state in RUN_ENDED else 0
     progress = WebhookProgress(
         generation=found.generation - back,
         sequence=found.sequence - back,

@@ -132,17 +132,17 @@ class RestBinding:
 
     def routes(self, prefix: str) -> list[Route]:
         """Return the routes under `prefix`, the path of an agent or empty."""
-        answering = self._errors.answering
+        map_errors = self._errors.map_errors
         return [
             *(
                 Route(
                     prefix + path,
-                    EndpointApp(answering(self.endpoint(operation))),
+                    EndpointApp(map_errors(self.endpoint(operation))),
                     methods=[method],
                 )
                 for method, path, operation in _ROUTES
             ),
-            Route(prefix + _FROM_QUERY, answering(self._answer_query), methods=["GET"]),
+            Route(prefix + _FROM_QUERY, map_errors(self._answer_query), methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -150,7 +150,7 @@ class RestBinding:
         old = [
             Route(
                 prefix + path,
-                self._errors.answering(self.endpoint(operation, OLD), named=True),
+                self._errors.map_errors(self.endpoint(operation, OLD), named=True),
                 methods=[method],
             )
             for method, path, operation in _ROUTES_03
@@ -235,14 +235,14 @@ class RestBinding:
     async def _open(self, rest_request: "_RestRequest", *, is_get: bool) -> ASGIApp:
         call, operation = rest_request.call, rest_request.operation
         services, requested = self._services, rest_request.requested
-        manner = StreamOptions(requested.ending, rest_request.of_task, is_get)
+        options = StreamOptions(requested.ending, rest_request.of_task, is_get)
         try:
             if requested.events:
-                return await folded_stream(services, call, operation, rest_request.params, manner)
+                return await folded_stream(services, call, operation, rest_request.params, options)
             opening = STREAMING[call.operation](services, call, rest_request.params)
             async with await opening as streaming:
                 binding = rest_request.binding
-                return rest_stream(services.subscriptions, call, streaming, binding, manner)
+                return rest_stream(services.subscriptions, call, streaming, binding, options)
         except NothingFollows:
             # EventSource reconnects after any other response.
             return Response(status_code=204) if is_get else empty_stream(call)

@@ -49,15 +49,15 @@ def rest_stream(
     call: Call,
     streaming: OpenedStream,
     binding: VersionBinding,
-    manner: StreamOptions = PLAIN,
+    options: StreamOptions = PLAIN,
 ) -> HttpStream:
     """Return the stream of StreamResponses."""
-    if not manner.of_task:
-        return _stream(shared, call, streaming, binding, _Envelope(json_text.encode), manner)
+    if not options.of_task:
+        return _stream(shared, call, streaming, binding, _Envelope(json_text.encode), options)
     task = f"{streaming.key.task}/"
     binding = replace(binding, entry_renderer=OfTask(binding.entry_renderer))
     envelope = _Envelope(json_text.encode, task.encode(), task)
-    return _stream(shared, call, streaming, binding, envelope, manner)
+    return _stream(shared, call, streaming, binding, envelope, options)
 
 
 def rpc_stream(  # noqa: PLR0917 - as _stream
@@ -102,7 +102,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
     streaming: OpenedStream,
     binding: VersionBinding,
     envelope: _Envelope,
-    manner: StreamOptions,
+    options: StreamOptions,
 ) -> HttpStream:
     entry_renderer = entry_renderer_for(binding.entry_renderer, call, streaming)
     first = b""
@@ -112,7 +112,7 @@ def _stream(  # noqa: PLR0917 - what differs between the two bindings above
         first = frame(f"{envelope.before_cursor}{cursor}", data, binding.event_name)
     headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
     renderer: Renderer = SharedRenderer(
-        entry_renderer, envelope.splice, opening=first, ending=manner.ending
+        entry_renderer, envelope.splice, opening=first, ending=options.ending
     )
     start = streaming.after
     if binding.renderer is not None:

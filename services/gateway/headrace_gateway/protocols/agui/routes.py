@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.lazy import Lazy
-from headrace_gateway.json_errors import answering_errors
+from headrace_gateway.json_errors import map_errors_to_json
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.route import Route
@@ -46,7 +46,7 @@ def routes(services: Services) -> list[BaseRoute]:
         await (await runs.ready()).socket(socket)
 
     plain: list[BaseRoute] = [
-        Route(base + path, EndpointApp(answering_errors(_on_demand(runs, page))), methods=methods)
+        Route(base + path, EndpointApp(map_errors_to_json(_on_demand(runs, page))), methods=methods)
         for base in BASES
         for path, (page, methods) in _PAGES.items()
     ]

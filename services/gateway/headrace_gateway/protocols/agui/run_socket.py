@@ -77,7 +77,7 @@ class RunSession:
                 return
             try:
                 async with AsyncExitStack() as holding:
-                    async with self._connection.answering():
+                    async with self._connection.open_request():
                         # First, so that what is refused below counts.
                         caller = self._calls.authenticate()
                         permit = self._services.stream_limits.acquire(caller)

@@ -22,9 +22,9 @@ from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import (
     ErrorAnswer,
     InputInvalid,
-    answering_errors,
     check_body_type,
     json_object,
+    map_errors_to_json,
 )
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -95,7 +95,7 @@ class CopilotRuntime:
             f"{BASE}/": (self.rpc_endpoint, "POST"),
         }
         return [
-            Route(path, answering_errors(self._to_the_known(page), _content), methods=[method])
+            Route(path, map_errors_to_json(self._to_the_known(page), _content), methods=[method])
             for path, (page, method) in pages.items()
         ]
 

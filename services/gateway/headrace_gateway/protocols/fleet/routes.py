@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from headrace import log_context, tracing
 from headrace.log_context import LogContext
 from headrace_gateway.call import AGENT
-from headrace_gateway.json_errors import answering_errors
+from headrace_gateway.json_errors import map_errors_to_json
 from headrace_gateway.protocols.fleet import (
     dead_letters,
     dev_processes,
@@ -77,7 +77,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         *dev_processes.pages(services),
     )
     return [
-        Route(path, answering_errors(_in_trace(page)), methods=[method])
+        Route(path, map_errors_to_json(_in_trace(page)), methods=[method])
         for method, path, page in pages
     ]
 

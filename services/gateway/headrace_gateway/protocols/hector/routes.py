@@ -32,15 +32,15 @@ class HectorRoutes:
         services: Services,
         rpc: Endpoint,
         rest: Endpoint,
-        answering: Callable[[Endpoint], Endpoint],
+        map_errors: Callable[[Endpoint], Endpoint],
     ) -> None:
         """Forward to JSON-RPC or to REST's ``message:stream``; errors have REST's format."""
-        self._services, self._rpc, self._rest = services, rpc, answering(rest)
-        self._answering = answering
+        self._services, self._rpc, self._rest = services, rpc, map_errors(rest)
+        self._map_errors = map_errors
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes, under each agent's base and at the root."""
-        stream = self._answering(self._stream)
+        stream = self._map_errors(self._stream)
         return [
             route
             for prefix in (AGENT, "")

@@ -176,7 +176,7 @@ class A2ASession:
         if operation in STREAMING:
             await self._stream(envelope, request)
             return
-        async with self._connection.answering():
+        async with self._connection.open_request():
             call = await self._call(request)
             result = await UNARY[call.operation](self._services, call, request.params)
         await self._connection.write([envelope.result(operation, result)])
@@ -209,7 +209,7 @@ class A2ASession:
             if self._folds:
                 await self._stream_folded(holding, envelope, request)
                 return
-            async with self._connection.answering():
+            async with self._connection.open_request():
                 call = await self._permitted(request, holding)
                 opening = STREAMING[call.operation](self._services, call, request.params)
                 streaming = await holding.enter_async_context(await opening)
@@ -235,7 +235,7 @@ class A2ASession:
     async def _stream_folded(
         self, holding: AsyncExitStack, envelope: SocketEnvelope, request: OperationRequest
     ) -> None:
-        async with self._connection.answering():
+        async with self._connection.open_request():
             call = await self._permitted(request, holding)
             opening = open_folding(self._services, call, request.operation, request.params)
             folding = await holding.enter_async_context(await opening)
