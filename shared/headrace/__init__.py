@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         Subagent,
         Usage,
     )
-    from headrace.sdk.tool_call import Answer, ToolError
+    from headrace.sdk.tool_call import ToolError, ToolOutput
     from headrace.sdk.tools import Tool, ToolSource, tool
 
 _NAMES = {
@@ -72,7 +72,7 @@ _NAMES = {
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
     "Usage",
-    "sdk.tool_call": "Answer ToolError",
+    "sdk.tool_call": "ToolError ToolOutput",
     "sdk.tools": "Tool ToolSource tool",
 }
 """The public names, by the module that defines them."""
@@ -84,7 +84,6 @@ __all__ = [
     "ActivityDelta",
     "Agent",
     "Agents",
-    "Answer",
     "Artifact",
     "Complete",
     "Custom",
@@ -120,6 +119,7 @@ __all__ = [
     "ToolArguments",
     "ToolCall",
     "ToolError",
+    "ToolOutput",
     "ToolResult",
     "ToolSource",
     "Usage",

@@ -56,7 +56,7 @@ class Frames:
         self._after_cr = False
         self._has_started = False
 
-    def take(self, chunk: bytes) -> Iterator[bytes]:
+    def split(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the frames that `chunk` completes, with LF line ends.
 
         Raises:

@@ -20,7 +20,7 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
-from headrace.sdk.tool_call import Answer
+from headrace.sdk.tool_call import ToolOutput
 from headrace.sdk.tools import Tool
 
 MOST_PAGES = 100
@@ -211,26 +211,26 @@ class _RemoteTool:
     def parameters(self) -> Json:
         return self.tool.input_schema
 
-    async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
+    async def call(self, ctx: RunContext, arguments: Any) -> ToolOutput:  # noqa: ANN401  # any JSON
         """Call the tool; the server validates the arguments."""
         timeout = self.link.server.timeout
         try:
             given = _object(arguments)
         except ValueError as error:
-            return Answer(error=f"arguments: {error}")
+            return ToolOutput(error=f"arguments: {error}")
         try:
             async with asyncio.timeout(timeout):
-                return _answer(await self.client.call_tool(self.tool.name, given))
+                return _output_of(await self.client.call_tool(self.tool.name, given))
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 self.link.drop()
-            return Answer(error=str(error))
+            return ToolOutput(error=str(error))
         except TimeoutError:
-            return Answer(error=f"{self.name} did not answer within {timeout:g} s")
+            return ToolOutput(error=f"{self.name} did not answer within {timeout:g} s")
         except Exception:
             ctx.log.exception("connection to the MCP server %s lost", self.link.server.name)
             self.link.drop()
-            return Answer(error=f"{self.name} can't be reached")
+            return ToolOutput(error=f"{self.name} can't be reached")
 
 
 async def _listed(client: Client) -> list[McpTool]:
@@ -260,15 +260,15 @@ def _object(arguments: Any) -> Json:  # noqa: ANN401  # any JSON
     return given
 
 
-def _answer(result: CallToolResult) -> Answer:
+def _output_of(result: CallToolResult) -> ToolOutput:
     texts = [part.text for part in result.content if isinstance(part, TextContent)]
     text = "\n".join(texts)
     if result.is_error:
-        return Answer(error=text or "it failed")
+        return ToolOutput(error=text or "it failed")
     if (structured := result.structured_content) is not None:
         # A result that is not an object comes wrapped in one.
         wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
-        return Answer(structured["result"] if wrapped else structured)
+        return ToolOutput(structured["result"] if wrapped else structured)
     if len(texts) == len(result.content):
-        return Answer(text)
-    return Answer([part.model_dump(mode="json", exclude_none=True) for part in result.content])
+        return ToolOutput(text)
+    return ToolOutput([part.model_dump(mode="json", exclude_none=True) for part in result.content])

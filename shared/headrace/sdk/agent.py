@@ -333,7 +333,7 @@ def agent(  # noqa: PLR0913  # what a card says
         return declare
     if isinstance(function, Agent):
         raise Misdeclared(f"agent {function.name!r} is already declared with @agent{called_at()}")
-    if hasattr(function, "answer"):
+    if hasattr(function, "call"):
         raise Misdeclared(
             f"a tool can't be an agent; write @tool or @agent, or a function for each{called_at()}"
         )

@@ -370,11 +370,11 @@ class RunContext:
             ToolError: The tool failed. The log contains the error too.
         """
         call_id = await self.tool_call(tool.name, arguments)
-        answer = await tool.answer(self, arguments)
-        await self.tool_result(call_id, answer.content, answer.error)
-        if answer.error:
-            raise ToolError(answer.error)
-        return answer.content
+        output = await tool.call(self, arguments)
+        await self.tool_result(call_id, output.content, output.error)
+        if output.error:
+            raise ToolError(output.error)
+        return output.content
 
     async def file(self, name: str, content: bytes, media_type: str = "") -> None:
         """Emit a file as a result."""

@@ -1,4 +1,4 @@
-"""Calls of a tool: its answer and its error."""
+"""Calls of a tool: its content or its error."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ class ToolError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolOutput:
     """The result of a tool call."""
 
     content: Any = ""
@@ -29,5 +29,5 @@ class Callee(Protocol):
     def name(self) -> str:
         """Name in the log and for models."""
 
-    async def answer(self, ctx: Any, arguments: Any) -> Answer:  # noqa: ANN401  # a RunContext; JSON
-        """Run the call for `ctx`. Failures are reported in the answer."""
+    async def call(self, ctx: Any, arguments: Any) -> ToolOutput:  # noqa: ANN401  # a RunContext; JSON
+        """Run the call for `ctx`. Failures are reported in the output."""

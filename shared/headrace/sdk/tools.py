@@ -1,7 +1,7 @@
 """Tools: Python functions that agents and models call by name with JSON arguments.
 
 The schema for the model comes from the function's annotations and docstring. Arguments are
-validated against it; validation errors are returned as the tool's answer.
+validated against it; validation errors are returned as the tool's output.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, is_of_fleet
 from headrace.sdk.source import called_at, declared_at
-from headrace.sdk.tool_call import Answer, ToolError
+from headrace.sdk.tool_call import ToolError, ToolOutput
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
@@ -54,7 +54,7 @@ class Tool(Protocol):
     def parameters(self) -> Json:
         """JSON Schema of the arguments: ``{"type": "object", "properties": {…}}``."""
 
-    async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
+    async def call(self, ctx: RunContext, arguments: Any) -> ToolOutput:  # noqa: ANN401  # any JSON
         """Run the tool for `ctx`. Failures are reported in the answer."""
 
 
@@ -113,7 +113,7 @@ class FunctionTool:
         """Call the function itself."""
         return self.function(*args, **kwargs)
 
-    async def answer(self, ctx: RunContext, arguments: Any) -> Answer:  # noqa: ANN401  # any JSON
+    async def call(self, ctx: RunContext, arguments: Any) -> ToolOutput:  # noqa: ANN401  # any JSON
         """Validate the arguments, an object or its JSON text, and call the function.
 
         A function that is not async is called in a thread. The message of a `ToolError` is returned
@@ -129,18 +129,18 @@ class FunctionTool:
             given = self.signature.read(arguments)
             async with asyncio.timeout(self.timeout):
                 returned = await self._call(ctx, given)
-            return Answer(returned if isinstance(returned, str) else _json(returned))
+            return ToolOutput(returned if isinstance(returned, str) else _json(returned))
         except ToolError as error:
-            return Answer(error=str(error))
+            return ToolOutput(error=str(error))
         except ValidationError as error:
-            return Answer(error=_complaints(error))
+            return ToolOutput(error=_complaints(error))
         except TimeoutError:
-            return Answer(error=f"{self.name} timed out")
+            return ToolOutput(error=f"{self.name} timed out")
         except Exception as error:  # reported to the model as an error id
             if is_of_fleet(error):
                 # A model would be told of a failure that is none of the tool's.
                 raise
-            return Answer(error=failed(ctx, self.name, error))
+            return ToolOutput(error=failed(ctx, self.name, error))
 
     async def _call(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
         arguments = self.signature.arguments(given, ctx)
@@ -213,7 +213,7 @@ def as_tools(
     for each in given:
         if isinstance(each, ToolSource):
             sources.append(each)
-        elif hasattr(each, "answer"):
+        elif hasattr(each, "call"):
             tools.append(cast("Tool", each))
         elif _is_agent(each):
             raise Misdeclared("Agent is not a tool; delegate to it, in a function")

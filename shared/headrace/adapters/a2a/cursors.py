@@ -61,7 +61,7 @@ class _FrameStream(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         frames = Frames()
         async for chunk in self._stream:
-            for frame in frames.take(chunk):
+            for frame in frames.split(chunk):
                 if name := field(frame, b"id"):
                     self._cursor.came = name.strip().decode(errors="replace")
                 yield plain(frame) + b"\n\n"

@@ -91,7 +91,7 @@ class RemoteEvents:
         for artifact in task.get("artifacts", []):
             await self._complete(artifact)
 
-    async def take(self, event: Json) -> None:
+    async def pass_on(self, event: Json) -> None:
         """Emit an event, a StreamResponse.
 
         Raises:

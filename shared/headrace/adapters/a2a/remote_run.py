@@ -261,7 +261,7 @@ class RemoteRun:
                 async with aclosing(stream) as events:  # type: ignore[type-var]  # it is a generator
                     async for event in self._asking.until_answered(events):
                         last_event, tries, came = time.monotonic(), 0, True
-                        if await self._take(event):
+                        if await self._relay_event(event):
                             return
             except (A2AError, httpx.HTTPError) as error:
                 self._check_retry(error, last_event)
@@ -295,7 +295,7 @@ class RemoteRun:
         if not self._known or time.monotonic() - last_event > self._timeouts.reconnecting:
             raise Retryable("the remote agent is busy or unreachable") from error
 
-    async def _take(self, event: StreamResponse) -> bool:
+    async def _relay_event(self, event: StreamResponse) -> bool:
         relay, event_json = self._relay, json_of(event)
         if (
             relay.joined
@@ -303,7 +303,7 @@ class RemoteRun:
         ):
             with suppress(A2AError, httpx.HTTPError):
                 await relay.repair(json_of(await self._remote.get(relay.task)))
-        await relay.take(event_json)
+        await relay.pass_on(event_json)
         self._cursor.emitted()
         if relay.task and not self._known and not relay.is_over:
             await self._remember()

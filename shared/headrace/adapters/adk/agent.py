@@ -196,7 +196,7 @@ class _AdkRun:
         session = outside_context(ctx, known.requested_by)
         emitter = self._emitter(known, start, session)
         if start.first:
-            await emitter.take_first(start.first)
+            await emitter.relay_first(start.first)
         if not start.is_over:
             runner = await self._runner(emitter, start, session)
             events = runner.run_async(
@@ -254,7 +254,7 @@ class _AdkRun:
         try:
             async with aclosing(events):
                 async for event in events:
-                    await emitter.take(event)
+                    await emitter.relay(event)
                     # The runner raises an error after the event that reports it.
                     ending = _ending_of(event) or ending
         except Exception as error:  # noqa: BLE001  # `_ending` re-raises the agent's own errors

@@ -187,13 +187,13 @@ class AdkEvents(BasePlugin):
         await self._emit_state(tool_context.actions.state_delta)
         await self._keep_result(call, as_response(as_json(result)), None)
 
-    async def take(self, event: Event) -> None:
+    async def relay(self, event: Event) -> None:
         """Emit `event`."""
         if event.author == "user":
-            await self._take_user(event)
+            await self._relay_user(event)
             return
         if event.partial:
-            await self._take_partial(event)
+            await self._relay_partial(event)
             return
         await self._emit_state(event.actions.state_delta)
         self.events.append(event)
@@ -201,9 +201,9 @@ class AdkEvents(BasePlugin):
             await self.keep(*self._held)
             self._held = []
         if event.get_function_responses():
-            await self._take_results(event)
+            await self._relay_results(event)
         elif _is_from_model(event):
-            await self._take_response(event)
+            await self._relay_response(event)
         elif _asks_for_approval(event):
             await self._keep_question(event)
         elif event.content or self._is_progress(event):
@@ -238,14 +238,14 @@ class AdkEvents(BasePlugin):
         may_change = not isinstance(agent, LlmAgent) or agent.canonical_after_tool_callbacks
         return self._has_plugins or bool(may_change) or any(actions.values())
 
-    async def take_first(self, events: Sequence[Event]) -> None:
+    async def relay_first(self, events: Sequence[Event]) -> None:
         """Save what the user said in addition to the message that starts the run."""
         self.events += events
         for event in events:
             await self._keep_results_of(event)
         await self.keep(*events)
 
-    async def _take_user(self, event: Event) -> None:
+    async def _relay_user(self, event: Event) -> None:
         """Save responses to calls; other messages of the user are in the log already."""
         self.events.append(event)
         await self._keep_results_of(event)
@@ -258,16 +258,16 @@ class AdkEvents(BasePlugin):
                 # The result of a long-running tool, given by the user.
                 await self._keep_result(each.id, each.response or {}, None)
 
-    async def _take_partial(self, event: Event) -> None:
+    async def _relay_partial(self, event: Event) -> None:
         await self.active_agent.switch_to(event.author)
         stream = event.branch or ""
         self._streams.add(stream)
         for part in (event.content.parts if event.content else None) or ():
             await self._words(event, part)
             if (call := part.function_call) is not None and _streams(call):
-                await self._take_arguments(call)
+                await self._relay_arguments(call)
 
-    async def _take_arguments(self, call: types.FunctionCall) -> None:
+    async def _relay_arguments(self, call: types.FunctionCall) -> None:
         """Emit a piece of a call's arguments; pieces before the tool's name wait for the end."""
         if not call.id or not (call.name or call.id in self._arguments):
             return
@@ -277,7 +277,7 @@ class AdkEvents(BasePlugin):
         if begins or arguments:
             await self._ctx.emit(ToolArguments(call.id, arguments, call.name or ""))
 
-    async def _take_response(self, event: Event) -> None:
+    async def _relay_response(self, event: Event) -> None:
         """Save a response, so that no later attempt requests it again."""
         await self.active_agent.switch_to(event.author)
         stream = event.branch or ""
@@ -346,7 +346,7 @@ class AdkEvents(BasePlugin):
         )
         await self._ctx.emit(usage)
 
-    async def _take_results(self, event: Event) -> None:
+    async def _relay_results(self, event: Event) -> None:
         """Save the results that are not saved yet, and the event that contains them."""
         waiting = {*event.actions.requested_tool_confirmations}
         waiting |= {*event.actions.requested_auth_configs}

@@ -102,7 +102,7 @@ async def _relay(ctx: RunContext, stream: AbstractAsyncContextManager[httpx.Resp
             if await _is_refused(ctx, response):
                 return
             async for event in _events(response):
-                await keeping.take(event)
+                await keeping.relay(event)
     except httpx.TransportError as error:
         raise Retryable("the AG-UI agent is unreachable") from error
     await keeping.end()
@@ -129,7 +129,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
     """
     frames = Frames()
     async for chunk in response.aiter_bytes():
-        for frame in frames.take(chunk):
+        for frame in frames.split(chunk):
             if (data := field(frame, b"data")) is not None:
                 yield _parsed(data)
 

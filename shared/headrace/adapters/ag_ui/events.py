@@ -74,7 +74,7 @@ class AguiEvents:
         self._seals: dict[str, str] = {}
         """Encrypted values that calls' providers require back, by call id."""
         self._is_over = False
-        self._takes: dict[str, Callable[[Json], Awaitable[None]]] = {
+        self._relays: dict[str, Callable[[Json], Awaitable[None]]] = {
             "TEXT_MESSAGE_START": self._text_started,
             "TEXT_MESSAGE_CONTENT": self._text_content,
             "TEXT_MESSAGE_CHUNK": self._text_content,
@@ -96,7 +96,7 @@ class AguiEvents:
             "RUN_FINISHED": self._finished,
         }
 
-    async def take(self, event: Json) -> None:
+    async def relay(self, event: Json) -> None:
         """Emit `event`; an event of an unknown type is passed on unchanged.
 
         Raises:
@@ -111,8 +111,8 @@ class AguiEvents:
         if kind in _SILENT:
             return
         try:
-            if (take := self._takes.get(kind)) is not None:
-                await take(event)
+            if (relay := self._relays.get(kind)) is not None:
+                await relay(event)
             elif (emission_of := _EMISSIONS.get(kind)) is not None:
                 await self._ctx.emit(emission_of(event))
             else:

@@ -34,15 +34,15 @@ class NamedEvents(AguiEvents):
         self._names = MessageIds()
         self._seen: set[str] = set()
 
-    async def take(self, event: Json) -> None:
+    async def relay(self, event: Json) -> None:
         """Emit `event`.
 
         Raises:
-            Retryable: As for `AguiEvents.take`.
-            MalformedOutput: As for `AguiEvents.take`.
+            Retryable: As for `AguiEvents.relay`.
+            MalformedOutput: As for `AguiEvents.relay`.
         """
         self._note(event)
-        await super().take(event)
+        await super().relay(event)
 
     async def emit_result(self, result: ToolResult) -> None:
         """Emit a tool's result, with a checkpoint if nothing is open."""

@@ -47,11 +47,11 @@ def turns_of_log(log: Iterable[Entry], task: str = "", last: int = sys.maxsize) 
     for generation, event, checkpoint in _kept(log):
         if generation > last:
             break
-        builder.take(generation, event)
+        builder.add(generation, event)
         if checkpoint is not None and isinstance(data := decode(checkpoint).data, dict):
-            builder.take_response(data.get(RESPONSE))
-            builder.take_result(data.get(RESULT))
-            builder.take_names(data.get(NAMES))
+            builder.add_response(data.get(RESPONSE))
+            builder.add_result(data.get(RESULT))
+            builder.add_names(data.get(NAMES))
     return builder.turns
 
 
@@ -99,18 +99,18 @@ class _Log:
         self._arguments: dict[str, list[str]] = {}
         self._credentials = set[int]()
 
-    def take(self, generation: int, event: Json) -> None:
+    def add(self, generation: int, event: Json) -> None:
         """Add an event; malformed events and events of delegated tasks are ignored."""
         if "task" in event:
             self._begin(generation, event["task"])
         elif "message" in event:
-            self._take_message(event["message"])
+            self._add_message(event["message"])
         elif (update := event.get("statusUpdate")) is not None:
-            self._take_status(generation, update)
+            self._add_status(generation, update)
         elif (update := event.get("artifactUpdate")) is not None:
-            self._take_artifact(update)
+            self._add_artifact(update)
 
-    def take_response(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+    def add_response(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Add a checkpoint's data on the response that ends with it."""
         if not isinstance(kept, dict):
             return
@@ -118,12 +118,12 @@ class _Log:
         turn.is_complete = True
         turn.verbatim = _verbatim(kept)
 
-    def take_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+    def add_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Add a checkpoint's data on the tool result stored with it."""
         if isinstance(kept, dict) and self.turns and self.turns[-1].role == "tool":
             self.turns[-1].verbatim = _verbatim(kept)
 
-    def take_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
+    def add_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Add a checkpoint's message ids to the run's output so far."""
         if not isinstance(kept, dict):
             return
@@ -145,9 +145,9 @@ class _Log:
         if generation == 1:
             self._run, self._task = generation, task.get("id", self._task)
             for message in task.get("history", ()):
-                self._take_message(message)
+                self._add_message(message)
 
-    def _take_status(self, generation: int, update: Json) -> None:
+    def _add_status(self, generation: int, update: Json) -> None:
         metadata, status = update.get("metadata") or {}, update.get("status") or {}
         if CHILD in metadata:
             return
@@ -162,7 +162,7 @@ class _Log:
         # Models must not see credential requests. An approval's prompt was not written by a model.
         is_shown = status.get("state") != AUTH_REQUIRED and not _asks_for_approval(metadata)
         if is_shown and metadata.get(TAKEN) not in self._credentials:
-            self._take_message(status.get("message") or {})
+            self._add_message(status.get("message") or {})
         if status.get("state") == SUBMITTED:
             for turn in self.turns[self._run_start :]:
                 turn.answers = self._has_question and turn.role == "user"
@@ -176,14 +176,14 @@ class _Log:
             if isinstance(item, TextItem) and item.id == name:
                 item.asks = True
 
-    def _take_message(self, message: Json) -> None:
+    def _add_message(self, message: Json) -> None:
         if message.get("role") == "ROLE_USER":
             self.turns += user_turn(message, self._task, self._run)
             return
         for part in message.get("parts", ()):
-            self._take_part(part, message.get("messageId", ""))
+            self._add_part(part, message.get("messageId", ""))
 
-    def _take_artifact(self, update: Json) -> None:
+    def _add_artifact(self, update: Json) -> None:
         metadata, artifact = update.get("metadata") or {}, update.get("artifact") or {}
         if self._appended_chunk(update, artifact):
             return
@@ -193,7 +193,7 @@ class _Log:
         if not update.get("append"):
             self._forget(name)
         for part in artifact.get("parts", ()):
-            self._take_part(part, name, label)
+            self._add_part(part, name, label)
 
     def _appended_chunk(self, update: Json, artifact: Json) -> bool:
         """Append a chunk to the last text; most events of a log are such chunks."""
@@ -211,14 +211,14 @@ class _Log:
         last.text += part["text"]
         return True
 
-    def _take_part(self, part: Json, name: str, label: str = "") -> None:
+    def _add_part(self, part: Json, name: str, label: str = "") -> None:
         if (result := parts.tool_result(part)) is not None:
             turn = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
             self.turns.append(turn)
         elif (call := parts.tool_call(part)) is not None:
             self._add(CallItem(*call, encrypted=parts.encrypted_value(part)))
         elif parts.is_partial_tool_call(part):
-            self._take_arguments(part)
+            self._add_arguments(part)
         elif parts.is_thinking(part):
             self._add_reasoning(part, parts.block_id(part) or name)
         elif text := parts.text_of([part]):
@@ -226,7 +226,7 @@ class _Log:
         elif _is_result(part):
             self._add(ResultItem(part, name, label))
 
-    def _take_arguments(self, part: Json) -> None:
+    def _add_arguments(self, part: Json) -> None:
         call = parts.tool_call_id(part)
         self._arguments.setdefault(call, []).append(part.get("text", ""))
         if parts.is_block_end(part):

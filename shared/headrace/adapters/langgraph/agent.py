@@ -200,7 +200,7 @@ async def _stream(
     try:
         async for place, mode, item in _retryable(stream):
             if mode != "checkpoints":
-                await emitter.take(place, mode, item)
+                await emitter.relay(place, mode, item)
             elif thread is not None and not place:
                 await thread.reached(item)
     finally:

@@ -65,7 +65,7 @@ class LangGraphEvents:
         self.stops = False
         """Whether the graph has stopped at a static breakpoint."""
 
-    async def take(self, place: tuple[str, ...], mode: str, item: Any) -> None:  # noqa: ANN401  # per mode
+    async def relay(self, place: tuple[str, ...], mode: str, item: Any) -> None:  # noqa: ANN401  # per mode
         """Emit a streamed item; `place` is the subgraph that it comes from, if any."""
         match mode:
             case "messages":

@@ -124,7 +124,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
                 turn.parts = without_image_urls(turn.parts)
         system = instruction if isinstance(instruction, str) else instruction(ctx)
         async with toolbox.open() as found:
-            await ChatRun(ctx, endpoint, found).answer(system, turns)
+            await ChatRun(ctx, endpoint, found).converse(system, turns)
 
     return run
 

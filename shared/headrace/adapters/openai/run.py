@@ -23,7 +23,7 @@ from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired, Outcome, Reject, Status, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace.sdk.tool_call import Answer
+from headrace.sdk.tool_call import ToolOutput
 from headrace.sdk.tools import Tool, as_text
 
 _PIECES = ContentNames(
@@ -102,7 +102,7 @@ class ChatRun:
         self._client_tools = {name: tool for name, tool in sent.items() if name not in tools}
         self._used: set[str] = set()
 
-    async def answer(self, instruction: str, turns: Sequence[Turn]) -> None:
+    async def converse(self, instruction: str, turns: Sequence[Turn]) -> None:
         """Emit the model's answer to `turns`, or continue what an earlier attempt started.
 
         Raises:
@@ -151,7 +151,7 @@ class ChatRun:
             request = self._request(messages)
             with self._call_span(messages, answer):
                 async with await endpoint.client.chat.completions.create(**request) as stream:
-                    await answer.take(stream)
+                    await answer.relay(stream)
         except ValueError as error:
             raise Retryable("the model's endpoint sent invalid JSON") from error
         except APIError as error:
@@ -219,11 +219,11 @@ class ChatRun:
     async def _call(self, call: CallItem) -> ToolResultPart:
         tool = self._tools.get(call.name)
         if tool is not None:
-            answer = await tool.answer(self._ctx, call.arguments_json)
+            answer = await tool.call(self._ctx, call.arguments_json)
         elif call.name in self._client_tools:
-            answer = Answer(error="the arguments are not JSON: they were cut off")
+            answer = ToolOutput(error="the arguments are not JSON: they were cut off")
         else:
-            answer = Answer(error=f"tool {call.name!r} does not exist")
+            answer = ToolOutput(error=f"tool {call.name!r} does not exist")
         await keep_result(self._ctx, ToolResult(call.id, answer.content, answer.error))
         return ToolResultPart(call.id, answer.content, answer.error, bool(answer.error))
 

@@ -122,7 +122,7 @@ class ResponseEmitter:
         self.finish = ""
         """The API's reason for which the response ended."""
 
-    async def take(self, stream: AsyncIterator[ChatCompletionChunk]) -> None:
+    async def relay(self, stream: AsyncIterator[ChatCompletionChunk]) -> None:
         """Emit the whole response, and save what later requests need of it.
 
         Raises:
@@ -135,7 +135,7 @@ class ResponseEmitter:
             choices: Sequence[Any] = chunk.choices or ()  # Some servers send null, also for deltas.
             for choice in choices[:1]:
                 if choice.delta is not None:
-                    await self._take(choice.delta)
+                    await self._relay(choice.delta)
                 self.finish = choice.finish_reason or self.finish
         await self._emit_usage()
         if not self.finish:
@@ -180,7 +180,7 @@ class ResponseEmitter:
             kept["tool_calls"] = calls
         return Verbatim(FORMAT, kept) if kept else None
 
-    async def _take(self, delta: ChoiceDelta) -> None:
+    async def _relay(self, delta: ChoiceDelta) -> None:
         self._fields.add(delta.model_extra)
         if self._thinking and (thought := _reasoning(delta)):
             await self._ctx.emit(Thinking(thought))

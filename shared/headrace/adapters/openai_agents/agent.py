@@ -162,7 +162,7 @@ async def _run(
     )
     try:
         async for event in result.stream_events():
-            await emitter.take(event)
+            await emitter.relay(event)
     except (APIError, AgentsException) as error:
         emitter.model_calls.close(error)
         ctx.log.warning("the agent %s: %s", wrapped.name, error)

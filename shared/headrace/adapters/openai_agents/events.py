@@ -113,7 +113,7 @@ class AgentsEvents(RunHooks[Any]):
         if isinstance(context, ToolContext):
             await self._result(context.tool_call_id, result)
 
-    async def take(self, event: Any) -> None:  # noqa: ANN401  # the library's event
+    async def relay(self, event: Any) -> None:  # noqa: ANN401  # the library's event
         """Emit `event`."""
         match event:
             case RawResponsesStreamEvent(data=data):

@@ -136,7 +136,7 @@ async def _drive(
     try:
         async with running as events:
             async for event in events:
-                await emitter.take(event)
+                await emitter.relay(event)
     except ModelAPIError as error:
         if _is_busy(error):
             raise Retryable("the model is busy or unreachable") from error
@@ -183,7 +183,7 @@ async def _begin(ctx: RunContext, turns: Sequence[Turn], *, is_text: bool) -> _P
     response = next((turn for turn in reversed(others) if turn.role == "assistant"), None)
     is_own = response is not None and (response.task, response.run) == mine
     for turn in turns if is_own else others:
-        past.take(turn)
+        past.add(turn)
     if is_own:
         return _go_on(past, is_text=is_text)
     if past.open and response is not None and response.task == ctx.task:

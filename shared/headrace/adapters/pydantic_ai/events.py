@@ -183,7 +183,7 @@ class PydanticEvents:
         """Wait until the last response is in the log."""
         await self._stored.wait()
 
-    async def take(self, event: Any) -> None:  # noqa: ANN401  # the library's event
+    async def relay(self, event: Any) -> None:  # noqa: ANN401  # the library's event
         """Emit `event`."""
         match event:
             case PartStartEvent():
@@ -270,7 +270,7 @@ class PydanticEvents:
         if part.tool_call_id in self._known:
             return
         for agui_event in _events_of(part.metadata or part.content):
-            await self._agui.take(agui_event)
+            await self._agui.relay(agui_event)
         own, verbatim = self._ids.of(part.tool_call_id), None
         if isinstance(part, ToolReturnPart) and (
             part.files or event.content or part.outcome not in {"success", "failed"}
@@ -282,7 +282,7 @@ class PydanticEvents:
     async def _custom(self, event: CustomEvent) -> None:
         payload = event.to_payload()
         if events := _events_of(payload):
-            await self._agui.take(events[0])
+            await self._agui.relay(events[0])
         else:
             await self._ctx.emit(Custom(event.name, as_json(payload)))
 

@@ -59,7 +59,7 @@ class Past:
     _logged: set[str] = field(default_factory=set)
     """Ids of the calls in the log; other calls are pydantic-ai's own, for structured answers."""
 
-    def take(self, turn: Turn) -> None:
+    def add(self, turn: Turn) -> None:
         """Add the next turn; system turns are skipped: the agent has its own instructions."""
         match turn.role:
             case "assistant":

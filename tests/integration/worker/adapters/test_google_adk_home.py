@@ -369,14 +369,14 @@ async def test_a_workflow_runs_each_of_its_agents_once_over_attempts(
         return Workflow(name="both", edges=[("START", *steps_of(llm))])
 
     failures = [Retryable("once")]
-    whole = AdkEvents.take
+    whole = AdkEvents.relay
 
-    async def take(self: AdkEvents, event: Any) -> None:  # noqa: ANN401  # the library's
+    async def relay(self: AdkEvents, event: Any) -> None:  # noqa: ANN401  # the library's
         await whole(self, event)
         if failures and event.author == "one" and event.is_final_response() and event.content:
             raise failures.pop()
 
-    monkeypatch.setattr(AdkEvents, "take", take)
+    monkeypatch.setattr(AdkEvents, "relay", relay)
 
     async with served([replies("First."), replies("Second.")], made) as model:
         task = await submitter.start("a", "Go.")

@@ -14,7 +14,7 @@ def test_lines_end_with_lf_crlf_or_cr_alone(size: int, end: str, mark: str) -> N
     stream = (mark + _STREAM.replace("\n", end)).encode()
     frames, found = Frames(), list[bytes]()
     for at in range(0, len(stream), size):
-        found += frames.take(stream[at : at + size])
+        found += frames.split(stream[at : at + size])
     assert [field(frame, b"data") for frame in found] == [
         b"a\nb",
         None,
@@ -25,8 +25,8 @@ def test_lines_end_with_lf_crlf_or_cr_alone(size: int, end: str, mark: str) -> N
 
 
 def test_a_frame_is_handed_on_when_its_last_byte_is_there() -> None:
-    assert list(Frames().take(b"data: a\r\r")) == [b"data: a"]
-    assert list(Frames().take(b"data: a\r\n\r\n")) == [b"data: a"]
+    assert list(Frames().split(b"data: a\r\r")) == [b"data: a"]
+    assert list(Frames().split(b"data: a\r\n\r\n")) == [b"data: a"]
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def message(text: str) -> Json:
 
 async def test_only_new_messages_of_a_snapshot_are_emitted() -> None:
     listener, relay = listened()
-    await relay.take(chunk("one ", append=False))
-    await relay.take({"task": task("one two ", message("hm"))})
-    await relay.take({"task": task("one two ", message("hm"))})
-    await relay.take(chunk("three"))
+    await relay.pass_on(chunk("one ", append=False))
+    await relay.pass_on({"task": task("one two ", message("hm"))})
+    await relay.pass_on({"task": task("one two ", message("hm"))})
+    await relay.pass_on(chunk("three"))
     assert listener.text == "one two three"
     assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
 
@@ -59,10 +59,10 @@ async def test_only_new_messages_of_a_snapshot_are_emitted() -> None:
 async def test_events_after_a_streams_own_snapshot_are_corrected_at_the_end() -> None:
     listener, relay = listened()
     relay.joined = True
-    await relay.take({"task": task("one two ", message("hm"))})
+    await relay.pass_on({"task": task("one two ", message("hm"))})
     status = {"state": "TASK_STATE_WORKING", "message": message("hm")}
-    await relay.take({"statusUpdate": {"taskId": "t", "status": status}})
-    await relay.take(chunk("two "))
+    await relay.pass_on({"statusUpdate": {"taskId": "t", "status": status}})
+    await relay.pass_on(chunk("two "))
     await relay.repair(task("one two "))
     assert listener.text == "one two "
     assert len([each for each in listener.said if isinstance(each, RelayedMessage)]) == 1
@@ -70,6 +70,6 @@ async def test_events_after_a_streams_own_snapshot_are_corrected_at_the_end() ->
 
 async def test_a_snapshot_that_contradicts_earlier_events_replaces_them() -> None:
     listener, relay = listened()
-    await relay.take(chunk("one ", append=False))
-    await relay.take({"task": task("zero")})
+    await relay.pass_on(chunk("one ", append=False))
+    await relay.pass_on({"task": task("zero")})
     assert listener.text == "zero"
