@@ -63,7 +63,8 @@ def test_a_firing_by_cron_is_for_the_time_before_the_next_one(
         following = next_of_cron(expression, time_zone, due)
         if following is None:
             break
-        assert due_of_cron(expression, time_zone, following, at("2030-01-01T00:00:00Z")) == due
+        stored = due + timedelta(seconds=0.2)
+        assert due_of_cron(expression, time_zone, following, stored) == due
         due = following
 
 
@@ -81,6 +82,13 @@ def test_a_firing_in_a_zone_that_is_not_known_is_for_the_time_of_its_storing(
     stored = at("2026-11-24T02:00:00.25+01:00")
     found = due_of_cron("0 0 2 * * *", time_zone, at(following), stored)
     assert found == at("2026-11-24T01:00:00Z")
+
+
+def test_a_firing_whose_next_time_is_too_late_is_for_the_last_time_before_its_storing() -> None:
+    # As nats-server states it at Lord Howe Island, whose clocks change by half an hour.
+    stored, following = at("2027-04-03T15:00:00.3Z"), at("2027-04-04T14:00:00Z")
+    found = due_of_cron("*/2 * 0 * * *", "Australia/Lord_Howe", following, stored)
+    assert found == at("2027-04-03T13:59:58Z")
 
 
 @pytest.mark.parametrize(
