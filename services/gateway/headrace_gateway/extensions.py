@@ -28,71 +28,36 @@ AGUI_EVENTS = "https://ag-ui.org/protocol/v1"
 AGUI_MEDIA_TYPES = ("application/x-agui-events", "application/agui+json")
 """Either one in `Accept` requests AG-UI events, as does ``?format=agui``."""
 
-OFFERED: tuple[Json, ...] = (
-    {
-        "uri": CURSORS,
-        "description": (
-            "Streams can be resumed: each event's SSE id is a cursor, and SubscribeToTask with "
-            "the header Last-Event-ID (or ?after=) continues after it, also when the task is over. "
-            "If those events are gone, the response has Headrace-Recovered: false and begins with "
-            "the Task, whose metadata has headrace.recovered: false."
-        ),
-        "required": False,
-    },
-    {
-        "uri": GENERATIONS,
-        "description": (
-            "Every change of a task has a number, from 1: headrace.generation in the metadata of "
-            "the Task and of update events. GetTask with currentGeneration waits until the task's "
-            "number is larger. SendMessage with configuration.ifGenerationMatch continues a task "
-            "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise."
-        ),
-        "required": False,
-    },
-    {
-        "uri": DELETION,
-        "description": (
-            "DeleteTask (in REST: DELETE /tasks/{id}) erases a task of the caller permanently. A "
-            "task that has not ended is canceled first. The parameters are CancelTask's, and the "
-            "response is an empty object. A repeated request gets the same response; all other "
-            "requests for the task get TaskNotFound."
-        ),
-        "required": False,
-    },
-    {
-        "uri": FORKS,
-        "description": (
-            "ForkTask (in REST: POST /tasks/{id}:fork) begins a new task with the caller's task's "
-            "events up to a generation, and continues with a message, or as the task did. The "
-            "parameters are id, generation (without it the current one), message and metadata; the "
-            "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
-            "the past ends with the last input or checkpoint before the generation."
-        ),
-        "required": False,
-    },
-    {
-        "uri": DELAYS,
-        "description": (
-            "SendMessage and SendStreamingMessage with headrace.startAt, an RFC 3339 time, in "
-            "their metadata create the task at once, and its run begins at that time. "
-            "SendMessage returns the SUBMITTED task."
-        ),
-        "required": False,
-    },
-    {
-        "uri": AGUI_EVENTS,
-        "description": (
-            "Streams contain events for user interfaces (messages, content blocks, thinking, tool "
-            f"calls, tasks) if Accept has {' or '.join(AGUI_MEDIA_TYPES)}, "
-            "or the query has format=agui."
-        ),
-        "required": False,
-    },
+_DESCRIPTIONS = {
+    CURSORS: "Streams can be resumed: each event's SSE id is a cursor, and SubscribeToTask with "
+    "the header Last-Event-ID (or ?after=) continues after it, also when the task is over. "
+    "If those events are gone, the response has Headrace-Recovered: false and begins with "
+    "the Task, whose metadata has headrace.recovered: false.",
+    GENERATIONS: "Every change of a task has a number, from 1: headrace.generation in the metadata "
+    "of the Task and of update events. GetTask with currentGeneration waits until the task's "
+    "number is larger. SendMessage with configuration.ifGenerationMatch continues a task "
+    "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise.",
+    DELETION: "DeleteTask (in REST: DELETE /tasks/{id}) erases a task of the caller permanently. A "
+    "task that has not ended is canceled first. The parameters are CancelTask's, and the "
+    "response is an empty object. A repeated request gets the same response; all other "
+    "requests for the task get TaskNotFound.",
+    FORKS: "ForkTask (in REST: POST /tasks/{id}:fork) begins a new task with the caller's task's "
+    "events up to a generation, and continues with a message, or as the task did. The "
+    "parameters are id, generation (without it the current one), message and metadata; the "
+    "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
+    "the past ends with the last input or checkpoint before the generation.",
+    DELAYS: "SendMessage and SendStreamingMessage with headrace.startAt, an RFC 3339 time, in "
+    "their metadata create the task at once, and its run begins at that time. "
+    "SendMessage returns the SUBMITTED task.",
+    AGUI_EVENTS: "Streams contain events for user interfaces (messages, content blocks, thinking, "
+    f"tool calls, tasks) if Accept has {' or '.join(AGUI_MEDIA_TYPES)}, "
+    "or the query has format=agui.",
+}
+
+OFFERED: tuple[Json, ...] = tuple(
+    {"uri": uri, "description": text, "required": False} for uri, text in _DESCRIPTIONS.items()
 )
 """The extensions in every card's capabilities."""
-
-_URIS = frozenset(str(extension["uri"]) for extension in OFFERED)
-
 
 NAMES = (HTTP_EXTENSION_HEADER, "X-A2A-Extensions")
 """Headers that activate extensions; clients of A2A 0.3 send the second one, some send both."""
@@ -122,7 +87,7 @@ def activated(card: AgentCard, values: list[str]) -> tuple[str, ...]:
                 f"agent {card.name} requires the extension {extension['uri']}: name it in "
                 f"{HTTP_EXTENSION_HEADER}"
             )
-    return tuple(sorted(requested & (_URIS | own(card)))) if requested else ()
+    return tuple(sorted(requested & (_DESCRIPTIONS.keys() | own(card)))) if requested else ()
 
 
 def own(card: AgentCard) -> set[str]:
