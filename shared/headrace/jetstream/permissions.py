@@ -47,6 +47,8 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 
 _GROUP = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _API = "$JS.API."
+_KEEPING = ("CREATE", "DURABLE.CREATE", "INFO")
+"""What keeping a consumer of one's own takes."""
 _MANY = 'response: stream, threshold: "30s"'
 """The reply is several messages; the last one arrives within this time."""
 
@@ -194,7 +196,7 @@ class Permissions:
             *_api("STREAM.MSG.DELETE", [streams.dead]),
             *self._scheduling(),
             # It shows the owners of triggers how many events wait.
-            *_api("CONSUMER.INFO", [f"{stream}.>" for stream in self._event_streams()]),
+            *_consumers(["INFO"], *self._event_streams()),
             # In a full stream, part of a deleted task's log makes room for its tombstone.
             *_api(
                 "STREAM.PURGE",
@@ -204,17 +206,8 @@ class Permissions:
             f"{INBOX}.{GATEWAY}.>",
             *_answers_to(OPERATOR),
         ]
-        return Rights(
-            publish,
-            [
-                *self._common_subscriptions(GATEWAY),
-                f"{p}.live.>",
-                self._subjects.rates(),
-                self._subjects.changes(),
-                self._subjects.process(GATEWAY),
-            ],
-            self._never(),
-        )
+        heard = [f"{p}.live.>", self._subjects.rates(), self._subjects.changes()]
+        return self._rights(GATEWAY, publish, *heard, self._subjects.process(GATEWAY))
 
     def _task_state(self) -> Rights:
         streams, p = self._streams, self._prefix
@@ -232,11 +225,7 @@ class Permissions:
             *_api("STREAM.PURGE", [streams.pushes]),
             *_api("STREAM.MSG.DELETE", [*self._events, f"OBJ_{streams.files}", streams.dead]),
             *self._queues(),
-            *(
-                f"{_API}CONSUMER.{what}.{stream}.>"
-                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
-                for stream in (*self._events, streams.pushes)
-            ),
+            *_consumers((*_KEEPING, "DELETE", "MSG.NEXT"), *self._events, streams.pushes),
             f"$JS.ACK.{streams.pushes}.>",
             # It gives back the runs of dead workers.
             f"$JS.ACK.{streams.runs}.>",
@@ -246,15 +235,8 @@ class Permissions:
             *(one.subject for one in self._answers),
             *_api("STREAM.MSG.GET", _streams_of(self._answers)),
         ]
-        return Rights(
-            publish,
-            [
-                *self._common_subscriptions(TASK_STATE),
-                f"{p}.state.>",
-                self._subjects.process(TASK_STATE),
-            ],
-            self._never(),
-        )
+        heard = f"{p}.state.>", self._subjects.process(TASK_STATE)
+        return self._rights(TASK_STATE, publish, *heard)
 
     def _triggers(self) -> Rights:
         streams, p = self._streams, self._prefix
@@ -270,10 +252,7 @@ class Permissions:
             ),
             self._subjects.state("more.>"),
             *self._scheduling(),
-            *(
-                f"{_API}CONSUMER.{what}.{streams.schedules}.>"
-                for what in ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT")
-            ),
+            *_consumers((*_KEEPING, "MSG.NEXT"), streams.schedules),
             f"$JS.ACK.{streams.schedules}.>",
             # A firing's answers are webhooks.
             f"$KV.{streams.push}.>",
@@ -290,23 +269,11 @@ class Permissions:
             *_answers_to(GATEWAY, OPERATOR),
         ]
         for stream in self._event_streams():
-            publish += [
-                f"{_API}CONSUMER.{what}.{stream}.>"
-                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
-            ]
+            publish += _consumers((*_KEEPING, "DELETE", "MSG.NEXT"), stream)
             publish.append(f"$JS.ACK.{stream}.>")
-        event_subjects = [one.subject for one in self._event_access if not one.stream]
-        triggers = f"$KV.{streams.triggers}.>"
-        return Rights(
-            publish,
-            [
-                *self._common_subscriptions(TRIGGERS),
-                triggers,
-                self._subjects.process(TRIGGERS),
-                *event_subjects,
-            ],
-            self._never(),
-        )
+        events = [one.subject for one in self._event_access if not one.stream]
+        heard = f"$KV.{streams.triggers}.>", self._subjects.process(TRIGGERS)
+        return self._rights(TRIGGERS, publish, *heard, *events)
 
     def _event_streams(self) -> list[str]:
         """The users' streams."""
@@ -314,16 +281,15 @@ class Permissions:
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
-        return Rights(
-            publish, [*self._common_subscriptions(OPERATOR), f"{self._prefix}.>"], self._never()
-        )
+        return self._rights(OPERATOR, publish, f"{self._prefix}.>")
+
+    def _rights(self, role: str, publish: list[str], *subscribe: str) -> Rights:
+        agents = f"$KV.{self._streams.agents}.>"
+        common = [f"{INBOX}.{role}.>", f"{self._prefix}.recheck.*", agents]
+        return Rights(publish, [*common, *subscribe], self._never())
 
     def _never(self) -> list[str]:
         return [f"{self._prefix}.live.>"]
-
-    def _common_subscriptions(self, role: str) -> list[str]:
-        agents = f"$KV.{self._streams.agents}.>"
-        return [f"{INBOX}.{role}.>", f"{self._prefix}.recheck.*", agents]
 
     def _buckets(self) -> list[str]:
         streams = self._streams
@@ -345,13 +311,7 @@ class Permissions:
 
     def _queues(self) -> list[str]:
         runs = self._streams.runs
-        return [
-            f"{_API}CONSUMER.LIST.{runs}",
-            *(
-                f"{_API}CONSUMER.{what}.{runs}.>"
-                for what in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE")
-            ),
-        ]
+        return [f"{_API}CONSUMER.LIST.{runs}", *_consumers((*_KEEPING, "DELETE"), runs)]
 
     def _api_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams = self._streams
@@ -465,6 +425,10 @@ def _streams_of(subjects: Iterable[SubjectAccess]) -> list[str]:
 
 def _api(operation: str, streams: Iterable[str]) -> list[str]:
     return [f"{_API}{operation}.{stream}" for stream in streams]
+
+
+def _consumers(operations: Iterable[str], *streams: str) -> list[str]:
+    return [f"{_API}CONSUMER.{what}.{stream}.>" for what, stream in product(operations, streams)]
 
 
 def _variable(user: str) -> str:
