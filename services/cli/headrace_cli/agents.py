@@ -11,7 +11,7 @@ from headrace.model.agent_route import AgentRoute, Candidate
 from headrace.model.errors import InvalidName
 from headrace.model.subjects import encode_token
 from headrace.wait_for import wait_for
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
@@ -24,7 +24,7 @@ _UNPINNED = "(unpinned)"
 @with_gateway
 @with_json
 @click.pass_context
-def agents(ctx: click.Context, url: str, token: str | None, printer: Printer) -> None:
+def agents(ctx: click.Context, gateway: Gateway, printer: Printer) -> None:
     """List agents and whether a worker serves them.
 
     The subcommands are for agents whose workers pin their tasks to a version. They work directly
@@ -32,7 +32,7 @@ def agents(ctx: click.Context, url: str, token: str | None, printer: Printer) ->
     """
     if ctx.invoked_subcommand is not None:
         return
-    found = at_gateway(url, token, lambda client: client.agents())
+    found = gateway.ask(lambda client: client.agents())
     rows = [
         (
             {

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
+from headrace_cli.gateway import Gateway, agent_of, with_agent_of_task, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.transcript import state_of
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @with_agent_of_task
 @with_json
 @click.argument("task")
-def cancel(url: str, token: str | None, agent: str | None, task: str, printer: Printer) -> None:
+def cancel(gateway: Gateway, agent: str | None, task: str, printer: Printer) -> None:
     """Cancel TASK. Without --agent, the agent is looked up."""
 
     async def work(client: "Client") -> "ClientTask":
         return await client.cancel(await agent_of(client, agent, task), task)
 
-    ended = at_gateway(url, token, work, agent, task).task
+    ended = gateway.ask(work, agent, task).task
     state = state_of({"task": ended}).removeprefix("TASK_STATE_")
     printer.record(ended, f"task {task} {state}")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from headrace_cli.chat_session import AgentAddress, ChatSession, read_message
+from headrace_cli.chat_session import ChatSession, read_message
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import with_agent, with_gateway
+from headrace_cli.gateway import Gateway, with_agent, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.send import with_save
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
@@ -20,10 +20,9 @@ from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 @click.option("--context", default="", help="Conversation to continue with a new task.")
 @with_save
 @with_json
-def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
+def chat(
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     agent: str | None,
     task: str,
     context: str,
@@ -36,8 +35,8 @@ def chat(  # noqa: PLR0913 - one parameter per flag is how click calls
     an answer offers to cancel the task; otherwise the task continues, and the commands that resume
     and cancel it are shown.
     """
-    output = StreamOutput(url, as_json=printer.as_json, save=save, hints=False)
-    session = ChatSession(AgentAddress(url, token, agent), output, task=task, context=context)
+    output = StreamOutput(gateway.url, as_json=printer.as_json, save=save, hints=False)
+    session = ChatSession(gateway, agent, output, task=task, context=context)
     if task:
         _turn(session, None)
     while (text := read_message("" if printer.as_json else "> ")) is not None:

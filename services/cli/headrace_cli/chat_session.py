@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.model.task_report import RUN_ENDED_NAMES, TERMINAL_NAMES
-from headrace_cli.gateway import agent_of, at_gateway, command_line
+from headrace_cli.gateway import Gateway, agent_of, command_line
 from headrace_cli.stream_output import StreamOutput
 from headrace_cli.tables import one_line, replace_unencodable
 
@@ -23,24 +22,21 @@ if TYPE_CHECKING:
 _WAITING = "input-required"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentAddress:
-    """The gateway and the agent that a conversation is with."""
-
-    url: str
-    token: str | None
-    agent: str | None
-
-
 class ChatSession:
     """Sends messages and shows what follows, one turn after the other."""
 
     def __init__(
-        self, address: AgentAddress, output: StreamOutput, *, task: str = "", context: str = ""
+        self,
+        gateway: Gateway,
+        agent: str | None,
+        output: StreamOutput,
+        *,
+        task: str = "",
+        context: str = "",
     ) -> None:
-        """Begin a session, or continue `task` or `context`."""
-        self._address, self._output = address, output
-        self.agent = address.agent
+        """Begin a session with an agent, or continue `task` or `context`."""
+        self._gateway, self._output = gateway, output
+        self.agent = agent
         self.task = task
         """The task that the next message continues; empty: it begins a new one."""
         self.shown_task = task
@@ -154,7 +150,7 @@ class ChatSession:
         """End the output after Ctrl-C, and show the commands that resume and cancel the task."""
         self._output.end()
         if task := self.shown_task:
-            url = self._address.url
+            url = self._gateway.url
             for line in (
                 f"task {task} continues",
                 f"  resume it: {command_line('chat', url)} --task {task}",
@@ -194,8 +190,7 @@ class ChatSession:
         return answers
 
     def _at_gateway[Result](self, work: "Callable[[Client], Awaitable[Result]]") -> Result:
-        address, task = self._address, self.task or self.shown_task
-        return at_gateway(address.url, address.token, work, self.agent, task)
+        return self._gateway.ask(work, self.agent, self.task or self.shown_task)
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  # any JSON

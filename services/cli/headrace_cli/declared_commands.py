@@ -8,7 +8,7 @@ import click
 
 from headrace_cli import declarations
 from headrace_cli.declarations import Kind, some_declared_in, with_source
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class DeclaredCommands:
         @with_gateway
         @with_owner
         @with_json
-        def command(*, url: str, token: str | None, owner: str | None, printer: Printer) -> None:
+        def command(*, gateway: Gateway, owner: str | None, printer: Printer) -> None:
             async def work(client: "Client") -> "list[Json]":
                 return [one async for one in declarations.of(client, self.kind).list(owner)]
 
-            self.show(printer, at_gateway(url, token, work))
+            self.show(printer, gateway.ask(work))
 
         summary = f"List your {self.kind}; operators see those of all owners of their tenant."
         self.group.command("list", help=summary)(command)
@@ -60,11 +60,9 @@ class DeclaredCommands:
         @with_gateway
         @with_source
         @with_json
-        def command(*, url: str, token: str | None, source: str, printer: Printer) -> None:
+        def command(*, gateway: Gateway, source: str, printer: Printer) -> None:
             declared = some_declared_in(source, self.kind)
-            stored = at_gateway(
-                url, token, lambda client: declarations.apply(client, self.kind, declared)
-            )
+            stored = gateway.ask(lambda client: declarations.apply(client, self.kind, declared))
             self.show(printer, stored)
 
         summary = _APPLY.format(kind=self.kind, decorator=decorator)
@@ -78,16 +76,14 @@ class DeclaredCommands:
         @click.argument("name")
         @click.argument("number", metavar="[ID]", type=int, required=False)
         @with_json
-        def command(
-            *, url: str, token: str | None, name: str, number: int | None, printer: Printer
-        ) -> None:
+        def command(*, gateway: Gateway, name: str, number: int | None, printer: Printer) -> None:
             async def work(client: "Client") -> "list[Json]":
                 declared = declarations.of(client, self.kind)
                 if number is not None:
                     return [await declared.dead_letter(name, number)]
                 return [letter async for letter in declared.dead_letters(name)]
 
-            letters = at_gateway(url, token, work)
+            letters = gateway.ask(work)
             if number is None:
                 rows = [(letter, _letter_row(letter)) for letter in letters]
                 printer.table(("ID", "AGENT", "AT", "REASON"), rows)
@@ -105,10 +101,8 @@ class DeclaredCommands:
         """
 
         @with_json
-        def command(
-            *, url: str, token: str | None, name: str, printer: Printer, **terms: str | None
-        ) -> None:
-            left = at_gateway(url, token, lambda client: change(client, name, **terms))
+        def command(*, gateway: Gateway, name: str, printer: Printer, **terms: str | None) -> None:
+            left = gateway.ask(lambda client: change(client, name, **terms))
             if left is None:
                 printer.record({"name": name, "deleted": True}, f"deleted {name}")
             else:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace_cli.gateway import (
+    Gateway,
     agent_of,
-    at_gateway,
     command_line,
     with_agent_of_task,
     with_gateway,
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 @with_json
 @click.argument("task")
 @click.argument("text", required=False)
-def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
+def fork(
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     agent: str | None,
     generation: int | None,
     task: str,
@@ -51,8 +50,8 @@ def fork(  # noqa: PLR0913 - one parameter per flag is how click calls
     async def work(client: "Client") -> "ClientTask":
         return await client.fork(await agent_of(client, agent, task), task, generation, text)
 
-    forked = at_gateway(url, token, work, agent, task)
-    printer.record(forked.task, _described(forked.task, url))
+    forked = gateway.ask(work, agent, task)
+    printer.record(forked.task, _described(forked.task, gateway.url))
 
 
 def _described(task: "Json", url: str) -> str:

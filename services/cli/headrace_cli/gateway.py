@@ -3,7 +3,9 @@
 import os
 import shlex
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -27,15 +29,21 @@ _TASK_UNKNOWN = "TASK_NOT_FOUND"
 _NOBODY = "; start `headrace dev`, or name another gateway with --url or HEADRACE_URL"
 
 
-def at_gateway[Result](
-    url: str,
-    token: str | None,
-    work: "Callable[[Client], Awaitable[Result]]",
-    agent: str | None = None,
-    task: str = "",
-) -> Result:
-    """Return the result of `work` as `ask_gateway` does, in a loop of its own."""
-    return run(ask_gateway(url, token, work, agent, task))
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The gateway that a command asks, and with what credential."""
+
+    url: str
+    token: str | None
+
+    def ask[Result](
+        self,
+        work: "Callable[[Client], Awaitable[Result]]",
+        agent: str | None = None,
+        task: str = "",
+    ) -> Result:
+        """Return the result of `work` as `ask_gateway` does, in a loop of its own."""
+        return run(ask_gateway(self.url, self.token, work, agent, task))
 
 
 async def ask_gateway[Result](
@@ -128,8 +136,16 @@ _token = click.option(
 
 
 def with_gateway(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for the gateway's URL and the credential to a command."""
-    return with_url(_token(command))
+    """Add the options for the gateway's URL and the credential to a command.
+
+    The command gets a `Gateway` as its parameter ``gateway``.
+    """
+
+    @wraps(command)
+    def asking(*arguments: Any, url: str, token: str | None, **options: Any) -> None:  # noqa: ANN401 - as the command takes them
+        command(*arguments, gateway=Gateway(url, token), **options)
+
+    return with_url(_token(asking))
 
 
 with_agent = click.option(

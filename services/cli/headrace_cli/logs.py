@@ -2,7 +2,7 @@
 
 import click
 
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 _LEVELS = ("debug", "info", "warning", "error", "configured")
@@ -26,8 +26,7 @@ def level(
     name: str | None,
     service: str | None,
     process: str | None,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     printer: Printer,
 ) -> None:
     """Have processes log at LEVEL until they end; without it, list processes and their levels.
@@ -37,13 +36,11 @@ def level(
     if name is None:
         found = [
             one
-            for one in at_gateway(url, token, lambda client: client.processes())
+            for one in gateway.ask(lambda client: client.processes())
             if service in {None, one["service"]} and process in {None, one["process"]}
         ]
     else:
-        found = at_gateway(
-            url,
-            token,
+        found = gateway.ask(
             lambda client: client.set_log_level(name, service=service, process=process),
         )
     shown = ("service", "process", "release", "logLevel")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace_cli.declared_commands import DeclaredCommands
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ _COMMANDS = DeclaredCommands(
 @with_json
 def create(
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     name: str,
     agent: str,
     text: str,
@@ -103,7 +102,7 @@ def create(
         raise click.UsageError("--answers is required with its other options")
     if rule:
         terms["answers"] = rule
-    stored = at_gateway(url, token, lambda client: client.schedules.put(name, agent, text, **terms))
+    stored = gateway.ask(lambda client: client.schedules.put(name, agent, text, **terms))
     _COMMANDS.show(printer, [stored])
 
 
@@ -115,9 +114,9 @@ _COMMANDS.add_list(_with_owner)
 @click.argument("name")
 @_with_owner
 @with_json
-def get(*, url: str, token: str | None, name: str, owner: str | None, printer: Printer) -> None:
+def get(*, gateway: Gateway, name: str, owner: str | None, printer: Printer) -> None:
     """Show the schedule NAME and the results of its last firings."""
-    found = at_gateway(url, token, lambda client: client.schedules.get(name, owner))
+    found = gateway.ask(lambda client: client.schedules.get(name, owner))
     _COMMANDS.show(printer, [found])
     if not printer.as_json and found["firings"]:
         rows = [(one, _firing_row(one)) for one in found["firings"]]
@@ -159,8 +158,7 @@ _COMMANDS.add_change(
 @with_json
 def backfill(
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     name: str,
     printer: Printer,
     **terms: Any,  # noqa: ANN401 - as click hands them over
@@ -169,7 +167,7 @@ def backfill(
 
     No second task begins for a time whose task has already begun.
     """
-    number = at_gateway(url, token, lambda client: client.schedules.back_fill(name, **terms))
+    number = gateway.ask(lambda client: client.schedules.back_fill(name, **terms))
     printer.record({"name": name, "firings": number}, f"{name} fires for {number} times")
 
 

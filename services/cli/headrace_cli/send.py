@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from headrace_cli.chat_session import AgentAddress, ChatSession, is_interactive, read_message
-from headrace_cli.gateway import command_line, with_agent, with_gateway
+from headrace_cli.chat_session import ChatSession, is_interactive, read_message
+from headrace_cli.gateway import Gateway, command_line, with_agent, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
 
@@ -42,8 +42,7 @@ with_save = click.option(
 @click.argument("text")
 def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     agent: str | None,
     task: str | None,
     context: str | None,
@@ -64,15 +63,12 @@ def send(  # noqa: PLR0913 - one parameter per flag is how click calls
     agent requires input.
     """
     can_answer = is_interactive() and not printer.as_json
-    output = StreamOutput(url, as_json=printer.as_json, save=save, hints=not can_answer)
-    address = AgentAddress(url, token, agent)
-    session = ChatSession(address, output, task=task or "", context=context or "")
+    output = StreamOutput(gateway.url, as_json=printer.as_json, save=save, hints=not can_answer)
+    session = ChatSession(gateway, agent, output, task=task or "", context=context or "")
     if at is not None:
         sent = session.send_for_later(text, files, at)
-        printer.record(
-            sent.task,
-            f"task {sent.id}: {sent.state}; follow it: {command_line('tail', url)} {sent.id}",
-        )
+        follow = f"{command_line('tail', gateway.url)} {sent.id}"
+        printer.record(sent.task, f"task {sent.id}: {sent.state}; follow it: {follow}")
         return
     try:
         session.send(text, files)

@@ -7,8 +7,8 @@ import click
 
 from headrace.model.cursor import Cursor
 from headrace.model.events import START
-from headrace_cli.chat_session import AgentAddress, ChatSession
-from headrace_cli.gateway import with_agent_of_task, with_gateway
+from headrace_cli.chat_session import ChatSession
+from headrace_cli.gateway import Gateway, with_agent_of_task, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.send import with_save
 from headrace_cli.stream_output import INTERRUPTED, StreamOutput
@@ -34,10 +34,9 @@ def _checked(_: click.Context, __: click.Parameter, cursor: str) -> str:
 @with_save
 @with_json
 @click.argument("task")
-def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
+def tail(
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     agent: str | None,
     after: str,
     save: Path | None,
@@ -50,8 +49,8 @@ def tail(  # noqa: PLR0913 - one parameter per flag is how click calls
 
     Exits as `headrace send` does.
     """
-    output = StreamOutput(url, as_json=printer.as_json, save=save)
-    session = ChatSession(AgentAddress(url, token, agent), output, task=task)
+    output = StreamOutput(gateway.url, as_json=printer.as_json, save=save)
+    session = ChatSession(gateway, agent, output, task=task)
     try:
         session.resume(after)
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from headrace.tasks.forget import clear_away, mark_deleted
 from headrace.wait_for import ELECTION, wait_for
 from headrace.webhooks import Webhooks
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import agent_of, at_gateway, with_agent_of_task, with_gateway
+from headrace_cli.gateway import Gateway, agent_of, with_agent_of_task, with_gateway
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.progress import progress
@@ -122,8 +122,7 @@ class _StateName(click.Choice[str]):
 def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
     ctx: click.Context,
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     agent: str | None,
     context: str | None,
     status: str | None,
@@ -138,7 +137,7 @@ def tasks(  # noqa: PLR0913  # one parameter per flag is how click calls
         search = _TaskSearch(client, context, status, limit)
         return await (search.of(agent) if agent else search.of_every_agent())
 
-    found = at_gateway(url, token, work, agent)
+    found = gateway.ask(work, agent)
     found.sort(key=lambda one: one.task["status"].get("timestamp", ""), reverse=True)
     rows = [({"agent": one.agent, **one.task}, _cells(one)) for one in found]
     printer.table(("TASK", "AGENT", "STATE", "SINCE", "CONTEXT"), rows)
@@ -161,7 +160,7 @@ def _cells(task: "ClientTask") -> tuple[str, ...]:
     help="Larger files are exported as their size and digest, without their content.",
 )
 @click.argument("task")
-def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, task: str) -> None:
+def export(gateway: Gateway, agent: str | None, max_file_bytes: int, task: str) -> None:
     """Print TASK as a case: its inputs and the agent's output, as JSON lines.
 
     `headrace.testing` runs a case again and shows the difference. The case has what the user and
@@ -181,7 +180,7 @@ def export(url: str, token: str | None, agent: str | None, max_file_bytes: int, 
             recorder.add(event)
         return Case(owner, recorder.steps)
 
-    for line in at_gateway(url, token, work, agent, task).lines():
+    for line in gateway.ask(work, agent, task).lines():
         click.echo(line)
 
 

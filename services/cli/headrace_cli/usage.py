@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from headrace.model.messages import MOST_USAGE_DAYS, USAGE_GROUPS
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 
 _TENANT = "tenant"
@@ -61,8 +61,7 @@ class _Day(click.ParamType[str]):
 @with_json
 def usage(  # noqa: PLR0913  # one parameter per flag is how click calls
     *,
-    url: str,
-    token: str | None,
+    gateway: Gateway,
     by: tuple[str, ...],
     first: str | None,
     last: str,
@@ -76,7 +75,7 @@ def usage(  # noqa: PLR0913  # one parameter per flag is how click calls
     """
     groups = [group for group in by if group != _TENANT]
     begin = first or _days_before(last, days - 1)
-    rows = at_gateway(url, token, lambda client: client.usage(begin, last, groups, owner))
+    rows = gateway.ask(lambda client: client.usage(begin, last, groups, owner))
     heads = (*(group.upper() for group in groups), *_COUNTS.values())
     shown = [
         (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.progress import progress
 
@@ -24,7 +24,7 @@ _HEADS = ("STREAM", "APPLIED", "OF", "LAG")
 @click.option("--wait", "waits", is_flag=True, help="Wait until what is stored now is applied.")
 @with_gateway
 @with_json
-def view(*, waits: bool, url: str, token: str | None, printer: Printer) -> None:
+def view(*, waits: bool, gateway: Gateway, printer: Printer) -> None:
     """Show how far lists are behind each event stream; for operators.
 
     The numbers are stream sequences. They lag while no task state service runs, and while the
@@ -42,7 +42,7 @@ def view(*, waits: bool, url: str, token: str | None, printer: Printer) -> None:
                     found = await _ranges(client)
         return found
 
-    found = at_gateway(url, token, work)
+    found = gateway.ask(work)
     printer.table(_HEADS, [(one, _row(one)) for one in found])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace_cli.failures import RequestFailed
-from headrace_cli.gateway import at_gateway, with_gateway
+from headrace_cli.gateway import Gateway, with_gateway
 from headrace_cli.printer import Printer, with_json
 from headrace_cli.progress import progress
 
@@ -25,11 +25,11 @@ _HEADS = ("WORKER", "AGENTS", "LAST HEARTBEAT")
 @with_gateway
 @with_json
 @click.pass_context
-def workers(ctx: click.Context, url: str, token: str | None, printer: Printer) -> None:
+def workers(ctx: click.Context, gateway: Gateway, printer: Printer) -> None:
     """List live workers and the agents that they serve; for operators."""
     if ctx.invoked_subcommand is not None:
         return
-    found = at_gateway(url, token, lambda client: client.fleet()).get("workers")
+    found = gateway.ask(lambda client: client.fleet()).get("workers")
     if found is None:
         raise RequestFailed("only operators can list workers")
     printer.table(_HEADS, [(one, _row(one)) for one in found])
@@ -44,9 +44,7 @@ def _row(worker: "Json") -> tuple[str, ...]:
 @click.option("--wait", "waits", is_flag=True, help="Wait until their active runs have ended.")
 @with_gateway
 @with_json
-def drain(
-    *, names: tuple[str, ...], waits: bool, url: str, token: str | None, printer: Printer
-) -> None:
+def drain(*, names: tuple[str, ...], waits: bool, gateway: Gateway, printer: Printer) -> None:
     """Have each WORKER start no more runs, and end after its active ones; for operators."""
 
     async def work(client: "Client") -> None:
@@ -56,7 +54,7 @@ def drain(
         if waits:
             await _until_ended(client, draining, printer)
 
-    at_gateway(url, token, work)
+    gateway.ask(work)
 
 
 async def _until_ended(client: "Client", draining: "list[Json]", printer: Printer) -> None:
