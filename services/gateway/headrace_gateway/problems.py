@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 
 from a2a.utils import errors as a2a
@@ -106,7 +107,9 @@ class Problem:
     violations: tuple[Violation, ...] = ()
 
 
-def _own(rpc_code: int, http_status: int, grpc_status: str, reason: str) -> Problem:
+def _own(
+    rpc_code: int, http_status: int, grpc_status: str, reason: str, retry_after: int | None = None
+) -> Problem:
     return Problem(
         rpc_code,
         http_status,
@@ -114,7 +117,7 @@ def _own(rpc_code: int, http_status: int, grpc_status: str, reason: str) -> Prob
         reason,
         domain=OWN_DOMAIN,
         rpc_http_status=http_status,
-        retry_after=RETRY_AFTER if http_status == HTTPStatus.SERVICE_UNAVAILABLE else None,
+        retry_after=retry_after,
     )
 
 
@@ -124,7 +127,11 @@ def _standard(error: type[a2a.A2AError]) -> Problem:
 
 
 _INVALID_PARAMS = _standard(a2a.InvalidParamsError)
-_UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE")
+_UNAVAILABLE = _own(-32603, 503, "UNAVAILABLE", "UNAVAILABLE", RETRY_AFTER)
+_not_found = partial(_own, -32602, 404, "NOT_FOUND")
+_conflict = partial(_own, -32600, 409, "FAILED_PRECONDITION")
+_exhausted = partial(_own, -32603, 429, "RESOURCE_EXHAUSTED")
+_forbidden = partial(_own, -32600, 403, "PERMISSION_DENIED")
 _UNAUTHENTICATED = _own(-32600, 401, "UNAUTHENTICATED", "UNAUTHENTICATED")
 _TOO_LARGE = _own(-32600, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
 
@@ -135,9 +142,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     InvalidName: _INVALID_PARAMS,
     ContextMismatch: _INVALID_PARAMS,
     KeyReused: _INVALID_PARAMS,
-    TooManyWebhooks: replace(
-        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_PUSH_CONFIGS"), retry_after=None
-    ),
+    TooManyWebhooks: _exhausted("TOO_MANY_PUSH_CONFIGS"),
     TaskUnknown: _standard(a2a.TaskNotFoundError),
     LogLost: _standard(a2a.TaskNotFoundError),
     TaskEnded: _standard(a2a.UnsupportedOperationError),
@@ -146,22 +151,22 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     GenerationMismatch: Problem(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
     CredentialsMissing: replace(_UNAUTHENTICATED, challenge=CHALLENGE),
     CredentialsRefused: replace(_UNAUTHENTICATED, challenge=REFUSED),
-    PageRefused: _own(-32600, 403, "PERMISSION_DENIED", "PAGE_REFUSED"),
-    SignatureRefused: _own(-32600, 403, "PERMISSION_DENIED", "SIGNATURE_REFUSED"),
-    AgentUnknown: _own(-32602, 404, "NOT_FOUND", "AGENT_NOT_FOUND"),
-    FileUnknown: _own(-32602, 404, "NOT_FOUND", "FILE_NOT_FOUND"),
-    LetterUnknown: _own(-32602, 404, "NOT_FOUND", "LETTER_NOT_FOUND"),
-    TriggerUnknown: _own(-32602, 404, "NOT_FOUND", "TRIGGER_NOT_FOUND"),
-    EventsUnstored: _own(-32600, 409, "FAILED_PRECONDITION", "EVENTS_UNSTORED"),
-    ScheduleUnknown: _own(-32602, 404, "NOT_FOUND", "SCHEDULE_NOT_FOUND"),
-    ScheduleOver: _own(-32600, 409, "FAILED_PRECONDITION", "SCHEDULE_OVER"),
-    TooManySchedules: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_SCHEDULES"),
-    TooManyTriggers: _own(-32600, 409, "FAILED_PRECONDITION", "TOO_MANY_TRIGGERS"),
-    VersionUnknown: _own(-32602, 404, "NOT_FOUND", "VERSION_NOT_FOUND"),
-    VersionInUse: _own(-32600, 409, "FAILED_PRECONDITION", "VERSION_IN_USE"),
-    RouteRefused: _own(-32600, 409, "FAILED_PRECONDITION", "ROUTE_REFUSED"),
-    NotRetryable: _own(-32600, 409, "FAILED_PRECONDITION", "NOT_RETRYABLE"),
-    AlreadyOver: _own(-32600, 409, "FAILED_PRECONDITION", "ALREADY_OVER"),
+    PageRefused: _forbidden("PAGE_REFUSED"),
+    SignatureRefused: _forbidden("SIGNATURE_REFUSED"),
+    AgentUnknown: _not_found("AGENT_NOT_FOUND"),
+    FileUnknown: _not_found("FILE_NOT_FOUND"),
+    LetterUnknown: _not_found("LETTER_NOT_FOUND"),
+    TriggerUnknown: _not_found("TRIGGER_NOT_FOUND"),
+    EventsUnstored: _conflict("EVENTS_UNSTORED"),
+    ScheduleUnknown: _not_found("SCHEDULE_NOT_FOUND"),
+    ScheduleOver: _conflict("SCHEDULE_OVER"),
+    TooManySchedules: _conflict("TOO_MANY_SCHEDULES"),
+    TooManyTriggers: _conflict("TOO_MANY_TRIGGERS"),
+    VersionUnknown: _not_found("VERSION_NOT_FOUND"),
+    VersionInUse: _conflict("VERSION_IN_USE"),
+    RouteRefused: _conflict("ROUTE_REFUSED"),
+    NotRetryable: _conflict("NOT_RETRYABLE"),
+    AlreadyOver: _conflict("ALREADY_OVER"),
     BodyTooLarge: _TOO_LARGE,
     BodyEncoded: _own(-32600, 415, "INVALID_ARGUMENT", "BODY_ENCODED"),
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),
@@ -169,20 +174,14 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     GatewayStarting: _UNAVAILABLE,
     GatewayRestarting: _UNAVAILABLE,
     TooManyStreams: _UNAVAILABLE,
-    TooManyStreamsOfOwner: replace(
-        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), retry_after=RETRY_AFTER
-    ),
-    TooManyAtOnce: replace(
-        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_AT_ONCE"), retry_after=RETRY_AFTER
-    ),
+    TooManyStreamsOfOwner: _exhausted("TOO_MANY_STREAMS", RETRY_AFTER),
+    TooManyAtOnce: _exhausted("TOO_MANY_AT_ONCE", RETRY_AFTER),
     TooManyBytes: _UNAVAILABLE,
-    TooManyBytesOfOwner: replace(
-        _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_BYTES"), retry_after=RETRY_AFTER
-    ),
-    NotPermitted: _own(-32600, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
-    RateLimited: _own(-32603, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED"),
-    QuotaExceeded: _own(-32603, 429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"),
-    TooManyWaiting: _own(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_WAITING"),
+    TooManyBytesOfOwner: _exhausted("TOO_MANY_BYTES", RETRY_AFTER),
+    NotPermitted: _forbidden("PERMISSION_DENIED"),
+    RateLimited: _exhausted("RATE_LIMITED"),
+    QuotaExceeded: _exhausted("QUOTA_EXCEEDED"),
+    TooManyWaiting: _exhausted("TOO_MANY_WAITING"),
     BusUnavailable: _UNAVAILABLE,
     LogTooNew: _UNAVAILABLE,
     TriggerTooNew: _UNAVAILABLE,
