@@ -67,61 +67,32 @@ _METADATA = "metadata."
 """Precedes the name of an item of a stream's metadata where a setting of the stream is named."""
 
 
-@dataclass(frozen=True, slots=True)
 class Streams:
     """The names of the streams and buckets of one fleet."""
 
-    prefix: str = ""
-
-    @property
-    def runs(self) -> str:
+    def __init__(self, prefix: str = "") -> None:
+        """Name them with `prefix`."""
+        self.prefix = prefix
+        self.runs = f"{prefix}RUNS"
         """The work queue of runs."""
-        return f"{self.prefix}RUNS"
-
-    @property
-    def dead(self) -> str:
+        self.dead = f"{prefix}DEAD"
         """The dead letters."""
-        return f"{self.prefix}DEAD"
-
-    @property
-    def agents(self) -> str:
+        self.agents = f"{prefix}AGENTS"
         """The key-value bucket of cards and live instances."""
-        return f"{self.prefix}AGENTS"
-
-    @property
-    def idempotency(self) -> str:
+        self.idempotency = f"{prefix}IDEMPOTENCY"
         """The key-value bucket of requests by Idempotency-Key."""
-        return f"{self.prefix}IDEMPOTENCY"
-
-    @property
-    def files(self) -> str:
+        self.files = f"{prefix}FILES"
         """The object store of files that are too large for a log."""
-        return f"{self.prefix}FILES"
-
-    @property
-    def keys(self) -> str:
+        self.keys = f"{prefix}KEYS"
         """The key-value bucket of signing keys."""
-        return f"{self.prefix}KEYS"
-
-    @property
-    def push(self) -> str:
+        self.push = f"{prefix}PUSH"
         """The key-value bucket of webhooks and their delivery progress."""
-        return f"{self.prefix}PUSH"
-
-    @property
-    def pushes(self) -> str:
+        self.pushes = f"{prefix}PUSHES"
         """The work queue of webhooks that have pending deliveries."""
-        return f"{self.prefix}PUSHES"
-
-    @property
-    def triggers(self) -> str:
+        self.triggers = f"{prefix}TRIGGERS"
         """The key-value bucket of triggers."""
-        return f"{self.prefix}TRIGGERS"
-
-    @property
-    def schedules(self) -> str:
+        self.schedules = f"{prefix}SCHEDULES"
         """The schedules, their firings that wait, and what the last ones have begun."""
-        return f"{self.prefix}SCHEDULES"
 
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
