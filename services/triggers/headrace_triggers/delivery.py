@@ -117,7 +117,8 @@ class Deliveries:
             try:
                 fired = await self._fired(firing_of)
             except UndeliverableFiring as unfit:
-                await self._give_up(message.raw_message, source, unfit)
+                raw = message.raw_message
+                await self._give_up(raw, source, unfit, _StoredAt.of(raw))
         except HeadraceError as error:
             await self._again(message, source, error)
         except FiringWaits:
@@ -142,21 +143,12 @@ class Deliveries:
         try:
             return await self._fired(firing_of)
         except HeadraceError as error:
-            await self._keep_unstored(message.raw_message, source, error)
+            await self._give_up(message.raw_message, source, error, None)
         except Exception as crash:  # noqa: BLE001 - a defect must not have it delivered for ever
             _log.exception("%s: an event can't be handled", source.name)
             why = Crashed(f"{source.name}: {crash!r}")
-            await self._keep_unstored(message.raw_message, source, why)
+            await self._give_up(message.raw_message, source, why, None)
         return None
-
-    async def _keep_unstored(self, raw: Msg, source: FiringSource, why: HeadraceError) -> None:
-        try:
-            await self._keep(raw, source, why)
-        except BusUnavailable as lost:
-            self._drop(source, f"{why}; no dead letter: {lost}", None)
-        except Exception as defect:  # noqa: BLE001 - else nobody would know of the event
-            _log.exception("%s: an event can't be kept as a dead letter", source.name)
-            self._drop(source, f"{why}; no dead letter: {defect!r}", None)
 
     async def _again(
         self, message: NatsMessage, source: FiringSource, error: HeadraceError
@@ -175,7 +167,8 @@ class Deliveries:
             await self._again(message, source, why)
             return
         try:
-            await self._give_up(message.raw_message, source, why)
+            raw = message.raw_message
+            await self._give_up(raw, source, why, _StoredAt.of(raw))
         except HeadraceError as error:
             await self._again(message, source, error)
         else:
@@ -191,25 +184,29 @@ class Deliveries:
             TRIGGER_EVENTS.labels("began").inc()
         return fired
 
-    async def _give_up(self, raw: Msg, source: FiringSource, why: HeadraceError) -> None:
-        """Keep a stored message as a dead letter; drop it if no letter can ever be stored.
+    async def _give_up(
+        self, raw: Msg, source: FiringSource, why: HeadraceError, place: _StoredAt | None
+    ) -> None:
+        """Keep a message as a dead letter; drop it if no letter can ever be stored.
+
+        One that no stream keeps, so without a `place`, is dropped if no letter can be stored now.
 
         Raises:
             BusUnavailable: It is not stored yet.
         """
-        place = _StoredAt.of(raw)
         try:
             await self._keep(raw, source, why, place)
         except BusUnavailable as error:
-            if not isinstance(error, Refused) or error.is_passing:
+            is_final = isinstance(error, Refused) and not error.is_passing
+            if place is not None and not is_final:
                 raise
             self._drop(source, f"{why}; no dead letter: {error}", place)
-        except Exception as defect:  # noqa: BLE001 - else it would be delivered for ever
+        except Exception as defect:  # noqa: BLE001 - else it would be delivered for ever, or lost
             _log.exception("%s: an event can't be kept as a dead letter", source.name)
             self._drop(source, f"{why}; no dead letter: {defect!r}", place)
 
     async def _keep(
-        self, raw: Msg, source: FiringSource, why: HeadraceError, place: _StoredAt | None = None
+        self, raw: Msg, source: FiringSource, why: HeadraceError, place: _StoredAt | None
     ) -> None:
         letter = DeadLetter(
             reason=str(why),
