@@ -7,8 +7,7 @@ from faststream.nats import NatsBroker, NatsMessage
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import of_due_runs
 from headrace.model.errors import BusUnavailable, NewerVersion, UndecodableMessage
-from headrace.model.message_version import check_version
-from headrace.model.messages import RunRequest
+from headrace.model.run import Run
 from headrace.tasks.runs import RunRequests
 from headrace_triggers.pulled import pulled
 
@@ -34,11 +33,7 @@ class DueRuns:
     async def _take(self, message: NatsMessage) -> None:
         subjects, raw = self._bus.subjects, message.raw_message
         try:
-            check_version(raw.subject, raw.headers)
-            key, run = subjects.key_of_run(raw.subject)
-            priority = subjects.priority_of_run(raw.subject)
-            # It is due by the server's clock; this machine's may differ.
-            request = RunRequest.decode(raw.subject, raw.data).model_copy(update={"start_at": None})
+            run = Run.read(subjects, raw.subject, raw.headers, raw.data)
         except NewerVersion as newer:
             _log.warning("left a delayed run to replicas of a later release: %s", newer)
             await message.nack(delay=_AGAIN)
@@ -48,9 +43,10 @@ class DueRuns:
             await message.reject()
             return
         try:
-            await self._runs.publish(key, run, request, priority)
+            # It is due by the server's clock; this machine's may differ.
+            await self._runs.publish(run._replace(terms=run.terms._replace(start_at=None)))
         except BusUnavailable as error:
-            _log.warning("task %s is requested again later: %s", key.task, error)
+            _log.warning("task %s is requested again later: %s", run.key.task, error)
             await message.nack(delay=_AGAIN)
         else:
             await message.ack()

@@ -14,8 +14,9 @@ from headrace.jetstream.connection import Bus
 from headrace.model.answers import TaskAnswers
 from headrace.model.delegation import why_no_message
 from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
-from headrace.model.events import PRIORITY, TASK_ALREADY_SENT, TRACEPARENT, VERSION, Json
+from headrace.model.events import TASK_ALREADY_SENT, Json
 from headrace.model.nesting import RULE, is_too_deep
+from headrace.model.run import RunTerms
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
 from headrace.tasks.admission import RunLimits
@@ -124,8 +125,7 @@ class Firings:
             return Fired(key, is_new=False)
         except EventTooLarge as error:
             raise UndeliverableFiring(f"{firing.source}: {error}") from error
-        request = first.run_request(appended)
-        self._runs.publish_soon(key, 1, request, first.priority, admitted.settle)
+        self._runs.publish_soon(first.stored_run(appended), admitted.settle)
         return Fired(key, is_new=True)
 
     def _first_input(self, firing: Firing) -> Input:
@@ -145,21 +145,18 @@ class Firings:
 
     def _metadata(self, firing: Firing, context: str) -> Json:
         at = {} if firing.at is None else {"at": firing.at}
-        metadata: Json = {
+        route = self._directory.route(firing.agent)
+        version = route.version_for(firing.agent, firing.tenant, context)
+        # If traces are on, the current span is that of handling the event: a child of its own.
+        traceparent = tracing.current_traceparent() or firing.traceparent
+        terms = RunTerms(firing.priority, version or None, traceparent=traceparent or None)
+        return {
             **firing.metadata,
             TRIGGER: {"source": firing.source, "key": firing.key} | at,
             # No client waits for a bare Message.
             TASK_ALREADY_SENT: True,
+            **terms.metadata(),
         }
-        if firing.priority != NORMAL:
-            metadata[PRIORITY] = firing.priority
-        # If traces are on, the current span is that of handling the event: a child of its own.
-        if traceparent := tracing.current_traceparent() or firing.traceparent:
-            metadata[TRACEPARENT] = traceparent
-        route = self._directory.route(firing.agent)
-        if version := route.version_for(firing.agent, firing.tenant, context):
-            metadata[VERSION] = version
-        return metadata
 
 
 def _check_parts(firing: Firing) -> None:

@@ -12,43 +12,33 @@ from headrace.jetstream.consumers import ACK, TERM, nak
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import InvalidName, UndecodableMessage
 from headrace.model.events import now
-from headrace.model.message_version import check_version
-from headrace.model.messages import DeadLetter, RunRequest
+from headrace.model.messages import DeadLetter
+from headrace.model.run import Run
 from headrace.model.task import SUBMITTED, TaskKey, check_task_id
 from headrace.tasks.dead_letters import write_letter
 from headrace.tasks.runs import publish_unconfirmed
-
-
-@dataclass(frozen=True, slots=True)
-class RunTerms:
-    """What a run request says that is needed until its run ends; see `RunRequest`.
-
-    A `RunRequest` takes 1.3 KB more, and a worker may have thousands of runs.
-    """
-
-    log: str
-    context: str
-    owner: str
-    traceparent: str | None = None
-    cleans_up: bool = False
 
 
 @dataclass(slots=True)
 class Assignment:
     """The run named by a run request, and the message to acknowledge."""
 
-    key: TaskKey
-    run: int
-    request: RunTerms
+    run: Run
+    """Without the input that the request carries."""
     message: Msg
     """The request as pulled."""
     input: Entry | None = None
     """The input that the request carries, as its log's last entry; None if the log must be read."""
 
     @property
+    def key(self) -> TaskKey:
+        """The task."""
+        return self.run.key
+
+    @property
     def name(self) -> tuple[str, int]:
         """Its task and run."""
-        return self.key.task, self.run
+        return self.run.key.task, self.run.generation
 
     def take_input(self) -> Entry | None:
         """Return `input`, once: if its log has changed, it must be read."""
@@ -63,7 +53,7 @@ class Assignment:
         """
         await bus.connection.publish(self.message.reply, ACK)
 
-    async def ask_for(self, bus: Bus, run: int, *, cleans_up: bool = False) -> None:
+    async def ask_for(self, bus: Bus, generation: int, *, cleans_up: bool = False) -> None:
         """Request the task's next run, or the clean-up of its end.
 
         If the request for a run is lost, task state's sweep repeats it.
@@ -71,11 +61,8 @@ class Assignment:
         Raises:
             BusUnavailable: the connection is down, and the buffer for it is full.
         """
-        priority = bus.subjects.priority_of_run(self.message.subject)
-        request = RunRequest.decode(self.message.subject, self.message.data)
-        if cleans_up:
-            request = request.model_copy(update={"cleans_up": True})
-        await publish_unconfirmed(bus, self.key, run, request, priority)
+        following = self.run._replace(generation=generation, cleans_up=cleans_up)
+        await publish_unconfirmed(bus, following)
 
     async def give_back(self, bus: Bus, pause: float = 0) -> None:
         """Return the request to the queue, at once or after `pause` seconds.
@@ -99,7 +86,9 @@ class Assignment:
         Raises:
             BusUnavailable: the letter was not stored.
         """
-        await _send(bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run}")
+        await _send(
+            bus, self.message, reason, self.key.task, f"{self.key.task}.{self.run.generation}"
+        )
 
     async def give_up(self, bus: Bus, reason: str, task: str | None = None) -> None:
         """Store the request as a dead letter and remove it from the queue.
@@ -119,34 +108,26 @@ def read_assignment(bus: Bus, msg: Msg) -> Assignment:
         NewerVersion: it has a later version than this release reads.
         UndecodableMessage: the subject or the body is not a run request's.
     """
-    key, run = bus.subjects.key_of_run(msg.subject)
+    run = Run.read(bus.subjects, msg.subject, msg.headers, msg.data)
     try:
-        check_task_id(key.task)
+        check_task_id(run.key.task)
     except InvalidName as error:
         raise UndecodableMessage(msg.subject, str(error)) from None
-    check_version(msg.subject, msg.headers)
-    request = RunRequest.decode(msg.subject, msg.data)
-    terms = RunTerms(
-        request.log,
-        request.context,
-        request.owner,
-        request.traceparent,
-        cleans_up=request.cleans_up or False,
-    )
-    return Assignment(key, run, terms, msg, _carried_input(request, run, msg))
+    return Assignment(run.without_input(), msg, _carried_input(run, msg))
 
 
-def _carried_input(request: RunRequest, run: int, msg: Msg) -> Entry | None:
+def _carried_input(run: Run, msg: Msg) -> Entry | None:
     """Return the input that the request carries, unless it is redelivered.
 
     A redelivered run has probably been worked on; reading its log is cheaper than a refused append.
     """
-    if request.input is None or request.sequence is None or msg.metadata.num_delivered != 1:
+    if run.input is None or run.sequence is None or msg.metadata.num_delivered != 1:
         return None
-    stamp = Stamp(request.log, run, "", SUBMITTED, run, owner=request.owner)
+    generation = run.generation
+    stamp = Stamp(run.log, generation, "", SUBMITTED, generation, owner=run.owner)
     # The run was stored shortly after its input.
     time = msg.metadata.timestamp.isoformat()
-    return Entry(stamp, [request.input.encode()], request.sequence, time)
+    return Entry(stamp, [run.input.encode()], run.sequence, time)
 
 
 async def make_dead_letter(bus: Bus, msg: Msg, reason: str, task: str | None = None) -> None:

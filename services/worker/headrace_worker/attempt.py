@@ -80,7 +80,7 @@ class Attempt:
         """Make the parts for the `claimed` run; from now on others can reach and interrupt it."""
         resources, assignment, recovered = self.resources, self.assignment, claimed.recovered
         settings, card = resources.settings, self.agent.card
-        task, context = assignment.key.task, assignment.request.context
+        task, context = assignment.key.task, assignment.run.context
         self.claimed, self.head = claimed, claimed.writer.sequence
         self.usage = recovered.usage
         self.appender = Appender(
@@ -96,7 +96,7 @@ class Attempt:
         self.inputs = Inputs(
             self.appender, (task, context), card.follow_ups, earlier, self.interrupt
         )
-        ids = RunIds(task, assignment.run, recovered.checkpoint.ids)
+        ids = RunIds(task, assignment.run.generation, recovered.checkpoint.ids)
         self.encoder, self.endings = _encoding(claimed, (task, context, ids))
         self.output = Emitter(
             self.encoder,
@@ -116,9 +116,9 @@ class Attempt:
         assignment, claimed = self.assignment, self.claimed
         return RunContext(
             key=assignment.key,
-            context=assignment.request.context,
-            owner=assignment.request.owner,
-            run=assignment.run,
+            context=assignment.run.context,
+            owner=assignment.run.owner,
+            run=assignment.run.generation,
             attempt=claimed.authorship.attempt,
             message=claimed.recovered.message,
             metadata=claimed.recovered.metadata,
@@ -214,15 +214,15 @@ class Attempt:
     @property
     def files(self) -> Offload:
         """The task's files; large ones leave the log."""
-        key, request, resources = self.assignment.key, self.assignment.request, self.resources
-        owner = FileOwner(request.owner, request.context)
-        return Offload(resources.files, key, owner, resources.settings.inline_bytes)
+        run, resources = self.assignment.run, self.resources
+        owner = FileOwner(run.owner, run.context)
+        return Offload(resources.files, run.key, owner, resources.settings.inline_bytes)
 
     @property
     def past(self) -> TaskPast:
         """What came before the attempt."""
-        key, request = self.assignment.key, self.assignment.request
-        return TaskPast(self.resources.bus, key, request.owner, request.context, self.head)
+        run = self.assignment.run
+        return TaskPast(self.resources.bus, run.key, run.owner, run.context, self.head)
 
     async def sleep(self, until: datetime) -> float:
         """Begin the run's next sleep, which ends the attempt, or return the seconds left of it.

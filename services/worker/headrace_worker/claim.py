@@ -257,7 +257,7 @@ async def decide(bus: Bus, assignment: Assignment) -> Decision:
     if events.why_handed_back(json_text.decode(last.lines[-1])) is not None:
         return Claimable(last, last.stamp.attempt + 1)
     holder = await who_holds(bus, assignment.key)
-    if holder is not None and holder.run == assignment.run:
+    if holder is not None and holder.run == assignment.run.generation:
         return HeldElsewhere(holder.worker)
     return Claimable(last, last.stamp.attempt + 1)
 
@@ -270,16 +270,17 @@ async def _unfinished(bus: Bus, key: TaskKey, last: Entry) -> Obsolete | None:
 
 
 def _over(assignment: Assignment, last: Entry) -> Obsolete | CleanUpDue | None:
-    if last.stamp.log != assignment.request.log:
-        return Obsolete(f"its log {assignment.request.log} is gone", lost=True)
-    if last.stamp.run > assignment.run:
+    run = assignment.run
+    if last.stamp.log != run.log:
+        return Obsolete(f"its log {run.log} is gone", lost=True)
+    if last.stamp.run > run.generation:
         return Obsolete(f"run {last.stamp.run} has superseded it")
-    if last.ends_task and last.last_generation == assignment.run:
+    if last.ends_task and last.last_generation == run.generation:
         return CleanUpDue(last)
     if last.ends_run:
         return Obsolete("the run has ended")
-    if last.stamp.run < assignment.run:
-        return Obsolete(f"the log has no input {assignment.run}", lost=True)
+    if last.stamp.run < run.generation:
+        return Obsolete(f"the log has no input {run.generation}", lost=True)
     return None
 
 
@@ -331,7 +332,7 @@ async def claim(
 async def _begin(
     bus: Bus, worker: str, assignment: Assignment, agent: Agent, free: Claimable
 ) -> ClaimedRun | HeldElsewhere | Obsolete | Blocked | Sleeping:
-    recovered = await recover(bus, assignment.key, assignment.run, free.last)
+    recovered = await recover(bus, assignment.key, assignment.run.generation, free.last)
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
     deadline = deadline_of(agent.limits, recovered)
@@ -342,10 +343,8 @@ async def _begin(
     writer_id = f"{worker}-{next(_attempts)}"
     if recovered.replaced:
         await count_survivors(bus, assignment.key.agent, recovered)
-    request = assignment.request
-    authorship = StampBase(
-        request.log, writer_id, assignment.run, free.attempt, request.owner or None
-    )
+    run = assignment.run
+    authorship = StampBase(run.log, writer_id, run.generation, free.attempt, run.owner or None)
     if (reason := why_given_up(agent, recovered, free.attempt, deadline)) is not None:
         if has_failed(agent.retry, recovered, free.attempt) and await may_be_retried(
             bus, assignment.key.agent, recovered
@@ -355,7 +354,7 @@ async def _begin(
         return Obsolete(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    span = AttemptSpan.start(assignment.key, request, assignment.run, free.attempt, recovered)
+    span = AttemptSpan.start(run, free.attempt, recovered)
     await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
     # A run that was handed back, to be retried or to sleep, has no holder.
     if recovered.holder not in {"", worker}:
@@ -372,7 +371,7 @@ async def _give_up(
         Fenced, LogLost: another writer has appended to the log, or the log is gone.
         BusUnavailable: it may not have happened; the run stays queued.
     """
-    key, request = assignment.key, assignment.request
+    key, context = assignment.key, assignment.run.context
     _log.error("task %s: %s", key.task, reason)
     await assignment.keep_as_dead_letter(bus, reason)
     message = {
@@ -380,11 +379,11 @@ async def _give_up(
         "role": "ROLE_AGENT",
         "parts": [parts.notice_part(reason, parts.ERROR)],
     }
-    draft = events.status_update(key.task, request.context, FAILED, message)
+    draft = events.status_update(key.task, context, FAILED, message)
     stamp = by.stamp(last.last_generation + 1, FAILED)
-    await append_end(bus, key, last, request.context, draft, stamp, _TIMEOUT)
+    await append_end(bus, key, last, context, draft, stamp, _TIMEOUT)
     series_of(agent).ended[FAILED].inc()
-    await request_clean_up(bus, key, last, request.context, request.owner)
+    await request_clean_up(bus, key, last, context, assignment.run.owner)
 
 
 async def _left_unstarted(
@@ -397,7 +396,7 @@ async def _left_unstarted(
     """
     key = assignment.key
     if is_too_late(recovered):
-        if not await reject_unstarted(bus, key, assignment.run, TOO_LATE):
+        if not await reject_unstarted(bus, key, assignment.run.generation, TOO_LATE):
             raise Fenced(f"task {key.task} has been started")
         _log.warning("task %s is rejected: no worker started the task in time", key.task)
         return Obsolete(TOO_LATE)
@@ -416,5 +415,5 @@ def _working(
     if free.attempt > 1:
         metadata[events.DISCARDED_AFTER] = recovered.kept
     return events.status_update(
-        assignment.key.task, assignment.request.context, WORKING, metadata=metadata
+        assignment.key.task, assignment.run.context, WORKING, metadata=metadata
     )

@@ -70,16 +70,16 @@ async def _ended(attempt: Attempt, end: Entry) -> EndedTask | None:
     Raises:
         BusUnavailable: It can't be read, and the run must be left.
     """
-    key, request, fold = attempt.assignment.key, attempt.assignment.request, TaskFold()
-    past = TaskPast(attempt.resources.bus, key, request.owner, request.context, end.sequence)
+    run, fold = attempt.assignment.run, TaskFold()
+    past = TaskPast(attempt.resources.bus, run.key, run.owner, run.context, end.sequence)
     try:
         logged = await once_readable(attempt, past.events)
     except LogLost as loss:
-        _log.info("task %s is gone: %s", key.task, loss)
+        _log.info("task %s is gone: %s", run.key.task, loss)
         return None
     for _, event in logged:
         fold.apply(event)
-    return EndedTask(key, request.context, request.owner, fold.task(), logged)
+    return EndedTask(run.key, run.context, run.owner, fold.task(), logged)
 
 
 async def once_readable[Found](attempt: Attempt, read: Callable[[], Awaitable[Found]]) -> Found:

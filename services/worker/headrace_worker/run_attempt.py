@@ -31,14 +31,13 @@ async def run_attempt(attempt: Attempt) -> None:
     """Run the attempt. After any failure the run is still queued, or its log has its end."""
     resources, assignment = attempt.resources, attempt.assignment
     task = assignment.key.task
-    traceparent = assignment.request.traceparent or ""
-    about = LogContext(task, assignment.run, agent=assignment.key.agent, traceparent=traceparent)
+    run, traceparent = assignment.run, assignment.run.terms.traceparent or ""
+    about = LogContext(task, run.generation, agent=run.key.agent, traceparent=traceparent)
     log_context.begin(about)
     claims = partial(claim, resources.bus, resources.worker, assignment, attempt.agent)
     try:
         # Deliveries of another run's request decide nothing, and its place is wanted meanwhile.
-        cleans_up = assignment.request.cleans_up
-        claimed = await (once_readable(attempt, claims) if cleans_up else claims())
+        claimed = await (once_readable(attempt, claims) if run.cleans_up else claims())
         if isinstance(claimed, ClaimedRun):
             by, traceparent = claimed.authorship, claimed.span.traceparent or ""
             log_context.begin(replace(about, attempt=by.attempt, traceparent=traceparent))

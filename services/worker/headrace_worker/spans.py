@@ -10,7 +10,8 @@ from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
 from headrace.model.events import TRACEPARENT
-from headrace.model.task import FAILED, TaskKey
+from headrace.model.run import Run
+from headrace.model.task import FAILED
 from headrace.span_content import (
     BoundedText,
     input_json,
@@ -18,7 +19,6 @@ from headrace.span_content import (
     value_json,
 )
 from headrace.tracing import Plain, SpanTemplate
-from headrace_worker.assignment import RunTerms
 from headrace_worker.recovery import RecoveredRun
 from headrace_worker.usage import UsageTotals
 
@@ -94,23 +94,21 @@ class AttemptSpan:
         """W3C trace context for what the agent does: the span's, or else the request's."""
 
     @classmethod
-    def start(
-        cls, key: TaskKey, request: RunTerms, run: int, attempt: int, recovered: RecoveredRun
-    ) -> "AttemptSpan":
+    def start(cls, run: Run, attempt: int, recovered: RecoveredRun) -> "AttemptSpan":
         """Start the span as a child of the request's, linked to the last attempt's."""
-        parent = recovered.metadata.get(TRACEPARENT) or request.traceparent
+        parent = recovered.metadata.get(TRACEPARENT) or run.terms.traceparent
         if not tracing.is_enabled():
             return cls(trace.INVALID_SPAN, parent, recovered.usage)
         attributes: dict[str, Plain] = {
-            "gen_ai.conversation.id": request.context,
-            "headrace.task.id": key.task,
-            "headrace.run": run,
+            "gen_ai.conversation.id": run.context,
+            "headrace.task.id": run.key.task,
+            "headrace.run": run.generation,
             "headrace.attempt": attempt,
         }
         if tracing.captures_content():
             attributes["gen_ai.input.messages"] = input_json(recovered.message)
         links = [recovered.traceparent] if recovered.traceparent else []
-        span = tracing.start_span_of(_template(key.agent), parent, attributes, links)
+        span = tracing.start_span_of(_template(run.key.agent), parent, attributes, links)
         return cls(span, parent, recovered.usage)
 
     def lasting(self) -> AbstractContextManager[None]:

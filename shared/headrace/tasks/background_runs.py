@@ -9,9 +9,7 @@ from typing import override
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
 from headrace.model.errors import BusUnavailable, LogLost
-from headrace.model.messages import RunRequest
-from headrace.model.subjects import NORMAL
-from headrace.model.task import TaskKey
+from headrace.model.run import Run
 from headrace.tasks.end import QUEUE_FULL, reject_unstarted
 from headrace.tasks.runs import RunRequests
 
@@ -30,14 +28,7 @@ class BackgroundRuns(RunRequests):
         super().__init__(bus)
         self._publishing: set[asyncio.Task[None]] = set()
 
-    def publish_soon(
-        self,
-        key: TaskKey,
-        generation: int,
-        request: RunRequest,
-        priority: str = NORMAL,
-        then: Then = lambda: None,
-    ) -> None:
+    def publish_soon(self, run: Run, then: Then = lambda: None) -> None:
         """Like `publish`, but in the background; call `then` afterwards.
 
         If it fails, task state's sweep publishes the run request again. If the queue is full, a
@@ -52,16 +43,14 @@ class BackgroundRuns(RunRequests):
             if is_stored:
                 then()
             else:
-                self._start(key, generation, request, priority, then)
+                self._start(run, then)
 
-        if not self.send(key, generation, request, priority, answered):
-            self._start(key, generation, request, priority, then)
+        if not self.send(run, answered):
+            self._start(run, then)
 
-    def _start(
-        self, key: TaskKey, generation: int, request: RunRequest, priority: str, then: Then
-    ) -> None:
+    def _start(self, run: Run, then: Then) -> None:
         task = asyncio.Task(
-            self._publish(key, generation, request, priority),
+            self._publish(run),
             loop=asyncio.get_running_loop(),
             eager_start=True,
         )
@@ -69,15 +58,13 @@ class BackgroundRuns(RunRequests):
         task.add_done_callback(self._publishing.discard)
         task.add_done_callback(lambda _: then())
 
-    async def _publish(
-        self, key: TaskKey, generation: int, request: RunRequest, priority: str
-    ) -> None:
+    async def _publish(self, run: Run) -> None:
         try:
-            await self.publish(key, generation, request, priority)
+            await self.publish(run)
         except Refused as refused:
             _log.warning("%s; the sweep will publish the run request again", refused)
-            if generation == 1 and refused.is_full:
+            if run.generation == 1 and refused.is_full:
                 with suppress(BusUnavailable, LogLost):
-                    await reject_unstarted(self._bus, key, generation, QUEUE_FULL)
+                    await reject_unstarted(self._bus, run.key, run.generation, QUEUE_FULL)
         except BusUnavailable as error:
             _log.warning("%s; the sweep will publish the run request again", error)

@@ -8,9 +8,8 @@ from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.events import PRIORITY, START_AT, TRACEPARENT, VERSION, Draft, Json
-from headrace.model.messages import RunRequest
-from headrace.model.subjects import NORMAL
+from headrace.model.events import Draft, Json
+from headrace.model.run import Run, RunTerms
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED, TaskKey, mint_log_id
 
 CARRIED = 16 * 1024
@@ -20,13 +19,11 @@ twice."""
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input to append to a log, and its run request."""
+    """An input to append to a log, and its run."""
 
     draft: Draft
     stamp: Stamp
-    request: RunRequest
-    priority: str
-    """Priority of its run."""
+    run: Run
     log: LogWriter
     """The writer, positioned where the input is appended."""
     question: Draft | None = None
@@ -51,22 +48,11 @@ class Input:
         """Return the event's line in the log."""
         return self.draft.line(self.stamp.generation)
 
-    def run_request(self, appended: AppendResult) -> RunRequest:
-        """Return the run request of the appended input, which carries it up to `CARRIED` bytes."""
-        if len(line := self.line()) > CARRIED:
-            return self.request
-        request = self.request
-        # A copy with an update would take four times the calls.
-        return RunRequest(
-            log=request.log,
-            context=request.context,
-            owner=request.owner,
-            traceparent=request.traceparent,
-            version=request.version,
-            start_at=request.start_at,
-            input=line.decode(),
-            sequence=appended.sequence,
-        )
+    def stored_run(self, appended: AppendResult) -> Run:
+        """Return the run of the appended input, which it carries up to `CARRIED` bytes."""
+        if len(line := self.draft.line(self.stamp.generation)) > CARRIED:
+            return self.run
+        return self.run._replace(input=line.decode(), sequence=appended.sequence)
 
 
 def first_input(  # noqa: PLR0913 - what a task is begun with
@@ -82,21 +68,12 @@ def first_input(  # noqa: PLR0913 - what a task is begun with
 ) -> Input:
     """Return the input that begins the log at `key`: `message`, after the earlier `history`.
 
-    The run's priority, start time, trace context and version are read from `metadata`.
+    `metadata` states the run's terms.
     """
     stamp = Stamp(mint_log_id(), 1, writer, SUBMITTED, 1, owner=owner)
     draft = events.task_submitted(key.task, context, message, metadata, history)
-    terms = metadata or {}
-    request = RunRequest(
-        log=stamp.log,
-        context=context,
-        owner=owner,
-        traceparent=terms.get(TRACEPARENT),
-        version=terms.get(VERSION),
-        start_at=terms.get(START_AT),
-    )
-    priority = terms.get(PRIORITY, NORMAL)
-    return Input(draft, stamp, request, priority, LogWriter(bus, key))
+    run = Run(key, 1, stamp.log, context, owner, RunTerms().updated(metadata))
+    return Input(draft, stamp, run, LogWriter(bus, key))
 
 
 def asking(task_input: Input, reason: str) -> Input:
@@ -110,20 +87,7 @@ def asking(task_input: Input, reason: str) -> Input:
         "parts": [{"text": reason}],
     }
     question = events.status_update(
-        task_input.key.task, task_input.request.context, INPUT_REQUIRED, message
+        task_input.key.task, task_input.run.context, INPUT_REQUIRED, message
     )
     stamp = task_input.stamp._replace(state=INPUT_REQUIRED)
     return replace(task_input, stamp=stamp, question=question)
-
-
-def with_terms(task_input: Input, metadata: Json | None) -> Input:
-    """Return the input with the priority, start time, trace context and version in `metadata`."""
-    terms = metadata or {}
-    request = task_input.request
-    if TRACEPARENT in terms:
-        request = request.model_copy(update={"traceparent": terms[TRACEPARENT]})
-    if VERSION in terms:
-        request = request.model_copy(update={"version": terms[VERSION]})
-    if START_AT in terms:
-        request = request.model_copy(update={"start_at": terms[START_AT]})
-    return replace(task_input, request=request, priority=terms.get(PRIORITY, NORMAL))

@@ -15,7 +15,7 @@ from headrace.model.agent_card import AgentCard, card_key
 from headrace.model.agent_route import UNPINNED
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, UndecodableMessage
-from headrace.model.messages import RunRequest
+from headrace.model.run import Run, RunTerms
 from headrace.model.task import TaskKey
 from headrace.tasks.runs import RunRequests
 
@@ -40,14 +40,9 @@ async def _publish(bus: Bus, key: TaskKey, last: Entry, context: str, owner: str
     version = await _version(bus, key)
     if not await _cleans_up(bus, key.agent, version):
         return
-    request = RunRequest(
-        log=last.stamp.log,
-        context=context,
-        owner=owner,
-        version=version or None,
-        cleans_up=True,
-    )
-    await RunRequests(bus).publish(key, last.last_generation + 1, request)
+    terms, generation = RunTerms(version=version or None), last.last_generation + 1
+    run = Run(key, generation, last.stamp.log, context, owner, terms, cleans_up=True)
+    await RunRequests(bus).publish(run)
 
 
 async def _version(bus: Bus, key: TaskKey) -> str:

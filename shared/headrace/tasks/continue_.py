@@ -7,36 +7,26 @@ from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Draft, Json
-from headrace.model.messages import RunRequest
-from headrace.model.subjects import NORMAL
+from headrace.model.run import Run
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.model.timestamp import timestamp
-from headrace.tasks.begin import Input, with_terms
+from headrace.tasks.begin import Input
 from headrace.tasks.delayed_runs import start_of
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """Where a log ends."""
-
-    key: TaskKey
-    sequence: int
-    generation: int
-
-
 def next_input(
-    bus: Bus, end: LogEnd, request: RunRequest, message: Json, metadata: Json | None, *, writer: str
+    bus: Bus, run: Run, sequence: int, message: Json, metadata: Json | None, *, writer: str
 ) -> Input:
-    """Return the input that follows the `end` of the log of a task that waits for input.
+    """Return the input that begins `run` of a task that waits for input.
 
-    `request` names the log and the context. The run's priority, start time and trace context are
-    read from `metadata`.
+    Its log ends with the generation before and at stream sequence `sequence`. The terms of `run`
+    are the task's; `metadata` states those of this input.
     """
-    generation = end.generation + 1
-    draft = submitted(end.key.task, request.context, message, metadata)
-    stamp = Stamp(request.log, generation, writer, SUBMITTED, generation)
-    log = LogWriter(bus, end.key, sequence=end.sequence, generation=end.generation)
-    return with_terms(Input(draft, stamp, request, NORMAL, log), metadata)
+    key, generation = run.key, run.generation
+    draft = submitted(key.task, run.context, message, metadata)
+    stamp = Stamp(run.log, generation, writer, SUBMITTED, generation)
+    log = LogWriter(bus, key, sequence=sequence, generation=generation - 1)
+    return Input(draft, stamp, run._replace(terms=run.terms.updated(metadata)), log)
 
 
 def submitted(task: str, context: str, message: Json, metadata: Json | None) -> Draft:

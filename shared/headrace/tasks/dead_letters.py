@@ -44,12 +44,12 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, UndecodableMessage
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.message_version import check_version
-from headrace.model.messages import DeadLetter, RunRequest
+from headrace.model.messages import DeadLetter
+from headrace.model.run import Run
 from headrace.model.subjects import decode_token, encode_token, is_token, stream_of_shard
 from headrace.model.task import FAILED, TaskKey, derive_task_id
 from headrace.tasks.begin import first_input
-from headrace.tasks.runs import RunRequests, without_input
+from headrace.tasks.runs import RunRequests
 from headrace.wait_for import ELECTION
 
 _log = logging.getLogger(__name__)
@@ -477,9 +477,7 @@ class RetryResult:
 class _Failed:
     """A run that was given up, read from its log."""
 
-    key: TaskKey
-    run: int
-    request: RunRequest
+    run: Run
     history: list[Json]
     """The earlier messages, and the run's input as the last one."""
     metadata: Json
@@ -529,12 +527,11 @@ async def retry_and_drop(bus: Bus, letter: Letter) -> RetryResult:
 
 async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
     try:
-        key, run = bus.subjects.key_of_run(letter.content.subject)
-        check_version(letter.content.subject, letter.content.headers)
-        request = RunRequest.decode(letter.content.subject, letter.body)
-        priority = bus.subjects.priority_of_run(letter.content.subject)
+        content = letter.content
+        run = Run.read(bus.subjects, content.subject, content.headers, letter.body).without_input()
     except UndecodableMessage as error:
         raise NotRetryable(str(error)) from error
+    key = run.key
     if (stream := stream_of_shard(key.shard)) >= bus.settings.event_streams:
         # Nobody listens there, as in an election, which the read would wait out.
         raise NotRetryable(
@@ -542,31 +539,31 @@ async def _retry_run(bus: Bus, letter: Letter) -> RetryResult:
             f"{variable('event_streams')} is {bus.settings.event_streams}"
         )
     last = await last_entry(bus, key)
-    if last is None or last.stamp.log != request.log:
+    if last is None or last.stamp.log != run.log:
         raise NotRetryable(f"the log of task {key.task} is gone")
-    if last.stamp.run > run:
+    if last.stamp.run > run.generation:
         raise NotRetryable(f"task {key.task} has since continued with another input")
-    if last.ends_task and last.last_generation == run:
-        await RunRequests(bus).publish(key, run, without_input(request), priority)
+    if last.ends_task and last.last_generation == run.generation:
+        await RunRequests(bus).publish(run)
         return RetryResult(key.task, "the task's clean-up is requested again")
     if not last.ends_run:
-        await RunRequests(bus).publish(key, run, without_input(request), priority)
+        await RunRequests(bus).publish(run)
         return RetryResult(key.task, "the task has not failed; its run is requested again")
     if last.stamp.state != FAILED:
         state = last.stamp.state.removeprefix("TASK_STATE_")
         raise NotRetryable(f"task {key.task} is no longer FAILED but {state}")
-    return await _begin_anew(bus, await _read(bus, key, run, request, last), priority)
+    return await _begin_anew(bus, await _read(bus, run, last))
 
 
-async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Entry) -> _Failed:
-    fold, metadata = TaskFold(), dict[str, object]()
+async def _read(bus: Bus, run: Run, last: Entry) -> _Failed:
+    key, fold, metadata = run.key, TaskFold(), dict[str, object]()
     try:
         async for batch in replay(bus, key, 0, last.sequence):
             for entry in batch:
                 for generation, event in enumerate(entry.parsed(), entry.generation):
-                    if generation <= run:
+                    if generation <= run.generation:
                         fold.apply(event)
-                    if generation == run:
+                    if generation == run.generation:
                         metadata = next(iter(event.values())).get("metadata") or {}
     except LogLost as loss:
         raise NotRetryable(f"the beginning of task {key.task} is gone: {loss}") from loss
@@ -575,47 +572,48 @@ async def _read(bus: Bus, key: TaskKey, run: int, request: RunRequest, last: Ent
     if not history:
         raise NotRetryable(f"the input of task {key.task} contains no message")
     metadata = {**task["metadata"], **metadata}
-    return _Failed(
-        key, run, request, history, {k: v for k, v in metadata.items() if k not in _PASSING}
+    return _Failed(run, history, {k: v for k, v in metadata.items() if k not in _PASSING})
+
+
+async def _begin_anew(bus: Bus, failed: _Failed) -> RetryResult:
+    run, old = failed.run, failed.run.key
+    key = TaskKey(
+        old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {run.generation}")
     )
-
-
-async def _begin_anew(bus: Bus, failed: _Failed, priority: str) -> RetryResult:
-    old, request = failed.key, failed.request
-    key = TaskKey(old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {failed.run}"))
     *before, message = failed.history
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
     metadata = failed.metadata | {
         # No client waits for a bare Message from it.
         events.TASK_ALREADY_SENT: True,
-        events.RETRY_OF: {"task": old.task, "generation": failed.run},
+        events.RETRY_OF: {"task": old.task, "generation": run.generation},
     }
     writer = f"retry-{secrets.token_hex(6)}"
     message = message | {"referenceTaskIds": list(references)}
     again = first_input(
         bus,
         key,
-        request.context,
+        run.context,
         message,
         metadata,
-        owner=request.owner,
+        owner=run.owner,
         writer=writer,
         history=before,
     )
     try:
         appended = await again.append(ELECTION)
     except Fenced:
-        return await _was_retried(bus, key, request, priority)
-    await RunRequests(bus).publish(key, 1, again.run_request(appended), priority)
+        return await _was_retried(bus, run._replace(key=key, generation=1))
+    again_run = again.stored_run(appended)
+    terms = again_run.terms._replace(priority=run.terms.priority)
+    await RunRequests(bus).publish(again_run._replace(terms=terms))
     return RetryResult(key.task, f"retried as task {key.task}")
 
 
-async def _was_retried(bus: Bus, key: TaskKey, request: RunRequest, priority: str) -> RetryResult:
-    last = await last_entry(bus, key)
+async def _was_retried(bus: Bus, run: Run) -> RetryResult:
+    last = await last_entry(bus, run.key)
     if last is not None and last.stamp.run == 1 and not last.ends_run:
-        again = without_input(request.model_copy(update={"log": last.stamp.log}))
-        await RunRequests(bus).publish(key, 1, again, priority)
-    return RetryResult(key.task, f"already retried as task {key.task}")
+        await RunRequests(bus).publish(run._replace(log=last.stamp.log))
+    return RetryResult(run.key.task, f"already retried as task {run.key.task}")
 
 
 def _check_stored(bus: Bus, letter: Letter) -> None:

@@ -17,28 +17,28 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import START_AT
 from headrace.model.message_version import stating
-from headrace.model.messages import RunRequest
+from headrace.model.run import Run, RunTerms
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.model.timestamp import read_time
 
 
-def is_delayed(request: RunRequest) -> bool:
+def is_delayed(terms: RunTerms) -> bool:
     """Return whether the run is not due yet."""
-    return request.start_at is not None and _is_ahead(read_time(request.start_at))
+    return terms.start_at is not None and _is_ahead(read_time(terms.start_at))
 
 
-async def delay(bus: Bus, subject: str, request: RunRequest) -> bool:
-    """Keep the run request for the queue's `subject` until it is due. Return whether it is new.
+async def delay(bus: Bus, subject: str, run: Run) -> bool:
+    """Keep the run's request for the queue's `subject` until it is due. Return whether it is new.
 
     Raises:
         Refused, BusUnavailable: JetStream does not keep it.
     """
     subjects = bus.subjects
-    rule = FiringRule(f"@at {request.start_at}", subjects.due(subject))
+    rule = FiringRule(f"@at {run.terms.start_at}", subjects.due(subject))
     kept = subjects.delayed(subject)
     try:
         await store_schedule(
-            *(bus, bus.streams.schedules, kept, request.encode(), 0, rule),
+            *(bus, bus.streams.schedules, kept, run.encode(), 0, rule),
             headers=stating(bus.settings.log_version),
         )
     except ScheduleChanged:

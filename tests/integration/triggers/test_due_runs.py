@@ -12,6 +12,8 @@ from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
 from headrace.model.entry import CONTRACT_VERSION, VERSION
 from headrace.model.messages import RunRequest
+from headrace.model.run import Run, RunTerms
+from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.runs import RunRequests
 from headrace_triggers.due_runs import DueRuns
@@ -21,9 +23,9 @@ from tests.support.waiting import eventually
 KEY = TaskKey("default", "shop", mint_task_id(0))
 
 
-def request(seconds: float) -> RunRequest:
+def delayed(seconds: float, priority: str = NORMAL) -> Run:
     start = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
-    return RunRequest(log="abcdefgh", context="c", owner="ann", version="2", start_at=start)
+    return Run(KEY, 1, "abcdefgh", "c", "ann", RunTerms(priority, "2", start))
 
 
 @pytest.fixture
@@ -51,14 +53,14 @@ async def count(bus: Bus, subject: str) -> int:
 
 @pytest.mark.usefixtures("taking")
 async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
-    requests = request(3.0)
-    assert await RunRequests(bus).publish(KEY, 1, requests, "low")
-    assert not await RunRequests(bus).publish(KEY, 1, requests, "low")
+    later = delayed(3.0, "low")
+    assert await RunRequests(bus).publish(later)
+    assert not await RunRequests(bus).publish(later)
     early = await queued(bus)
-    assert early is None or datetime.now(UTC) >= datetime.fromisoformat(str(requests.start_at))
+    assert early is None or datetime.now(UTC) >= datetime.fromisoformat(str(later.terms.start_at))
     subject, run = await eventually(lambda: queued(bus), "the run is queued")
     assert subject == bus.subjects.run(KEY, 1, "low", "2")
-    assert run == requests.model_copy(update={"start_at": None})
+    assert run == RunRequest(log="abcdefgh", context="c", owner="ann", version="2")
 
     async def is_empty() -> bool:
         return not await count(bus, ">")
@@ -67,7 +69,7 @@ async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
 
 
 async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: TriggersSettings) -> None:
-    await RunRequests(bus).publish(KEY, 1, request(0.2))
+    await RunRequests(bus).publish(delayed(0.2))
 
     async def is_due() -> bool:
         return bool(await count(bus, bus.subjects.due_runs()))
@@ -83,7 +85,7 @@ async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: Trigger
 
 
 async def test_a_delayed_run_states_its_version_also_when_it_is_due(bus: Bus) -> None:
-    await RunRequests(bus).publish(KEY, 1, request(0.2))
+    await RunRequests(bus).publish(delayed(0.2))
     due = bus.subjects.due(bus.subjects.run(KEY, 1, version="2"))
 
     async def headers() -> dict[str, str] | None:
@@ -101,7 +103,7 @@ async def test_a_due_run_of_a_later_version_is_left_to_a_replica_that_reads_it(
 ) -> None:
     caplog.set_level(logging.INFO)
     due = bus.subjects.due(bus.subjects.run(KEY, 1))
-    await store(bus, due, request(-1.0).encode(), 5.0, {VERSION: "4"})
+    await store(bus, due, delayed(-1.0).encode(), 5.0, {VERSION: "4"})
 
     async def is_left() -> bool:
         return "Headrace-Version is 4; this release reads 2 to 3" in caplog.text
@@ -112,6 +114,6 @@ async def test_a_due_run_of_a_later_version_is_left_to_a_replica_that_reads_it(
 
 
 async def test_a_run_whose_time_has_passed_is_queued_at_once(bus: Bus) -> None:
-    await RunRequests(bus).publish(KEY, 1, request(-1.0))
+    await RunRequests(bus).publish(delayed(-1.0))
     assert await queued(bus) is not None
     assert not await count(bus, ">")

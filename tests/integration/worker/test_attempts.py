@@ -22,10 +22,11 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json, status_metadata
-from headrace.model.messages import DeadLetter, RunRequest
+from headrace.model.messages import DeadLetter
+from headrace.model.run import Run
 from headrace.model.task import COMPLETED, FAILED, WORKING, TaskKey, mint_task_id
 from headrace.tasks.end import reject_unstarted
-from headrace_worker.assignment import Assignment, RunTerms
+from headrace_worker.assignment import Assignment
 from headrace_worker.claim import MOST_SURVIVED, ClaimedRun, HeldElsewhere, Obsolete, claim
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter
@@ -463,12 +464,11 @@ def failed() -> float:
 
 async def claimed_again(task: Task, of: Agent = once) -> object:
     """Return what another worker makes of the run."""
-    request = RunRequest(log=task.log, context=task.context, owner=task.owner)
+    run = Run(task.key, 1, task.log, task.context, task.owner)
     subject = task.bus.subjects.run(task.key, 1)
     reply = f"$JS.ACK.{task.bus.streams.runs}.c.2.1.1.{time.time_ns()}.0"
-    message = Msg(task.bus.connection, subject, reply, request.encode())
-    terms = RunTerms(request.log, request.context, request.owner)
-    assignment = Assignment(task.key, 1, terms, message)
+    message = Msg(task.bus.connection, subject, reply, run.encode())
+    assignment = Assignment(run, message)
     return await claim(task.bus, "another", assignment, of)
 
 

@@ -15,6 +15,7 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.events import Json
 from headrace.model.messages import DeadLetter, RunRequest
 from headrace.model.queues import RunQueue
+from headrace.model.run import Run, RunTerms
 from headrace.model.task import CANCELED, COMPLETED, FAILED, SHARDS_PER_STREAM, TaskKey
 from headrace.sdk.agent import Agent
 from headrace.tasks.background_runs import BackgroundRuns
@@ -183,8 +184,8 @@ async def test_a_run_of_any_tenant_and_priority_is_retried_in_its_own_queue(
     service = Service()
     async with working(service.needed_by()):
         task = await submitter.start("needy", "hello", publish=False)
-        run = RunRequest(log=task.log, context=task.context, owner="anonymous")
-        BackgroundRuns(submitter.bus).publish_soon(task.key, 1, run, "high")
+        run = Run(task.key, 1, task.log, task.context, "anonymous", RunTerms("high"))
+        BackgroundRuns(submitter.bus).publish_soon(run)
         await task.ended()
         service.works = True
         [letter] = await letters(submitter)

@@ -11,7 +11,7 @@ from headrace import Limits, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.fold import TaskFold
-from headrace.model.messages import RunRequest
+from headrace.model.run import Run
 from headrace.model.sleep import asleep_until, sleep_of
 from headrace.model.task import CANCELED, COMPLETED, FAILED
 from headrace.tasks.cancel import cancel_task
@@ -131,8 +131,8 @@ async def test_a_run_that_is_delivered_while_it_sleeps_goes_on_sleeping(
         # As task state does for a run that the queue has lost.
         subject = submitter.bus.subjects.runs_of_task(task.key)
         await submitter.bus.js.purge_stream(submitter.bus.streams.runs, subject=subject)
-        request = RunRequest(log=task.log, context=task.context, owner=task.owner)
-        await RunRequests(submitter.bus).publish(task.key, 1, request)
+        again = Run(task.key, 1, task.log, task.context, task.owner)
+        await RunRequests(submitter.bus).publish(again)
 
         async def is_delivered() -> bool:
             [consumer] = await submitter.bus.js.consumers_info(submitter.bus.streams.runs)

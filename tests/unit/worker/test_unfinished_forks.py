@@ -13,14 +13,14 @@ from headrace.clock import TaskClock, use_task_clock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, TaskUnknown
+from headrace.model.run import Run
 from headrace.model.task import REJECTED
 from headrace.tasks import fork as forking
-from headrace.tasks.continue_ import LogEnd
 from headrace.tasks.fork import Fork, Forked
 from headrace.testing import TestFleet
 from headrace.testing.task import FleetTask
 from headrace_gateway.refusals import TaskBusy, TaskEnded
-from headrace_worker.assignment import Assignment, RunTerms
+from headrace_worker.assignment import Assignment
 from headrace_worker.claim import Obsolete, decide
 
 
@@ -73,8 +73,8 @@ async def decided(fleet: TestFleet, fork: Fork) -> tuple[Any, Entry]:
     """Return what a worker decides about the run, and how the log ends then."""
     last = await last_entry(fleet._bus, fork.key)
     assert last is not None
-    terms = RunTerms(last.stamp.log, fork.context, fork.owner)
-    assignment = Assignment(fork.key, fork.point.run, terms, cast("Msg", SimpleNamespace()))
+    run = Run(fork.key, fork.point.run, last.stamp.log, fork.context, fork.owner)
+    assignment = Assignment(run, cast("Msg", SimpleNamespace()))
     decision = await decide(fleet._bus, assignment)
     after = await last_entry(fleet._bus, fork.key)
     assert after is not None
@@ -103,19 +103,19 @@ async def test_a_message_ends_it_once_its_message_is_given_up(
     fleet: TestFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (await fleet.send("baker", "bread")).handle
-    ends = list[LogEnd]()
+    runs = list[Run]()
 
-    def die(_bus: object, end: LogEnd, *_: object, **__: object) -> None:
-        ends.append(end)
+    def die(_bus: object, run: Run, *_: object, **__: object) -> None:
+        runs.append(run)
         raise BusUnavailable("it died")
 
     monkeypatch.setattr("headrace_gateway.tasks.fork.next_input", die)
     with pytest.raises(BusUnavailable):
         await source.fork(message="cake")
-    [end] = ends
+    [run] = runs
     with use_task_clock(Later()), pytest.raises(TaskEnded):
-        await FleetTask(fleet._parts, end.key, "").follow_up("hello")
-    last = await last_entry(fleet._bus, end.key)
+        await FleetTask(fleet._parts, run.key, "").follow_up("hello")
+    last = await last_entry(fleet._bus, run.key)
     assert last is not None
     assert last.stamp.state == REJECTED
 

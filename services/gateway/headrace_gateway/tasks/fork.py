@@ -15,13 +15,14 @@ from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, WAITING, Json
 from headrace.model.fork import ForkOf, ForkPoint
-from headrace.model.messages import GetTask, RunRequest
+from headrace.model.messages import GetTask
+from headrace.model.run import Run, RunTerms
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.admission import AdmittedRun
 from headrace.tasks.background_runs import BackgroundRuns
-from headrace.tasks.continue_ import LogEnd, next_input
+from headrace.tasks.continue_ import next_input
 from headrace.tasks.fork import (
     Fork,
     Forked,
@@ -153,9 +154,10 @@ class TaskForker:
                 copied, (message, metadata) = await past.copied(), stored
                 if copied.point.waiting:
                     metadata = {**(metadata or {}), WAITING: list(copied.point.waiting)}
-                end = LogEnd(fork.key, copied.sequence, copied.generation)
-                request = past.run_request(copied)
-                following = next_input(self._bus, end, request, message, metadata, writer=writer)
+                run = past.run(copied, copied.generation + 1)
+                following = next_input(
+                    self._bus, run, copied.sequence, message, metadata, writer=writer
+                )
                 await submissions.append_run(following, admitted)
 
     async def _with_run(self, past: "_CopiedPast") -> None:
@@ -220,16 +222,13 @@ class _CopiedPast:
         """Copy what is not copied yet."""
         return await copy_past(self.bus, self.fork, self.head)
 
-    def run_request(self, copied: Forked) -> RunRequest:
-        """Return the request of the run that follows."""
-        request = self.request
-        return RunRequest(
-            log=copied.log,
-            context=self.fork.context,
-            owner=self.fork.owner,
-            traceparent=request.traceparent or (request.metadata or {}).get(TRACEPARENT),
-            version=copied.version,
-        )
+    def run(self, copied: Forked, generation: int) -> Run:
+        """Return the run that follows, of the input `generation`."""
+        fork, request = self.fork, self.request
+        traceparent = request.traceparent or (request.metadata or {}).get(TRACEPARENT)
+        priority = copied.priority or NORMAL
+        terms = RunTerms(priority, copied.version, traceparent=traceparent)
+        return Run(fork.key, generation, copied.log, fork.context, fork.owner, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +254,5 @@ class _ResumedRun:
         copied = await self.past.copied()
         if not copied.point.is_input:
             copied = await hand_over(self.past.bus, self.past.fork, copied)
-        request, priority = self.past.run_request(copied), copied.priority or NORMAL
-        run, settle = self.past.fork.point.run, self.admitted.settle
-        self.runs.publish_soon(self.key, run, request, priority, settle)
+        run = self.past.run(copied, self.past.fork.point.run)
+        self.runs.publish_soon(run, self.admitted.settle)

@@ -24,7 +24,8 @@ from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced, HeadraceError, LogFull, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
-from headrace.model.messages import GetTask, RunRequest, TaskFound
+from headrace.model.messages import GetTask, TaskFound
+from headrace.model.run import Run, RunTerms
 from headrace.model.task import (
     AUTH_REQUIRED,
     INPUT_REQUIRED,
@@ -37,7 +38,7 @@ from headrace.state_client import StateClient, TaskRead
 from headrace.tasks.admission import AdmittedRun, RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, asking, first_input
-from headrace.tasks.continue_ import LogEnd, QueuedInput, next_input
+from headrace.tasks.continue_ import QueuedInput, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.webhooks import Webhook, WebhookProgress, Webhooks
@@ -125,15 +126,13 @@ class RunAppend:
     @property
     def context(self) -> str:
         """The task's context."""
-        return self.input.request.context
+        return self.input.run.context
 
     async def store(self) -> None:
         """Append the input and request its run, unless the input asks its sender first."""
         appended = await self.input.append(self.timeout)
         if self.input.question is None:
-            request, run = self.input.run_request(appended), self.input.stamp.run
-            priority, settle = self.input.priority, self.admitted.settle
-            self.runs.publish_soon(self.input.log.key, run, request, priority, settle)
+            self.runs.publish_soon(self.input.stored_run(appended), self.admitted.settle)
 
 
 class Submissions:
@@ -349,26 +348,21 @@ class Submissions:
         version = self._directory.route(key.agent).continues(found.version)
         if version != found.version:
             metadata = {**(metadata or {}), events.VERSION: version or UNPINNED}
-        request = RunRequest(
-            log=found.log,
-            context=found.task["contextId"],
-            owner=submission.caller.owner,
-            traceparent=found.traceparent,
-            version=found.version,
-        )
-        with await self.admit(key, request.owner) as admitted:
+        terms = RunTerms(version=found.version, traceparent=found.traceparent)
+        context, owner = found.task["contextId"], submission.caller.owner
+        run = Run(key, found.generation + 1, found.log, context, owner, terms)
+        with await self.admit(key, owner) as admitted:
             await self._attach(submission, key, found)
-            sender = FileOwner(request.owner, request.context)
+            sender = FileOwner(owner, context)
             last = None if logged is None else logged.last
             async with (
                 self.stored_files(key, sender, submission.message, metadata) as stored,
                 (held := await self._feeds.open_after(key, last)),
             ):
-                end = LogEnd(key, found.sequence, found.generation)
-                following = next_input(self._bus, end, request, *stored, writer=name)
+                following = next_input(self._bus, run, found.sequence, *stored, writer=name)
                 await self.append_run(following, admitted)
-                log, run = found.log, following.stamp.run
-                return AcceptedInput(key, request.context, log, run, held.hand_over(), read)
+                named = key, context, found.log, run.generation
+                return AcceptedInput(*named, held.hand_over(), read)
 
     async def _queue(
         self, submission: Submission, key: TaskKey, read: TaskRead, name: str

@@ -9,8 +9,9 @@ from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
 from headrace.model import parts
-from headrace.model.events import PRIORITY, START_AT, START_BY, Json
+from headrace.model.events import Json
 from headrace.model.queues import PRIORITIES
+from headrace.model.run import RunTerms
 from headrace.model.subjects import NORMAL
 from headrace.model.timestamp import read_time, timestamp
 from headrace_gateway.refusals import Malformed, Violation
@@ -24,8 +25,8 @@ LONGEST_DELAY = timedelta(days=365)
 """How far ahead ``startAt`` may be."""
 
 
-def terms(caller: Caller, card: AgentCard, requested: Mapping[str, object], where: str) -> Json:
-    """Return the terms of a run of `card`'s agent for `caller`, as metadata of its input.
+def terms(caller: Caller, card: AgentCard, requested: Mapping[str, object], where: str) -> RunTerms:
+    """Return the terms of a run of `card`'s agent for `caller`.
 
     `requested` may hold ``priority``, at most the priority that the caller's credentials allow, and
     ``startWithin``, in seconds, which can only shorten the agent's own limit, and ``startAt``, from
@@ -34,16 +35,13 @@ def terms(caller: Caller, card: AgentCard, requested: Mapping[str, object], wher
     Raises:
         Malformed: a value is invalid or exceeds what is allowed.
     """
-    found: Json = {}
     start = None if requested.get("startAt") is None else _start_at(requested["startAt"], where)
-    if start is not None:
-        found[START_AT] = timestamp(start)
+    start_by = None
     if (within := _start_within(card, requested, where)) is not None:
-        start_by = (start or datetime.now(UTC)) + timedelta(seconds=within)
-        found[START_BY] = timestamp(start_by)
-    if (priority := _priority(caller, requested, where)) != NORMAL:
-        found[PRIORITY] = priority
-    return found
+        start_by = timestamp((start or datetime.now(UTC)) + timedelta(seconds=within))
+    start_at = None if start is None else timestamp(start)
+    priority = _priority(caller, requested, where)
+    return RunTerms(priority, start_at=start_at, start_by=start_by)
 
 
 def _priority(caller: Caller, requested: Mapping[str, object], where: str) -> str:

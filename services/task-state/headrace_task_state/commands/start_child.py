@@ -16,14 +16,15 @@ from headrace.model.agent_route import UNPINNED
 from headrace.model.delegation import DELEGATION, Lineage, child_task_id, why_no_message
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, InvalidName, StartRefused, TaskUnknown
-from headrace.model.events import PRIORITY, TASK_ALREADY_SENT, TRACEPARENT, VERSION, Json
-from headrace.model.messages import RunRequest, StartTask, TaskStarted
+from headrace.model.events import TASK_ALREADY_SENT, VERSION, Json
+from headrace.model.messages import StartTask, TaskStarted
 from headrace.model.queues import PRIORITIES
+from headrace.model.run import Run, RunTerms
 from headrace.model.subjects import NORMAL, is_token
 from headrace.model.task import INPUT_REQUIRED, TaskKey, check_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
-from headrace.tasks.continue_ import LogEnd, next_input
+from headrace.tasks.continue_ import next_input
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_TIMEOUT = 3.0
@@ -94,26 +95,25 @@ class ChildStarter:
             reason = f"an agent may occur {times} in a chain of delegations: {chain}"
             raise StartRefused("repeated", reason)
 
-    def _version(self, query: StartTask, first: Entry, context: str) -> Json:
-        """Return the version that the child is pinned to, as a term of its run.
+    def _version(self, query: StartTask, first: Entry, context: str) -> str | None:
+        """Return the version that the child is pinned to.
 
         An agent that delegates to itself stays with its version.
         """
         own = _metadata_of(first).get(VERSION) if query.agent == query.parent_agent else None
         route = self._directory.route(query.agent)
         version = own or route.version_for(query.agent, query.tenant, context)
-        return {VERSION: version} if version else {}
+        return version or None
 
     async def _begin(
-        self, query: StartTask, lineage: Lineage, context: str, owner: str, version: Json
+        self, query: StartTask, lineage: Lineage, context: str, owner: str, version: str | None
     ) -> TaskStarted:
         task = child_task_id(query.parent, query.run, query.agent, query.name)
         key = TaskKey(query.tenant, query.agent, task)
         metadata = {
             DELEGATION: lineage.to_json(),
             TASK_ALREADY_SENT: True,
-            **_terms_of(query),
-            **version,
+            **_terms_of(query, version).metadata(),
         }
         first = first_input(
             self._bus,
@@ -128,7 +128,7 @@ class ChildStarter:
             appended = await first.append(_APPEND_TIMEOUT)
         except Fenced:
             return await self._existing_child(key, lineage)
-        self._runs.publish_soon(key, 1, first.run_request(appended), first.priority)
+        self._runs.publish_soon(first.stored_run(appended))
         return TaskStarted(
             task=task,
             log=first.stamp.log,
@@ -241,20 +241,20 @@ class ChildContinuer:
 
     async def _append(self, question: "_ChildMessage", last: Entry) -> TaskStarted:
         query, key = question.query, question.key
-        context, run = _context_of(last), last.last_generation + 1
+        context, generation = _context_of(last), last.last_generation + 1
         version = self._directory.route(key.agent).continues(question.pinned)
         message = _message_of(query, key.task)
-        metadata = {DELEGATION: question.lineage.to_json(), **_terms_of(query)}
+        metadata = {DELEGATION: question.lineage.to_json(), **_terms_of(query).metadata()}
         if version != question.pinned:
             metadata[VERSION] = version or UNPINNED
-        request = RunRequest(
-            log=last.stamp.log, context=context, owner=question.owner, version=version
+        terms = RunTerms(version=version)
+        run = Run(key, generation, last.stamp.log, context, question.owner, terms)
+        following = next_input(
+            self._bus, run, last.sequence, message, metadata, writer=_writer_id()
         )
-        end = LogEnd(key, last.sequence, last.last_generation)
-        following = next_input(self._bus, end, request, message, metadata, writer=_writer_id())
         appended = await following.append(_APPEND_TIMEOUT)
-        self._runs.publish_soon(key, run, following.run_request(appended), following.priority)
-        return _started(key, request.log, (run, appended.sequence, context))
+        self._runs.publish_soon(following.stored_run(appended))
+        return _started(key, run.log, (generation, appended.sequence, context))
 
     async def _find(
         self, key: TaskKey, last: Entry, lineage: Lineage
@@ -299,14 +299,9 @@ def _message_of(query: StartTask, task: str) -> Json:
     }
 
 
-def _terms_of(query: StartTask) -> Json:
+def _terms_of(query: StartTask, version: str | None = None) -> RunTerms:
     """Return the terms of a child's run, stored with its input for later requests of the run."""
-    terms: Json = {}
-    if query.priority != NORMAL:
-        terms[PRIORITY] = query.priority
-    if query.traceparent:
-        terms[TRACEPARENT] = query.traceparent
-    return terms
+    return RunTerms(query.priority, version, traceparent=query.traceparent or None)
 
 
 def _writer_id() -> str:

@@ -23,7 +23,8 @@ from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogFull
 from headrace.model.events import why_handed_back
-from headrace.model.messages import Control, RunRequest
+from headrace.model.messages import Control
+from headrace.model.run import Run, RunTerms
 from headrace.model.sleep import asleep_until
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey
@@ -175,15 +176,10 @@ class Sweep:
 
     async def _publish(self, key: TaskKey, task: Fields, priority: str) -> bool:
         """Request the task's run again; return whether the queue did not have it."""
-        request = RunRequest(
-            log=task["log"],
-            context=task["context"],
-            owner=task["owner"],
-            traceparent=task.get("traceparent"),
-            version=self._version(key, task),
-        )
+        terms = RunTerms(priority, self._version(key, task), traceparent=task.get("traceparent"))
+        named = task["log"], task["context"], task["owner"]
         try:
-            is_new = await self._runs.publish(key, int(task["run"]), request, priority)
+            is_new = await self._runs.publish(Run(key, int(task["run"]), *named, terms))
         except Refused as refused:
             if not refused.is_full:
                 raise

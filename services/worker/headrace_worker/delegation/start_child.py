@@ -102,6 +102,6 @@ def _query(parent: Parent, key: TaskKey, request: ChildRequest, name: str) -> St
         into=request.into,
         deadline=request.deadline.isoformat() if request.deadline else None,
         budget=request.budget,
-        priority=parent.resources.bus.subjects.priority_of_run(parent.assignment.message.subject),
+        priority=parent.assignment.run.terms.priority,
         traceparent=parent.ctx.traceparent,
     )

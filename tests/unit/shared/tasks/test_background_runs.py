@@ -7,24 +7,22 @@ import pytest
 
 from headrace.jetstream.api import sequence_of
 from headrace.model.errors import BusUnavailable
-from headrace.model.messages import RunRequest
-from headrace.model.queues import RunQueue
-from headrace.model.subjects import NORMAL
+from headrace.model.run import Run
 from headrace.model.task import TaskKey
 from headrace.tasks.background_runs import BackgroundRuns
 from tests.support.fake_bus import FakeBus
 from tests.support.spans import RecordedSpans
 
 KEY = TaskKey("default", "echo", "0-" + "0" * 32)
-RUN = RunRequest(log="abcdefgh", context="c", owner="o")
+RUN = Run(KEY, 1, "abcdefgh", "c", "o")
 
 
 async def test_a_run_request_is_sent_before_the_loops_next_iteration() -> None:
     bus = FakeBus(lambda *_: {"stream": "RUNS", "seq": 1})
     runs = BackgroundRuns(bus)
     # Its queue was opened a moment ago.
-    runs._queues._known[RunQueue.of(KEY, NORMAL)] = asyncio.get_running_loop().time()
-    runs.publish_soon(KEY, 1, RUN)
+    runs._queues._known[RUN.queue] = asyncio.get_running_loop().time()
+    runs.publish_soon(RUN)
     assert bus.asked == [bus.subjects.run(KEY, 1)]
 
 
@@ -33,14 +31,14 @@ def requests_answered(*answers: dict[str, Any] | BusUnavailable) -> tuple[FakeBu
     coming = iter(answers)
     bus = FakeBus(lambda *_: next(coming))
     runs = BackgroundRuns(bus)
-    runs._queues._known[RunQueue.of(KEY, NORMAL)] = asyncio.get_running_loop().time()
+    runs._queues._known[RUN.queue] = asyncio.get_running_loop().time()
     return bus, runs
 
 
 async def test_a_stored_run_request_is_sent_once_and_reported() -> None:
     bus, runs = requests_answered({"stream": "RUNS", "seq": 1})
     stored = asyncio.Event()
-    runs.publish_soon(KEY, 1, RUN, then=stored.set)
+    runs.publish_soon(RUN, then=stored.set)
     await asyncio.wait_for(stored.wait(), 10)
     assert bus.asked == [bus.subjects.run(KEY, 1)]
 
@@ -48,7 +46,7 @@ async def test_a_stored_run_request_is_sent_once_and_reported() -> None:
 async def test_an_unanswered_run_request_is_sent_again_before_it_is_reported() -> None:
     bus, runs = requests_answered(BusUnavailable("no answer"), {"stream": "RUNS", "seq": 1})
     stored = asyncio.Event()
-    runs.publish_soon(KEY, 1, RUN, then=stored.set)
+    runs.publish_soon(RUN, then=stored.set)
     assert bus.asked == [bus.subjects.run(KEY, 1)]
     await asyncio.wait_for(stored.wait(), 10)
     assert bus.asked == [bus.subjects.run(KEY, 1)] * 2
@@ -63,7 +61,7 @@ async def test_with_traces_it_is_sent_before_the_loops_next_iteration_too(
     )
     stored = [asyncio.Event(), asyncio.Event()]
     for generation, event in enumerate(stored, start=1):
-        runs.publish_soon(KEY, generation, RUN, then=event.set)
+        runs.publish_soon(RUN._replace(generation=generation), then=event.set)
     assert bus.asked == [bus.subjects.run(KEY, 1), bus.subjects.run(KEY, 2)]
     for event in stored:
         await asyncio.wait_for(event.wait(), 10)
@@ -88,6 +86,6 @@ async def test_the_answer_is_read_once_for_the_span_and_the_caller(
     monkeypatch.setattr("headrace.tasks.runs.sequence_of", noting)
     _, runs = requests_answered({"stream": "RUNS", "seq": 1})
     stored = asyncio.Event()
-    runs.publish_soon(KEY, 1, RUN, then=stored.set)
+    runs.publish_soon(RUN, then=stored.set)
     await asyncio.wait_for(stored.wait(), 10)
     assert len(spans.all()) == len(read) == 1

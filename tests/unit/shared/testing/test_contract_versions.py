@@ -13,8 +13,8 @@ from headrace.log.read import headers_of
 from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry
 from headrace.model.errors import LogTooNew, StateUnavailable, UndecodableMessage
 from headrace.model.message_version import check_version
-from headrace.model.messages import CountOpenTasks, RunRequest
-from headrace.model.subjects import NORMAL
+from headrace.model.messages import CountOpenTasks
+from headrace.model.run import Run
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.runs import RunRequests, publish_unconfirmed
@@ -101,8 +101,9 @@ async def test_a_worker_leaves_the_run_of_a_later_versions_log_in_the_queue(
         last = await append_raw(fleet, task, "4")
         bus, run = fleet._bus, last.last_generation + 1
         before = await versions_in(fleet, task)
-        request = RunRequest(log=last.stamp.log, context=task.context, owner="anonymous")
-        await publish_unconfirmed(bus, task.key, run, request)
+        await publish_unconfirmed(
+            bus, Run(task.key, run, last.stamp.log, task.context, "anonymous")
+        )
 
         async def is_left() -> bool:
             return f"task {task.key.task} will be retried: the log of" in caplog.text
@@ -145,7 +146,7 @@ async def test_a_run_request_of_a_later_version_stays_queued_for_a_worker_that_r
         bus, last = fleet._bus, await last_entry(fleet._bus, task.key)
         assert last is not None
         run = last.last_generation + 1
-        request = RunRequest(log=last.stamp.log, context=task.context, owner="anonymous")
+        request = Run(task.key, run, last.stamp.log, task.context, "anonymous")
         await store(bus, bus.subjects.run(task.key, run), request.encode(), 1.0, {VERSION: "4"})
 
         async def is_left() -> bool:
@@ -175,14 +176,14 @@ async def test_run_requests_state_the_version_that_is_written(version: str) -> N
         task = await fleet.start("tailor", "hello")
         await task.result()
         bus, gone = fleet._bus, task.key._replace(agent="nobody")
-        request = RunRequest(log="log0", context="c", owner="anonymous")
-        await publish_unconfirmed(bus, gone, 1, request)
+        request = Run(gone, 1, "log0", "c", "anonymous")
+        await publish_unconfirmed(bus, request)
         assert (await queued_headers(fleet, gone, 1))[VERSION] == version
         requests = RunRequests(bus)
-        assert await requests.publish(gone, 2, request)
+        assert await requests.publish(request._replace(generation=2))
         assert (await queued_headers(fleet, gone, 2))[VERSION] == version
         stored = asyncio.Event()
-        assert requests.send(gone, 3, request, NORMAL, lambda _: stored.set())
+        assert requests.send(request._replace(generation=3), lambda _: stored.set())
         await stored.wait()
         assert (await queued_headers(fleet, gone, 3))[VERSION] == version
 

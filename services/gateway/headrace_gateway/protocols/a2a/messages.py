@@ -102,7 +102,8 @@ def input_metadata(call: Call, parameters: SendMessageParams) -> Json:
     if parameters.accepted_output_modes:
         metadata[ACCEPTED_MODES] = parameters.accepted_output_modes
     if requested or call.caller.priority is not None or call.card.start_within is not None:
-        metadata |= terms(call.caller, call.card, requested, f"metadata.{RESERVED_PREFIX}")
+        where = f"metadata.{RESERVED_PREFIX}"
+        metadata |= terms(call.caller, call.card, requested, where).metadata()
     if call.card.bare_message and _is_immediate(parameters, metadata):
         metadata[TASK_ALREADY_SENT] = True
     return metadata | call.marks if call.traceparent else metadata

@@ -69,7 +69,8 @@ async def _submit(
             return replay
         run_input, task = await _gone_on(services, call, run_input, mismatch), None
     metadata = run_input.metadata | call.marks
-    metadata |= terms(call.caller, call.card, run_input.wishes, "forwardedProps.headrace.")
+    where = "forwardedProps.headrace."
+    metadata |= terms(call.caller, call.card, run_input.wishes, where).metadata()
     message, continued = run_input.message, None
     if task is not None:
         message, continued = task.with_results(run_input), task.task

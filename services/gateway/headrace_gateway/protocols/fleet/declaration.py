@@ -8,10 +8,9 @@ from starlette.requests import Request
 
 from headrace.model.answers import AnswerRule
 from headrace.model.errors import InvalidName
-from headrace.model.events import PRIORITY
 from headrace.model.field_rule import first_problem
 from headrace.model.nesting import RULE, is_too_deep
-from headrace.model.subjects import NORMAL, encode_token
+from headrace.model.subjects import encode_token
 from headrace.triggers import may_use
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
@@ -73,7 +72,7 @@ def priority_of(call: Call, requested: str | None) -> str:
         HeadraceError: as `terms`.
     """
     stated = {} if requested is None else {"priority": requested}
-    return str(terms(call.caller, call.card, stated, "").get(PRIORITY, NORMAL))
+    return terms(call.caller, call.card, stated, "").priority
 
 
 def check_subjects(

@@ -24,8 +24,8 @@ from headrace.jetstream.purge import erase
 from headrace.log import TailRule, first_entry, last_entry
 from headrace.log.append import FencedBy
 from headrace.model.errors import FileUnknown, NobodyListens
-from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
+from headrace.model.run import Run
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.runs import RunRequests
 from tests.support.memory_bus import memory_bus
@@ -147,8 +147,7 @@ class _Queue:
 
     async def publish(self) -> bool:
         """Publish the run; return whether it is new."""
-        request = RunRequest(log="log", context="context", owner="owner")
-        return await RunRequests(self.bus).publish(self.key, 1, request)
+        return await RunRequests(self.bus).publish(Run(self.key, 1, "log", "context", "owner"))
 
     async def pull(self, expires: float = 5.0) -> Msg:
         """Return what one pull request brings."""
