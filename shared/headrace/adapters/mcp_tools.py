@@ -1,6 +1,7 @@
 """Adapter for the tools of MCP servers, through the official SDK."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from mcp import MCPError
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, TextContent
 from mcp.types import Tool as McpTool
@@ -90,12 +91,6 @@ class McpServer:
     async def connected(self) -> AsyncIterator[Client]:
         """Connect for the block; it must be entered and left in the same asyncio task."""
         async with AsyncExitStack() as stack:
-            server: Any = StdioServerParameters(
-                command=self._command[0] if self._command else "",
-                args=self._command[1:],
-                env=self._environment,
-                cwd=self._folder,
-            )
             if self._url:
                 timeout = httpx2.Timeout(self.timeout, connect=10.0)
                 headers = {**self._headers, "Accept-Encoding": "identity"}
@@ -103,6 +98,15 @@ class McpServer:
                 http = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
                 await stack.enter_async_context(http)
                 server = streamable_http_client(self._url, http_client=http)
+            else:
+                command = StdioServerParameters(
+                    command=self._command[0],
+                    args=self._command[1:],
+                    env=self._environment,
+                    cwd=self._folder,
+                )
+                # The SDK's default is what `sys.stderr` was when the SDK was imported.
+                server = stdio_client(command, errlog=sys.__stderr__ or sys.stderr)
             client = Client(server, read_timeout_seconds=self.timeout)
             yield await stack.enter_async_context(client)
 
@@ -170,7 +174,8 @@ class _McpLink:
         try:
             client, found = await asyncio.shield(self._client)
         except Exception as error:
-            raise Retryable(f"the MCP server {server.name} does not respond") from error
+            why = str(error) or type(error).__name__
+            raise Retryable(f"the MCP server {server.name} does not respond: {why}") from error
         only = server.only
         return [
             _RemoteTool(self, client, tool, server.prefix + tool.name)

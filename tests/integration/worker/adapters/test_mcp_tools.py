@@ -54,6 +54,19 @@ server.run("stdio")
 """
 
 
+_IMPORTED_UNDER_CAPTURE = f"""
+import asyncio, io, sys
+real, sys.stderr = sys.stderr, io.StringIO()
+from headrace.adapters import McpServer
+McpServer(command=["true"])
+sys.stderr = real
+async def names() -> str:
+    async with McpServer(command=[sys.executable, "-c", {_SERVER!r}]).open() as tools:
+        return " ".join(tool.name for tool in tools)
+print(asyncio.run(names()))
+"""
+
+
 def caller(server: "McpServer", *names: str) -> Agent:
     """Return an agent that calls the tools it is asked to, with their JSON arguments."""
 
@@ -104,6 +117,16 @@ async def test_one_process_serves_all_runs_and_a_dead_one_is_started_anew(
     assert "failed" in lost or lost != first
     assert anew != first
     assert "failed" not in anew
+
+
+async def test_a_server_starts_whatever_standard_error_was_when_the_sdk_was_imported() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _IMPORTED_UNDER_CAPTURE),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complaints = await process.communicate()
+    assert (said.decode().split(), process.returncode) == (["pid", "fail"], 0), complaints
 
 
 async def test_a_tools_failure_is_its_answer(submitter: TaskSubmitter, working: Working) -> None:
