@@ -255,6 +255,8 @@ class Directory:
         self._bucket = bucket or Bucket(bus, bus.streams.agents)
         self.content = DirectoryContent()
         """What the last read found."""
+        self.next_read = asyncio.Event()
+        """Set once the bucket has been read again; another one follows it."""
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
@@ -404,6 +406,8 @@ class Directory:
             serving.setdefault(_version_in(lives[key].data), set()).add(instance)
         listing.route()
         self.content = listing
+        self.next_read.set()
+        self.next_read = asyncio.Event()
         if self._stores_routes:
             for agent in listing.unrouted:
                 await self._store(agent, listing.routes[agent])

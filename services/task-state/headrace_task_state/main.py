@@ -252,7 +252,7 @@ class TaskState:
         files = FileUpkeep(
             self._bus,
             writer,
-            self._store.reader,
+            self._store.reader.progress,
             clock=self._clock,
             timing=timing,
             kept=self._times.waiting + self._times.ended,

@@ -66,6 +66,17 @@ type Fields = dict[str, str]
 """The fields of a task that events overwrite, by name (`TaskChange.fields`)."""
 
 
+def name_of(key: TaskKey) -> str:
+    """Return the task's name in the store: task ids are unique, whatever their agents are."""
+    return f"{key.tenant}:{key.task}"
+
+
+def key_of(name: str, agent: str = "") -> TaskKey:
+    """Return the key of the task with that name, under `agent` unless the name has an agent."""
+    tenant, task, *named = name.split(":")
+    return TaskKey(tenant, named[0] if named else agent, task)
+
+
 def stored_fields(given: TaskFields) -> Fields:
     """Return those of a fold's fields that events have set, as they are stored."""
     values = {"traceparent": given.traceparent, "version": given.version}
@@ -362,14 +373,11 @@ class Writer(Protocol):
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
         """Return the earliest `most` names on a list of the range that are due by `until`, ms.
 
-        A name is ``<tenant>:<task>``, on the list TOMBSTONES ``<tenant>:<task>:<agent>``.
+        Names are those of `name_of`, on the list TOMBSTONES with ``:<agent>`` behind them.
         """
 
-    async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
-        """Defer a name on the list until `due`, ms; None: remove it."""
-
-    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
-        """Defer some names at once, each until its time, as `defer` does."""
+    async def defer(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
+        """Defer names that are on the list, each until its time, ms; None: remove it."""
 
     async def settle(self, name: str, sequence: int) -> None:
         """Remove a task from the list CONTINUED, unless its log goes on behind `sequence`."""

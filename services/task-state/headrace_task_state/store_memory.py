@@ -32,6 +32,8 @@ from headrace_task_state.store import (
     StoredTask,
     TaskChange,
     TaskRemoval,
+    key_of,
+    name_of,
 )
 from headrace_task_state.usage import CountedUsage, UsageRow
 
@@ -180,18 +182,18 @@ class _MemoryWriter:
                 ignored.foreign.append(at)
             elif (sequence := _behind_end(change, kept)) is not None:
                 ignored.behind.append(at)
-                self._due(DueList.CONTINUED)[_name(key)] = sequence
+                self._due(DueList.CONTINUED)[name_of(key)] = sequence
             elif isinstance(change, TaskRemoval):
                 self._forget(key)
-                self._due(DueList.CONTINUED).pop(_name(key), None)
-                self._due(DueList.TOMBSTONES)[f"{_name(key)}:{key.agent}"] = change.at
+                self._due(DueList.CONTINUED).pop(name_of(key), None)
+                self._due(DueList.TOMBSTONES)[f"{name_of(key)}:{key.agent}"] = change.at
             else:
                 self._change(change)
         return ignored
 
     async def complete(self, name: str, sequence: int, task: TaskChange | None) -> bool:
         self._check()
-        tenant, task_id = name.split(":")
+        tenant, _, task_id = key_of(name)
         kept = self._store.projection.tasks.get((tenant, task_id))
         if kept is None or SUMMARY not in kept.fields or kept.fields["sequence"] != str(sequence):
             return False
@@ -209,10 +211,7 @@ class _MemoryWriter:
         names = sorted((due, name) for name, due in self._due(due_list).items() if due <= until)
         return [name for _, name in names[:most]]
 
-    async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
-        await self.defer_all(due_list, {name: due})
-
-    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
+    async def defer(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
         self._check()
         names = self._due(due_list)
         for name, due in dues.items():
@@ -228,8 +227,8 @@ class _MemoryWriter:
             names.pop(name, None)
 
     async def fields(self, *names: str) -> list[Fields]:
-        keys = (name.split(":") for name in names)
-        found = (self._store.projection.tasks.get((tenant, task)) for tenant, task in keys)
+        keys = map(key_of, names)
+        found = (self._store.projection.tasks.get((tenant, task)) for tenant, _, task in keys)
         return [{} if kept is None else dict(kept.fields) for kept in found]
 
     async def begin_projection(self) -> None:
@@ -266,7 +265,7 @@ class _MemoryWriter:
         kept.history += map(json_text.encode, change.history)
         kept.artifacts += map(json_text.encode, change.artifacts)
         if change.urgency is not None:
-            self._due(DueList.SUMMARIES)[_name(key)] = change.urgency
+            self._due(DueList.SUMMARIES)[name_of(key)] = change.urgency
         if change.state:
             kept.time = None if change.state == BARE_MESSAGE else change.time
             self._fall_due(change)
@@ -283,7 +282,7 @@ class _MemoryWriter:
         tasks[key.tenant, key.task] = _KeptTask({})
 
     def _fall_due(self, change: TaskChange) -> None:
-        name = _name(change.key)
+        name = name_of(change.key)
         for due_list in (DueList.AT_WORK, DueList.WAITING):
             self._due(due_list).pop(name, None)
         if change.due is not None:
@@ -299,13 +298,13 @@ class _MemoryWriter:
             children = self._store.projection.children[key.tenant, parent]
             if change.ended is None:
                 children.add(key.task)
-                due.setdefault(_name(key), round(time.time() * 1000) + LOOK_AFTER_MS)
+                due.setdefault(name_of(key), round(time.time() * 1000) + LOOK_AFTER_MS)
             else:
                 children.discard(key.task)
-                due.pop(_name(key), None)
+                due.pop(name_of(key), None)
         if change.state not in AT_WORK:
             for child in self._store.projection.children[key.tenant, key.task]:
-                name = f"{key.tenant}:{child}"
+                name = name_of(key._replace(task=child))
                 if name in due:
                     due[name] = 0
 
@@ -314,7 +313,7 @@ class _MemoryWriter:
         self._store.projection.children.pop((key.tenant, key.task), None)
         # What stands in the log stays there.
         for due_list in set(DueList) - {DueList.CONTINUED}:
-            self._due(due_list).pop(_name(key), None)
+            self._due(due_list).pop(name_of(key), None)
 
 
 class _MemoryReader:
@@ -361,8 +360,7 @@ class _MemoryReader:
             if due_list in (DueList.AT_WORK, DueList.WAITING)
             for name in due
         }
-        keys = [tuple(name.split(":")) for name in names]
-        tasks = (projection.tasks.get((tenant, task)) for tenant, task in keys)
+        tasks = (projection.tasks.get((tenant, task)) for tenant, _, task in map(key_of, names))
         return Counter(
             kept.fields.get("version", "")
             for kept in tasks
@@ -420,7 +418,3 @@ def _behind_end(change: TaskChange | TaskRemoval, kept: _KeptTask | None) -> int
     sequence = int(change.fields["sequence"])
     follows = kept.fields.get("state") in FINISHED and sequence > int(kept.fields["sequence"])
     return sequence if follows else None
-
-
-def _name(key: TaskKey) -> str:
-    return f"{key.tenant}:{key.task}"

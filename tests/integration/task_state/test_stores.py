@@ -573,7 +573,7 @@ async def test_an_expired_lease_does_not_write_even_if_it_is_free(
     for step in (
         writer.confirm(),
         stored_range.apply(writer, batches, last),
-        writer.defer(DueList.AT_WORK, "t:x", 1),
+        writer.defer(DueList.AT_WORK, {"t:x": 1}),
         writer.complete("t:x", 1, None),
         writer.settle("t:x", 1),
     ):
@@ -596,7 +596,7 @@ async def test_names_are_deferred_and_removed_together_if_they_are_listed(
         await stored_range.apply(writer, batches, came)
     first, removed, last = names
     dues = {last: LATE - 1, removed: None, first: LATE, "t:x": 1}
-    await writer.defer_all(DueList.AT_WORK, dues)
+    await writer.defer(DueList.AT_WORK, dues)
     assert await writer.due(DueList.AT_WORK, LATE - 1, 10) == [last]
     assert await writer.due(DueList.AT_WORK, LATE, 10) == [last, first]
 

@@ -13,7 +13,7 @@ from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnava
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.dead_letters import DeadLetters
-from headrace_task_state.store import DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import DueList, Fields, LeaseLost, Writer, key_of
 
 _log = logging.getLogger(__name__)
 
@@ -77,48 +77,47 @@ class DueTasks:
         """Defer the tasks that are left alone, all at once; return the names of the others."""
         dues, others = dict[str, int | None](), list[str]()
         for name, task in zip(names, await self._writer.fields(*names), strict=True):
-            tenant, _, task_id = name.partition(":")
-            key = TaskKey(tenant, task.get("agent", ""), task_id)
-            if (due := left_alone(key, task)) is None:
+            if (due := left_alone(key_of(name, task.get("agent", "")), task)) is None:
                 others.append(name)
             else:
                 dues[name] = max(due, until + 1)
         if dues:
-            await self._writer.defer_all(self._list, dues)
+            await self._writer.defer(self._list, dues)
         return others
 
     async def _look_after(self, name: str, until: int) -> None:
         """Process a task and defer it, always past `until`, so that a pass ends."""
+        key = key_of(name)
+        log_context.begin(LogContext(key.task, agent=key.agent))
         # The name of a task that has left the view includes its agent.
-        tenant, task_id, *agent = name.split(":")
-        log_context.begin(LogContext(task_id, agent="".join(agent)))
-        [task] = [{"agent": agent[0]}] if agent else await self._writer.fields(name)
+        [task] = [{"agent": key.agent}] if key.agent else await self._writer.fields(name)
         due: int | None = None
         try:
             if task:
-                log_context.begin(LogContext(task_id, agent=task["agent"]))
-                due = await self._look(TaskKey(tenant, task["agent"], task_id), task)
+                key = key_of(name, task["agent"])
+                log_context.begin(LogContext(key.task, agent=key.agent))
+                due = await self._look(key, task)
         except (LeaseLost, StateUnavailable):
             raise
         except (BusUnavailable, LogLost, LogTooNew) as error:
-            await self._writer.defer(self._list, name, until + RETRY_AFTER_MS)
+            await self._writer.defer(self._list, {name: until + RETRY_AFTER_MS})
             if isinstance(error, BusUnavailable):
                 raise
             _log.info("maintenance of task %s will be retried: %s", name, error)
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             await self._write_dead_letter(name, task, error)
-            await self._writer.defer(self._list, name, until + AFTER_ERROR)
+            await self._writer.defer(self._list, {name: until + AFTER_ERROR})
         else:
-            await self._writer.defer(self._list, name, due if due is None else max(due, until + 1))
+            again = None if due is None else max(due, until + 1)
+            await self._writer.defer(self._list, {name: again})
 
     async def _write_dead_letter(self, name: str, task: Fields, error: Exception) -> None:
         _log.error("maintenance of task %s failed", name, exc_info=error)
-        tenant, task_id = name.split(":")[:2]
-        key = TaskKey(tenant, task.get("agent", "unknown"), task_id)
+        key = key_of(name, task.get("agent", "unknown"))
         letter = DeadLetter(
             reason=f"maintenance of this task failed: {type(error).__name__}: {error}"[:1000],
             subject=self._bus.subjects.event(key),
-            task=task_id,
+            task=key.task,
             sequence=int(task.get("sequence", 0)),
             at=datetime.now(UTC).isoformat(),
         )

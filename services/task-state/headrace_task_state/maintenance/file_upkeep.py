@@ -13,8 +13,8 @@ a copied data folder it is the original's, and after a restore through NATS' API
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from itertools import batched
-from typing import Protocol
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
@@ -27,7 +27,7 @@ from headrace.tasks.forget import clear_away
 from headrace_task_state.maintenance.due import repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.follower import same_stream
-from headrace_task_state.store import Progress, Range, Writer
+from headrace_task_state.store import Progress, Range, Writer, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +38,6 @@ _PAUSE = 0.01
 """Seconds after each log that is read."""
 
 
-class ProgressReader(Protocol):
-    """Reads how far ranges have been applied."""
-
-    async def progress(self, place: Range) -> Progress:
-        """Return how far the range has been applied."""
-
-
 class FileUpkeep:
     """Looks for the tasks of all files; one replica does so, under the lease of a range."""
 
@@ -52,18 +45,19 @@ class FileUpkeep:
         self,
         bus: Bus,
         writer: Writer,
-        reader: ProgressReader,
+        progress_of: Callable[[Range], Awaitable[Progress]],
         *,
         clock: ServerClock,
         timing: MaintenanceTiming,
         kept: float,
     ) -> None:
-        """Find tasks through `writer`, of whichever range they are; `reader` has the progress.
+        """Find tasks through `writer`, of whichever range they are.
 
+        `progress_of` returns how far a range has been applied.
         `kept` is the number of seconds for which a task is kept at most: as long as it may wait for
         its user, and then as one that has ended.
         """
-        self._bus, self._writer, self._reader = bus, writer, reader
+        self._bus, self._writer, self._progress_of = bus, writer, progress_of
         self._clock, self._timing, self._kept = clock, timing, kept
         self._files = FileStore(bus)
         self._unknown = set[int]()
@@ -87,7 +81,7 @@ class FileUpkeep:
                 await self._look_at(keys)
 
     async def _look_at(self, keys: tuple[TaskKey, ...]) -> None:
-        tasks = await self._writer.fields(*(f"{key.tenant}:{key.task}" for key in keys))
+        tasks = await self._writer.fields(*map(name_of, keys))
         for key, task in zip(keys, tasks, strict=True):
             # The view may lag, or be rebuilt: what it has not is decided by the log.
             if task.get("agent") != key.agent:
@@ -134,10 +128,8 @@ class FileUpkeep:
         Raises:
             BusUnavailable: NATS does not answer.
         """
-        name, progress = (
-            self._bus.streams.events(stream),
-            await self._reader.progress(Range(stream)),
-        )
+        name = self._bus.streams.events(stream)
+        progress = await self._progress_of(Range(stream))
         if not progress.began or await same_stream(self._bus, name, progress) is None:
             return None
         return progress.began / 1000

@@ -26,7 +26,7 @@ from headrace_task_state.maintenance.due import AT_ONCE, repeat
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.maintenance.worker_watch import was_cut_off
-from headrace_task_state.store import DueList, Fields, Writer
+from headrace_task_state.store import DueList, Fields, Writer, key_of
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +66,20 @@ class HolderCheck:
         self._sweep, self._clock, self._timing = sweep, clock, timing
         self._workers: set[str] | None = None
         """Those at the last look; None: there was no check."""
+        self._next_read: asyncio.Event | None = None
+        """When the directory may have changed since the last look."""
         self._not_before = 0.0
         """When the next check may begin, monotonic."""
 
     async def run(self) -> None:
         """Run until the lease is lost."""
-        await repeat(self.look, self._timing.holder_interval, "the check of holders")
+        await repeat(self._look_in_turn, 0.0, "the check of holders")
+
+    async def _look_in_turn(self) -> None:
+        if self._next_read is not None:
+            await self._next_read.wait()
+        self._next_read = self._directory.next_read
+        await self.look()
 
     async def look(self) -> None:
         """Check the running tasks if the range is new here or a worker is gone since the last time.
@@ -111,8 +119,7 @@ class HolderCheck:
         found = list[_Running]()
         for name, task in zip(names, await self._writer.fields(*names), strict=True):
             if task and task.get("state") != SUBMITTED:
-                tenant, _, task_id = name.partition(":")
-                key = TaskKey(tenant, task["agent"], task_id)
+                key = key_of(name, task["agent"])
                 if self._sweep.known_holder(key) is None:
                     found.append((key, task))
         return found

@@ -14,7 +14,7 @@ from headrace_task_state.maintenance.due import DueTasks, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.whole_log import read_whole_log
-from headrace_task_state.store import SUMMARY, DueList, Fields, Writer
+from headrace_task_state.store import SUMMARY, DueList, Fields, Writer, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -80,4 +80,4 @@ class SummaryCompletion:
         whole = await read_whole_log(self._bus, key, sequence, self._timeout, self._timing.silence)
         for letter in whole.letters:
             await self._letters.send(letter)
-        return await self._writer.complete(f"{key.tenant}:{key.task}", sequence, whole.task)
+        return await self._writer.complete(name_of(key), sequence, whole.task)

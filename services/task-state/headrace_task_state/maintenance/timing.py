@@ -39,10 +39,8 @@ class MaintenanceTiming:
     """Without output, after which the holder of a running task is contacted."""
     max_silence: float = 300.0
     """Maximum between two contacts; the interval doubles each time."""
-    holder_interval: float = 0.5
-    """Between checks whether a worker is gone; then the holders of all running tasks are asked."""
     holder_pause: float = 1.0
-    """Until those that have not answered are asked again."""
+    """Until holders of running tasks that have not answered are asked again."""
     max_request_interval: float = 60.0
     """Maximum between two requests for one input; the interval doubles each time."""
     orphan_interval: float = 1.0

@@ -23,7 +23,7 @@ from headrace.model.task import TaskKey
 from headrace.tasks.end import repeat_end
 from headrace_task_state.projector.consumer import Arrival, read_directly
 from headrace_task_state.projector.dead_letters import DeadLetters, letter
-from headrace_task_state.store import LARGEST_NUMBER, DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import LARGEST_NUMBER, DueList, Fields, LeaseLost, Writer, key_of
 
 _log = logging.getLogger(__name__)
 
@@ -121,8 +121,7 @@ class EndedLogs:
             Fenced: another entry was appended meanwhile.
             HeadraceError: the log does not answer, or can't be repaired.
         """
-        tenant, _, task = name.partition(":")
-        key = TaskKey(tenant, fields["agent"], task)
+        key = key_of(name, fields["agent"])
         end = await self._end_of(key, int(fields["sequence"]))
         message = await last_raw(self._bus, key, _TIMEOUT)
         if end is None or message is None:

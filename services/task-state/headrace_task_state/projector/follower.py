@@ -33,6 +33,7 @@ from headrace_task_state.store import (
     TaskChange,
     TaskRemoval,
     Writer,
+    name_of,
 )
 
 _CONFIRM = 0.5
@@ -402,7 +403,7 @@ class BatchWrite:
     ) -> bool:
         """Apply a task whose log began before the stored one; return whether it did."""
         key = change.key
-        [known] = await self._writer.fields(f"{key.tenant}:{key.task}")
+        [known] = await self._writer.fields(name_of(key))
         if isinstance(change, TaskRemoval) or not known:
             return False
         own, other = int(change.fields["sequence"]), int(known["sequence"])
@@ -427,4 +428,4 @@ class BatchWrite:
 
 def _name(change: TaskChange | TaskRemoval) -> str:
     """Return the name of the change's log: two may have the same task id."""
-    return f"{change.key.tenant}:{change.key.task}:{change.key.agent}"
+    return f"{name_of(change.key)}:{change.key.agent}"

@@ -17,7 +17,7 @@ from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import TaskKey
-from headrace_task_state.store import TaskChange, TaskRemoval, Writer
+from headrace_task_state.store import TaskChange, TaskRemoval, Writer, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class ListChangePublisher:
         elif key in self._known:
             return self._known[key]
         else:
-            [fields] = await self._writer.fields(f"{key.tenant}:{key.task}")
+            [fields] = await self._writer.fields(name_of(key))
             if fields.get("agent") != key.agent:
                 return None
             known = _Known(fields["owner"], fields["context"], None)

@@ -21,6 +21,7 @@ from headrace_task_state.store import (
     Range,
     Reader,
     StoredTask,
+    name_of,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,7 +79,7 @@ class Lists:
             task = await fold_log(self._bus, key, int(stored.fields["sequence"]))
         if task is None or not (query.any_owner or task.owner == query.owner):
             place = Range(stream_of_shard(key.shard))
-            await self._reader.advance_completion(place, f"{key.tenant}:{key.task}")
+            await self._reader.advance_completion(place, name_of(key))
             raise ProjectionBehind("a task on this page is being read from its log; try again")
         return task
 

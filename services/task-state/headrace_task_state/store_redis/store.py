@@ -404,12 +404,8 @@ class RedisWriter:
         self._check(answer)
         return bool(answer)
 
-    async def defer(self, due_list: DueList, name: str, due: int | None) -> None:
-        """Defer a name until `due`, ms since 1970; None: remove it from the list."""
-        await self.defer_all(due_list, {name: due})
-
-    async def defer_all(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
-        """Defer some names, each until its time, as `defer` does."""
+    async def defer(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
+        """Defer names that are on the list, each until its time, ms; None: remove it."""
         place = self.lease.range
         keys = [self._keys.lease(place), f"{self._view}{due_list}:{place.name}"]
         pairs = (word for name, due in dues.items() for word in (name, "" if due is None else due))

@@ -163,7 +163,7 @@ async def test_files_are_kept_though_the_logs_of_their_tasks_are_not_restored_ye
     upkeep = FileUpkeep(
         fleet.bus,
         await applied(fleet),
-        fleet.reader,
+        fleet.reader.progress,
         clock=ServerClock(fleet.bus),
         timing=fleet.timing,
         kept=0.0,

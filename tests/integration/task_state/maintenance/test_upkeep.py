@@ -272,7 +272,12 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
     assert await left() == 4 + 4 + 4 + 1
     young = MaintenanceTiming(file_without_task=3600.0)
     upkeep = FileUpkeep(
-        hasty.bus, writer, hasty.reader, clock=ServerClock(hasty.bus), timing=young, kept=1.0
+        hasty.bus,
+        writer,
+        hasty.reader.progress,
+        clock=ServerClock(hasty.bus),
+        timing=young,
+        kept=1.0,
     )
     await upkeep.look()
     assert await left() == 4 + 4 + 1, "what a gateway has stored for a task to come stays"
@@ -305,7 +310,7 @@ class Meanwhile:
 def upkeep_at_once(fleet: TaskStates, writer: Writer, reader: Meanwhile) -> FileUpkeep:
     timing = MaintenanceTiming(file_without_task=0.0)
     return FileUpkeep(
-        fleet.bus, writer, reader, clock=ServerClock(fleet.bus), timing=timing, kept=0.0
+        fleet.bus, writer, reader.progress, clock=ServerClock(fleet.bus), timing=timing, kept=0.0
     )
 
 
@@ -544,7 +549,7 @@ async def test_one_sweep_goes_through_all_that_is_due_and_reads_each_once(
             await fleet.store(submitted())
         writer = await applied(fleet)
         for name in await writer.due(DueList.AT_WORK, 10**15, 1000):
-            await writer.defer(DueList.AT_WORK, name, 1)
+            await writer.defer(DueList.AT_WORK, {name: 1})
         fields, read = writer.fields, list[str]()
 
         async def recorded(*names: str) -> list[Fields]:
@@ -565,7 +570,7 @@ async def stored_and_due(fleet: TaskStates, log: LegalLog) -> tuple[Writer, str]
     await fleet.store(log)
     writer = await applied(fleet)
     [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
-    await writer.defer(DueList.AT_WORK, name, 1)
+    await writer.defer(DueList.AT_WORK, {name: 1})
     return writer, name
 
 
@@ -583,7 +588,7 @@ async def test_a_task_whose_end_was_seen_in_its_log_only_is_looked_at_again(
         stream = fleet.bus.streams.events(0)
         end = (await fleet.bus.js.stream_info(stream)).state.last_seq
         await fleet.bus.js.delete_msg(stream, end)
-        await writer.defer(DueList.AT_WORK, name, 1)
+        await writer.defer(DueList.AT_WORK, {name: 1})
         assert await sweep(fleet, writer) == 1
         assert len(await runs(fleet)) == 1
 
@@ -609,14 +614,14 @@ async def test_a_silent_task_that_its_worker_lists_costs_no_request(
         requests = list[str]()
         for subject in (control, "$JS.API.STREAM.MSG.GET.>"):
             await fleet.bus.listen(subject, lambda msg: requests.append(msg.subject))
-        await writer.defer(DueList.AT_WORK, name, 1)
+        await writer.defer(DueList.AT_WORK, {name: 1})
         assert await sweep(fleet, writer, held, timing) == 1
         await holder_check(fleet, writer, held).look()
         await fleet.bus.connection.flush()
         assert (requests, await runs(fleet)) == ([], [])
         # The next question was not answered: the task is asked for itself, and nobody holds it.
         holder.answers = False
-        await writer.defer(DueList.AT_WORK, name, 1)
+        await writer.defer(DueList.AT_WORK, {name: 1})
         assert await sweep(fleet, writer, held, timing) == 1
         [(subject, _)] = await runs(fleet)
         assert fleet.bus.subjects.key_of_run(subject) == (log.key, 1)
@@ -831,7 +836,7 @@ async def test_a_dead_letter_that_is_written_just_after_its_task_was_deleted_goe
         times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0, late=100.0)
         retention = Retention(fleet.bus, writer, times, NoWebhooks(), not_summarized, clock=clock)
         for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
-            await writer.defer(DueList.TOMBSTONES, name, 1)
+            await writer.defer(DueList.TOMBSTONES, {name: 1})
         await retention.look()
         assert await stored(fleet, log) == 1
         subject = fleet.bus.subjects.event(log.key)

@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,8 +50,8 @@ class ListOfOne:
     async def fields(self, *_: str) -> list[Fields]:
         return [{"agent": "echo"}]
 
-    async def defer(self, _: DueList, __: str, due: int | None) -> None:
-        self.deferred = due
+    async def defer(self, _: DueList, dues: Mapping[str, int | None]) -> None:
+        [self.deferred] = dues.values()
 
 
 @pytest.mark.parametrize("error", [LogTooNew("later"), LogLost("gone")])
