@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.server.open_requests import OTHER_PROTOCOL, PROTOCOL, Endpoint
 from headrace_gateway.server.public_url import SERVED
 
@@ -122,6 +123,9 @@ class EndpointApp:
         await response(scope, receive, send)
 
 
+_OF_ADDRESS = ("type", "scheme", "root_path", PREFIX)
+"""Members of a scope that tell where it was sent, besides the header Host."""
+
 _AGENT_PARAMETER = "{agent}"
 _TASKS, _TASK_PARAMETER = "/tasks/", "{id}"
 
@@ -150,7 +154,10 @@ class DirectRoutes:
         """Serve one request."""
         app = self._app
         if scope["type"] != "lifespan":
-            SERVED.set(scope)
+            # The other members are freed once a stream has begun.
+            members = {name: scope[name] for name in _OF_ADDRESS if name in scope}
+            members["headers"] = [one for one in scope["headers"] if one[0] == b"host"]
+            SERVED.set(members)
         # Another application that mounts this one has its path before ours.
         if scope["type"] == "http" and not scope.get("root_path"):
             path, params = scope["path"], dict[str, str]()

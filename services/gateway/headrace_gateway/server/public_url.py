@@ -34,7 +34,7 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
 
 
 SERVED: ContextVar[Scope | None] = ContextVar("served", default=None)
-"""The scope of the request or WebSocket that is served."""
+"""The members that `public_url` reads of the scope of the request or WebSocket that is served."""
 
 
 class ClientLinks(Links):

@@ -95,7 +95,7 @@ async def test_every_other_request_goes_through_starlette() -> None:
     assert await served(scope_of("POST", "/v1/agents/echo/more")) == THROUGH
     assert await served(scope_of("POST", "/b/1")) == THROUGH
     assert await served(scope_of("POST", "/v1/agents/{agent}")) == ("direct", {"agent": "{agent}"})
-    assert await served({"type": "websocket", "path": "/"}) == THROUGH
+    assert await served({"type": "websocket", "path": "/", "headers": []}) == THROUGH
 
 
 async def test_a_mounted_gateway_leaves_routes_to_starlette() -> None:
