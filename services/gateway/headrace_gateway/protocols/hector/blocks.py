@@ -148,6 +148,8 @@ class OpenToolCalls:
     def _stop(self, result: parts.ToolResultPart) -> None:
         calls = self._open.get(result.id) or [_OpenCall(result.id, self._generation)]
         call = calls.pop(0)
+        if not calls:
+            self._open.pop(result.id, None)
         streamed, content = "".join(call.arguments), result.content
         self._emit(
             "tool_call_stop",

@@ -1,5 +1,6 @@
 """What the documents show, and what they leave to their readers."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from headrace.model import parts
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace_gateway.protocols.hector.blocks import OpenToolCalls
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.forms import completed, forms_of
@@ -91,6 +93,20 @@ def test_a_new_attempts_call_is_another_than_the_discarded_one() -> None:
         ("stop", "call_1"),
         ("stop", "kept"),
     ]
+
+
+def test_calls_with_results_take_no_memory() -> None:
+    calls = OpenToolCalls(lambda *_, **__: None)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(2000):
+            calls.emit(parts.tool_call_part("look", {}, f"call_{number}"), "", 2 * number + 2)
+            calls.emit(parts.tool_result_part(f"call_{number}", "found"), "", 2 * number + 3)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 50_000
 
 
 def test_thinking_is_as_documented() -> None:
