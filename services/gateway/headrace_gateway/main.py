@@ -71,8 +71,8 @@ async def serving(
         rpcs, server = GrpcServer(settings, RPC_FORMS, timing), HttpServer(front, settings, timing)
         rpc_port = await rpcs.start()
         settings = settings.model_copy(update={"grpc_port": rpc_port, "http_port": port})
-        serving = asyncio.create_task(server.serve(sockets=listeners))
-        serving.add_done_callback(ended := lambda _: stop.set())
+        http = asyncio.create_task(server.serve(sockets=listeners))
+        http.add_done_callback(ended := lambda _: stop.set())
         try:
             services = await stack.enter_async_context(composed(settings, requests, timing))
             services.bus.on_closed(stop.fail)
@@ -90,10 +90,10 @@ async def serving(
             await services.streams.stop()
         finally:
             # Otherwise a start that failed would end like one that was stopped.
-            serving.remove_done_callback(ended)
+            http.remove_done_callback(ended)
             starting.end()
             # Requests in progress end first, then the services that they use.
             server.stop()
             giving_up = asyncio.get_running_loop().call_later(ANSWERS, requests.give_up)
-            await asyncio.gather(serving, rpcs.stop())
+            await asyncio.gather(http, rpcs.stop())
             giving_up.cancel()

@@ -22,8 +22,6 @@ from typing import Any
 
 import orjson
 
-REPLACEMENT = "\ufffd"
-
 _LARGEST = int(1.7976931348623157e308)
 _RULE = "must be an integer of at most 1.8e308; send larger ones as text"
 

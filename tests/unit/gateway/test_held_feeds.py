@@ -43,7 +43,7 @@ class Sent(NamedTuple):
         Sent("/message:stream", {"message": MESSAGE}, "a2a.stream_responses.SharedRenderer"),
         Sent("/message:stream?format=agui", {"message": MESSAGE}, "hector.forms.HectorRenderer"),
     ],
-    ids=["JSON-RPC", "REST", "a variant"],
+    ids=["JSON-RPC", "REST", "Hector's events"],
 )
 async def test_a_stream_that_cannot_be_made_leaves_no_feed_open(
     services: Services, monkeypatch: pytest.MonkeyPatch, sent: Sent

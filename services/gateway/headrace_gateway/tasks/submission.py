@@ -1,8 +1,9 @@
 """Submissions: new tasks, and messages to existing tasks.
 
-Each takes the same steps in the same order: check, admit its run, store large files, follow the
-log, append the input, request the run, hand the feed over. So a refused submission leaves nothing
-behind, and an accepted one is in the log before its sender gets an answer.
+Each takes the same steps in the same order: check, admit its run, store its webhook and large
+files, follow the log, append the input, request the run, hand the feed over. So a submission that
+is not admitted leaves nothing behind, and an accepted one is in the log before its sender gets an
+answer.
 """
 
 import random

@@ -176,8 +176,7 @@ async def list_configs(services: Services, call: Call, params: object) -> Json:
 
     Raises:
         PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable, StateUnavailable:
-        as
-            `create_config`.
+            as `create_config`.
     """
     check_push(services, call)
     parameters = read(a2a_pb2.ListTaskPushNotificationConfigsRequest, params)
@@ -194,8 +193,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
 
     Raises:
         PushNotificationNotSupportedError, Malformed, TaskUnknown, BusUnavailable, StateUnavailable:
-        as
-            `create_config`.
+            as `create_config`.
     """
     check_push(services, call)
     parameters = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)

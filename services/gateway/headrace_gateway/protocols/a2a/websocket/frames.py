@@ -3,7 +3,7 @@
 A client's frame is in Headrace's own format or an A2A JSON-RPC request:
 ``{"id", "send": SendMessageRequest, "idempotencyKey"?, "after"?}``, ``{"id", "subscribe": {"task",
 "after"?}}``, ``{"id", "cancel": {"task"}}``, ``{"id", "fork": {"task", "generation"?, "message"?,
-"metadata"?}, "idempotencyKey"?}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the form of a
+"metadata"?}, "idempotencyKey"?}``, ``{"unsubscribe": id}``, ``{"message": …}`` in the form of
 Hector's clients, or ``{"jsonrpc": "2.0", "id", "method", "params", "idempotencyKey"?,
 "after"?}``. Each request may also have a ``traceparent``. Answers contain a log's lines unchanged,
 rendered once for all sockets.
