@@ -350,7 +350,7 @@ def says_what_to_do_next(stack: Stack, reader: Reader) -> None:
     assert console == f"console {stack.url}/console/"
     assert nats == f"nats {stack.dev()['nats_url']}"
     assert declared == ["triggers orders", "schedules nightly", "triggers stock", "schedules shop"]
-    assert listed == f"  shop {stack.url}/v1/agents/shop (default)"
+    assert listed == f"  shop {stack.url}/v1/agents/shop/ (default)"
     assert suggested == f"try: headrace send --url {stack.url} nails"
 
     waiting = reader.enter(suggested.removeprefix("try: "))

@@ -25,7 +25,10 @@ module is imported. What is wrong in a run fails the task, with the agent, the f
 |---|---|---|
 """
 
-_IMPORTS = "from headrace import Agents, Data, File, InputRequired, agent, on, schedule, tool\n\n"
+_IMPORTS = """\
+from headrace import Agents, Data, File, InputRequired, Limits, agent, on, schedule, tool
+
+"""
 
 
 class Mistake(NamedTuple):
@@ -62,9 +65,9 @@ MISTAKES = [
     ),
     Mistake(
         "an option of another type",
-        "@agent(timeout='5')\nasync def shop(ctx):\n    yield 'hello'\n",
-        "the timeout of agent 'shop' must be a number of seconds, not str (shop.py:3)",
-        "`timeout=5`",
+        "@agent(limits=Limits(timeout='5'))\nasync def shop(ctx):\n    yield 'hello'\n",
+        "the limits.timeout of agent 'shop' must be a number of seconds, not str (shop.py:3)",
+        "`limits=Limits(timeout=5)`",
     ),
     Mistake(
         "one value where several are expected",
