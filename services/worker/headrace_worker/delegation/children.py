@@ -211,11 +211,12 @@ class Children:
         await self._parent.permit.end_wait()
 
     def give_up(self, child: Child) -> None:
-        """Cancel the child, unless it has ended or is still waited for."""
+        """Cancel the child, unless it has ended, is still waited for, or was given up before."""
         if child.over.done() or child.waits or self._parent.interrupted is not Interrupt.NONE:
             return
+        if self._claimed.pop(child.key.task, None) is None:
+            return
         self._known_children.spent[child.key.task] = None
-        self._claimed.pop(child.key.task, None)
         try:
             receipt = self._parent.appender.post(child.relay.given_up(child.generation))
         except RunOver:

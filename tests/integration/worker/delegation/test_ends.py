@@ -136,6 +136,34 @@ async def test_who_answers_without_waiting_for_a_child_leaves_none_behind(
     assert answer(entries) == "first"
 
 
+async def test_a_child_whose_stream_was_left_early_is_given_up_once_and_fails_for_who_asks_again(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    failures = list[str]()
+
+    @agent()
+    async def leaving(ctx: RunContext) -> str:
+        async with ctx.delegate_stream("endless", "x") as child:
+            async for event in child:
+                if "artifactUpdate" in event:
+                    break
+        try:
+            await child.result()
+        except DelegationFailed as failure:
+            failures.append(str(failure))
+        return "went on"
+
+    async with working(leaving, endless):
+        entries = await (await submitter.start("leaving")).ended()
+        [key] = children(entries).values()
+        assert await ends(submitter, key) == CANCELED
+    assert answer(entries) == "went on"
+    assert len(failures) == 1
+    assert [one for one in child_reports(entries) if "givenUp" in one] == [
+        {"task": key.task, "generation": 3, "givenUp": True}
+    ]
+
+
 async def test_a_delegation_that_was_given_up_is_made_again(
     submitter: TaskSubmitter, working: Working
 ) -> None:
