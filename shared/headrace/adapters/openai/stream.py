@@ -13,6 +13,7 @@ from headrace.adapters.conversation.memory import keep_response
 from headrace.adapters.conversation.turns import CallItem, Item, TextItem, Turn, Verbatim
 from headrace.adapters.span_messages import call_part, response_of
 from headrace.model.events import Json
+from headrace.model.usage_counts import cost_of
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Thinking, ToolArguments
 from headrace.sdk.errors import Retryable
@@ -255,8 +256,7 @@ def _continued(
 
 def _cost(used: CompletionUsage) -> float:
     """Return the cost that some providers report with the usage; 0: none is reported."""
-    reported = (used.model_extra or {}).get("cost")
-    return float(reported) if isinstance(reported, int | float) else 0.0
+    return cost_of((used.model_extra or {}).get("cost"))
 
 
 def _reasoning(delta: ChoiceDelta) -> str:

@@ -140,8 +140,10 @@ async def test_tokens_cost_what_the_provider_reports_or_else_the_file_of_prices(
     prices.write_text('[[price]]\nmodel = "small"\ninput = 1000.0\noutput = 2000.0\n')
     billed = usage(11, 7)
     billed["usage"]["cost"] = 0.5
+    absurd = usage(11, 7)
+    absurd["usage"]["cost"] = True
     costs = [spent()]
-    for last in (billed, usage(11, 7)):
+    for last in (billed, usage(11, 7), absurd):
         async with (
             chat_stub(Reply([*deltas({"content": "4"}), last])) as stub,
             working(model(stub), prices=prices),
@@ -150,6 +152,7 @@ async def test_tokens_cost_what_the_provider_reports_or_else_the_file_of_prices(
         costs.append(spent())
     assert costs[1] - costs[0] == pytest.approx(0.5)
     assert costs[2] - costs[1] == pytest.approx(0.025)
+    assert costs[3] - costs[2] == pytest.approx(0.025)
 
 
 async def test_reasoning_has_a_second_name_and_need_not_be_shown(
