@@ -41,7 +41,8 @@ class ClientDeclarations:
     async def pause(self, name: str, owner: str | None = None) -> Json:
         """Let nothing begin tasks until it is resumed. Return the declaration.
 
-        Events of a trigger wait in their stream; what a schedule misses does not fire later.
+        Events of a trigger wait in their stream. A schedule does not fire for the times that pass;
+        one for one time fires for it when it is resumed.
         """
         return await self._ask("POST", name, ":pause", owner=owner)
 

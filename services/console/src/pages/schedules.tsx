@@ -29,7 +29,7 @@ const SCHEDULE: Kind = {
   actions: [
     { name: "run", verb: "Run now", explanation: "It fires once, besides its own times.", isOffered: () => true },
     { name: "pause", verb: "Pause", explanation: "It does not fire until it is resumed.", isOffered: ({ state }) => state === "active" },
-    { name: "resume", verb: "Resume", explanation: "It fires at its next time.", isOffered: ({ state }) => state === "paused" },
+    { name: "resume", verb: "Resume", explanation: "It fires at its next time; one for a time that has passed fires at once.", isOffered: ({ state }) => state === "paused" },
   ],
   afterDeletion: "Tasks that it began continue.",
   afterChange: "A change restarts the time between firings.",
