@@ -257,11 +257,13 @@ class ScheduledTasks:
             if step.course not in {FiringCourse.BEGINS, FiringCourse.BEGINNING}:
                 await self._begin_nothing(tick, step, is_deleted=schedule is None)
                 return
-            if step.course is FiringCourse.BEGINS and not await self._may_begin(tick, firings):
-                return
             try:
+                if step.course is FiringCourse.BEGINS and not await self._may_begin(tick, firings):
+                    return
                 recorded = await self._record(tick, partial(_beginning, tick, firings))
             except FiringOvertaken:
+                # Maybe by itself, so long ago that its record is gone.
+                tick = replace(tick, is_again=True)
                 continue
             if recorded.find(tick.name) is not None:
                 break
@@ -294,6 +296,7 @@ class ScheduledTasks:
 
         Raises:
             TaskBeforeOpen: it must wait.
+            FiringOvertaken: another firing began meanwhile, or this one on another replica.
         """
         if firings.beginning >= MOST_QUEUED:
             # Its agent is away, or a quota is used up: then not all begin at once.
@@ -307,7 +310,7 @@ class ScheduledTasks:
                 await self._settled(tick, "skipped", f"task {before.task} has not ended")
                 return False
             case "queue":
-                await self._queue(tick)
+                await self._queue(tick, firings)
                 return False
             case "replace":
                 await cancel_task(
@@ -315,17 +318,17 @@ class ScheduledTasks:
                 )
                 return True
 
-    async def _queue(self, tick: Tick) -> None:
+    async def _queue(self, tick: Tick, seen: ScheduleFirings) -> None:
         """Keep the firing as one that waits, or as skipped if too many wait.
 
         Raises:
             TaskBeforeOpen: it waits.
+            FiringOvertaken: as `_beginning`.
         """
-        most = tick.schedule.max_queued
-        firings = await self._record(tick, lambda one: one.having_waiting(tick.name, most))
+        firings = await self._record(tick, partial(_waiting, tick, seen))
         if tick.name in firings.waiting:
             raise TaskBeforeOpen
-        await self._settled(tick, "skipped", f"{most} firings wait already")
+        await self._settled(tick, "skipped", f"{tick.schedule.max_queued} firings wait already")
 
     async def _leave_queue(self, tick: Tick) -> ScheduleFirings:
         return await self._record(tick, lambda firings: firings.without_waiting(tick.name))
@@ -390,12 +393,25 @@ def _beginning(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> S
     Raises:
         FiringOvertaken: one did.
     """
+    _check_not_overtaken(tick, seen, firings)
+    return _having(tick, tick.recorded("beginning"), firings)
+
+
+def _waiting(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> ScheduleFirings:
+    """Return `firings` with that of `tick` as waiting, if there is room. Raises as `_beginning`.
+
+    What is recorded as waiting after its outcome would wait for ever.
+    """
+    _check_not_overtaken(tick, seen, firings)
+    return firings.having_waiting(tick.name, tick.schedule.max_queued)
+
+
+def _check_not_overtaken(tick: Tick, seen: ScheduleFirings, firings: ScheduleFirings) -> None:
     if firings.find(tick.name) != seen.find(tick.name):
         raise FiringOvertaken  # by itself, on another replica
     before, expected = firings.before(tick.name), seen.before(tick.name)
     if (before and before.key) != (expected and expected.key):
         raise FiringOvertaken
-    return _having(tick, tick.recorded("beginning"), firings)
 
 
 def _having(tick: Tick, record: ScheduleFiring, firings: ScheduleFirings) -> ScheduleFirings:

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -268,6 +269,41 @@ async def test_at_most_so_many_firings_wait_and_the_others_are_skipped(
     skipped = next(one.key for one in found.last if one.outcome == "skipped")
     await replicas[1].fire(tick(stored, skipped))
     assert len((await schedules.firings(KEY)).waiting) == 1
+
+
+class SuspendedTasks(ScheduledTasks):
+    """A replica that is suspended before it records that a firing waits."""
+
+    meanwhile: Callable[[], Awaitable[None]]
+
+    async def _queue(self, tick: Tick, seen: ScheduleFirings) -> None:
+        await self.meanwhile()
+        await super()._queue(tick, seen)
+
+
+@pytest.mark.parametrize("further", [0, KEPT_FIRINGS])
+async def test_a_firing_that_another_replica_has_begun_meanwhile_does_not_wait(
+    schedules: Schedules,
+    bus: Bus,
+    directory: Directory,
+    replicas: list[ScheduledTasks],
+    further: int,
+) -> None:
+    stored = (await schedules.put(KEY, schedule(overlap="queue"))).schedule
+    second, *others = [tick(stored, str(number)) for number in range(2, 3 + further)]
+    await replicas[0].fire(tick(stored, "1"))
+
+    async def others_fire() -> None:
+        for one in (second, *others):
+            await complete(bus, (await schedules.firings(KEY)).last[-1])
+            await replicas[0].fire(one)
+
+    begins = firings(bus, directory)
+    suspended = SuspendedTasks(bus, begins, Deliveries(bus, begins))
+    suspended.meanwhile = others_fire
+    await suspended.fire(second)
+    found = await schedules.firings(KEY)
+    assert (found.began, found.waiting) == (2 + further, [])
 
 
 async def test_a_firing_that_waited_for_a_schedule_that_is_over_waits_no_more(
