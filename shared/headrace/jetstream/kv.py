@@ -94,8 +94,9 @@ class Bucket:
         """Delete the key. Nothing happens if it does not exist.
 
         The deletion marker stays unless `seconds` are given, after which it expires. If a single
-        nats-server is killed later, the value is back (2.15 keeps no record of the removal of what
-        was replaced): for keys that are many, and whose owner removes those again.
+        nats-server is killed later, a value is back, the last or an earlier one (2.15 keeps no
+        record of the removal of what was replaced): for keys that are many, and whose owner removes
+        those again.
         """
         await store_with_retries(self._bus, self.prefix + key, b"", _deletion(seconds))
 

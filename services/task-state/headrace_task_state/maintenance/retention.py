@@ -164,8 +164,10 @@ class Retention:
         return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
     async def _clear(self, key: TaskKey, task: Fields) -> int | None:  # noqa: ARG002 - it has left
-        await self._webhooks.forget(key)
         is_deleted = await clear_away(self._bus, key)
+        # Last: when the tombstone expires, a log that was not purged is back. So may be, after
+        # ``kill -9``, an earlier record of a webhook (see `Bucket.delete`), and send it again.
+        await self._webhooks.forget(key)
         if key not in self._again:
             metrics.TASKS_PURGED.inc()
         now = self._clock.now()

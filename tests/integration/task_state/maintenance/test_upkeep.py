@@ -851,6 +851,37 @@ async def test_a_dead_letter_that_is_written_just_after_its_task_was_deleted_goe
         assert await writer.due(DueList.TOMBSTONES, 10**15, 1) == []
 
 
+class LastWebhooks(NoWebhooks):
+    """Webhooks of a task, whose deletion notes how many messages its log has then."""
+
+    def __init__(self, fleet: TaskStates, log: LegalLog) -> None:
+        self._fleet, self._log = fleet, log
+        self.left = list[int]()
+
+    async def forget(self, key: TaskKey) -> None:
+        assert key == self._log.key
+        self.left.append(await stored(self._fleet, self._log))
+
+
+async def test_webhooks_are_deleted_once_there_is_no_log_that_they_could_send(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = ended()
+        await fleet.store(log)
+        await put_tombstone(fleet.bus, log.key, OWNER, "deleted", 86_400, 0)
+        writer, webhooks = await applied(fleet), LastWebhooks(fleet, log)
+        for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
+            await writer.defer(DueList.TOMBSTONES, {name: 1})
+        # As if the tombstone had expired before anybody purged the log.
+        await fleet.store(log)
+        times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0)
+        clock = ServerClock(fleet.bus)
+        retention = Retention(fleet.bus, writer, times, webhooks, not_summarized, clock=clock)
+        await retention.look()
+        assert webhooks.left == [1]
+
+
 @pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
 async def test_a_clock_that_is_wrong_ends_nothing_early_and_is_reported(
     nats_server: NatsProcess,
