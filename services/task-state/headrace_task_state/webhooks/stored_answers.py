@@ -56,7 +56,12 @@ class StoredAnswers:
         self._readings.move_to_end(place)
         if len(self._readings) > _MOST_SUBJECTS:
             self._readings.popitem(last=False)
-        return await reading.has(name)
+        if await reading.has(name):
+            return True
+        if reading.since < since and reading.is_full_without(name):
+            # What was stored before `since` has filled it.
+            return await self.has(place, name, since)
+        return False
 
     def _is_spent(self, reading: "_Reading", name: str) -> bool:
         age = asyncio.get_running_loop().time() - reading.at

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -26,11 +27,15 @@ class UserStream:
         await asyncio.sleep(0)
         if self.is_away:
             raise BusUnavailable("no leader")
-        number = query.get("seq", 1)
+        number = query.get("seq") or _first_at(query["start_time"])
         if number > len(self.names):
             return None
         block = f"NATS/1.0\r\nNats-Msg-Id: {self.names[number - 1]}\r\n\r\n".encode()
         return {"seq": number, "hdrs": base64.b64encode(block).decode()}
+
+
+def _first_at(start: str) -> int:
+    return max(round(datetime.fromisoformat(start).timestamp()) - 999, 1)
 
 
 async def test_what_was_read_for_one_answer_is_not_read_for_another() -> None:
@@ -63,6 +68,15 @@ async def test_an_earlier_answer_has_the_stream_read_from_its_time() -> None:
     assert await stored.has(PLACE, "a", 1000.0)
     assert not await stored.has(PLACE, "x", 900.0)
     assert stream.reads == 3 + 3
+
+
+async def test_an_answer_is_found_behind_those_that_fill_a_reading_from_an_earlier_time() -> None:
+    stream = UserStream(*map(str, range(9_999)))
+    stored = StoredAnswers(stream.read)
+    assert await stored.has(PLACE, "0", 1000.0)
+    stream.names += ["x", "y"]
+    assert await stored.has(PLACE, "y", 10_999.0)
+    assert not await stored.has(PLACE, "z", 1000.0)
 
 
 async def test_a_stream_that_was_made_anew_is_read_from_its_beginning() -> None:
