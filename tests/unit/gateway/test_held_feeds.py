@@ -2,20 +2,29 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import httpx
 import pytest
+from nats.aio.msg import Msg
 
-from headrace.log import last_entry
+from headrace.jetstream.connection import Bus
+from headrace.log import LogWriter, last_entry
+from headrace.model import events
+from headrace.model.entry import Stamp
+from headrace.model.run import Run
+from headrace.model.task import INPUT_REQUIRED
 from headrace_gateway.app import build_app
 from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from tests.support.memory_gateway import memory_services
+from tests.support.waiting import eventually
 
 MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 SUBMISSION = Submission(Caller(), "echo", MESSAGE)
@@ -91,6 +100,48 @@ async def test_a_client_that_leaves_at_any_moment_of_its_submission_leaves_no_fe
         async with one:
             assert await last_entry(services.bus, one.key) is not None
     assert len(services.feeds) == 0
+
+
+async def ask(bus: Bus, msg: Msg) -> None:
+    """End a run with a question."""
+    run = Run.read(bus.subjects, msg.subject, msg.headers, msg.data)
+    question = events.status_update(run.key.task, run.context, INPUT_REQUIRED)
+    writer = LogWriter(bus, run.key, sequence=run.sequence or 0, generation=run.generation)
+    generation = run.generation + 1
+    stamp = Stamp(run.log, generation, "worker", INPUT_REQUIRED, run.generation, 1, run.owner)
+    await writer.append([question], stamp)
+
+
+async def asking_task(services: Services) -> str:
+    """Return a task that waits for input."""
+    async with await services.submissions.submit(SUBMISSION) as accepted:
+        key = accepted.key
+
+    async def asks() -> bool:
+        last = await last_entry(services.bus, key)
+        return last is not None and last.ends_run
+
+    await eventually(asks, "the task waits for input")
+    return key.task
+
+
+async def test_a_client_that_leaves_at_any_moment_of_an_answer_leaves_no_feed_open() -> None:
+    loop, results = asyncio.get_running_loop(), list[AcceptedInput | None]()
+    async with memory_services(OpenRequests(), GatewaySettings(), ask) as services:
+        for steps in range(0, 2 * MOMENTS, 4):
+            task = await asking_task(services)
+            keyed = KeyedRequest(Caller(), "echo", task, "fingerprint")
+            answer = replace(SUBMISSION, task=task, keyed=keyed)
+            submitting = loop.create_task(services.submissions.submit(answer))
+            results.append(await leave_after(steps, submitting))
+            await services.background.drain()
+            assert len(services.feeds) == (results[-1] is not None)
+            if (accepted := results[-1]) is not None:
+                async with accepted:
+                    assert accepted.generation > 2
+        assert None in results, "some left before it was accepted"
+        assert any(results), "some left later"
+        assert len(services.feeds) == 0
 
 
 async def test_a_client_that_leaves_drops_no_feed_that_another_holds(services: Services) -> None:
