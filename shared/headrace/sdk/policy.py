@@ -8,6 +8,9 @@ from headrace.sdk.errors import Misdeclared
 LONGEST_BACKOFF = 60.0
 """Maximum pause between attempts in seconds."""
 
+LONGEST = 10 * 365 * 86400.0
+"""Maximum of a duration in seconds: a deadline must be a time of the calendar."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -37,8 +40,9 @@ class Retry:
         _check_number("retry.backoff", self.backoff, agent, "a number of seconds", int | float)
         if self.attempts < 1:
             raise Misdeclared(f"the retry.attempts of agent {agent!r} must be at least 1")
-        if self.backoff < 0:
-            raise Misdeclared(f"the retry.backoff of agent {agent!r} must not be negative")
+        if not 0 <= self.backoff <= LONGEST:
+            rule = f"must not be negative, and at most {LONGEST:.0f} s"
+            raise Misdeclared(f"the retry.backoff of agent {agent!r} {rule}")
         if not _are_errors(self.on):
             raise Misdeclared(
                 f"the retry.on of agent {agent!r} must be a tuple of classes of exceptions"
@@ -70,8 +74,9 @@ class Limits:
         seconds = {"limits.timeout": self.timeout, "limits.start_within": self.start_within}
         for name, value in seconds.items():
             _check_number(name, value, agent, "a number of seconds", int | float | None)
-            if value is not None and value <= 0:
-                raise Misdeclared(f"the {name} of agent {agent!r} must be more than 0 s")
+            if value is not None and not 0 < value <= LONGEST:
+                rule = f"must be more than 0 s and at most {LONGEST:.0f} s"
+                raise Misdeclared(f"the {name} of agent {agent!r} {rule}")
 
 
 def _are_errors(kinds: object) -> bool:

@@ -18,6 +18,7 @@ from headrace.model.described import Described
 from headrace.model.events import Json
 from headrace.schedule_spec import NamedSchedule
 from headrace.sdk.agent import FollowUps
+from headrace.sdk.policy import LONGEST
 from headrace.trigger_spec import TriggerSpec
 
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -60,9 +61,6 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 _NO_KEYS = frozenset({"authorization", "connection", "content-type", "cookie", "host", "origin"})
 """Headers set by browsers and proxies."""
-
-_LONGEST = 10 * 365 * 86400.0
-"""Seconds."""
 
 type Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
 type Name = Annotated[str, Field(pattern=_NAME)]
@@ -197,7 +195,7 @@ class RetrySection(Section):
     """When a run is attempted again; see `headrace.Retry`."""
 
     attempts: int = Field(default=3, ge=1)
-    backoff: float = Field(default=1.0, ge=0, le=_LONGEST)
+    backoff: float = Field(default=1.0, ge=0, le=LONGEST)
     """Seconds."""
 
 
@@ -205,8 +203,8 @@ class LimitsSection(Section):
     """Limits of an agent's runs; see `headrace.Limits`. Durations are in seconds."""
 
     concurrency: int | None = Field(default=None, ge=1)
-    timeout: float | None = Field(default=None, gt=0, le=_LONGEST)
-    start_within: float | None = Field(default=None, gt=0, le=_LONGEST)
+    timeout: float | None = Field(default=None, gt=0, le=LONGEST)
+    start_within: float | None = Field(default=None, gt=0, le=LONGEST)
 
 
 class CommonAgentSection(Section):

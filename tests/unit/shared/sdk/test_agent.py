@@ -5,6 +5,7 @@ import io
 import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,18 @@ def test_an_option_of_another_type_is_refused_with_agent_and_line(
     with pytest.raises(Misdeclared, match=line) as output:
         agent(name="shop", **options)(my_function)
     assert "agent 'shop'" in str(output.value)
+
+
+@pytest.mark.parametrize("seconds", [inf, nan, 1e12])
+@pytest.mark.parametrize("option", ["retry.backoff", "limits.timeout", "limits.start_within"])
+def test_a_duration_that_leads_to_no_date_is_refused(option: str, seconds: float) -> None:
+    group, name = option.split(".")
+    made: Any = {"retry": Retry, "limits": Limits}[group]
+    given: Any = {group: made(**{name: seconds})}
+    with pytest.raises(
+        Misdeclared, match=f"the {option} of agent 'shop' must .* at most 315360000 s"
+    ):
+        agent(name="shop", **given)(my_function)
 
 
 def _reader(_: RunContext) -> str:
