@@ -117,7 +117,7 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
     @agent(name=name or name_of(card), clean_up=clean_up, **declaration)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
-            await RemoteRun(ctx, remote, timeouts).run()
+            await RemoteRun(ctx, remote, timeouts, run.retry).run()
 
     return run
 

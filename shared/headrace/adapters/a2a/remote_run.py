@@ -43,6 +43,7 @@ from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Ending, Reject, RelayedMessage
 from headrace.sdk.errors import Retryable, is_of_fleet
+from headrace.sdk.policy import Retry
 
 
 class CredentialRequests:
@@ -141,9 +142,10 @@ class Timeouts:
 class RemoteRun:
     """One attempt of a run that an outside agent executes."""
 
-    def __init__(self, ctx: RunContext, remote: Remote, timeouts: Timeouts) -> None:
-        """Run the input of `ctx` on `remote`."""
+    def __init__(self, ctx: RunContext, remote: Remote, timeouts: Timeouts, retry: Retry) -> None:
+        """Run the input of `ctx` on `remote`, for an agent with `retry`."""
         self._ctx, self._remote, self._timeouts = ctx, remote, timeouts
+        self._retry = retry
         self._cursor = EventIds()
         self._relay = RemoteEvents(ctx, EmittedContent())
         self._asking = CredentialRequests(ctx, timeouts.credentials)
@@ -172,7 +174,7 @@ class RemoteRun:
             )
         except Exception as error:
             # If this task fails, the outside task has no reader any more.
-            if not is_of_fleet(error):
+            if not (is_of_fleet(error) or isinstance(error, self._retry.on)):
                 await self._cancel()
             raise
         finally:

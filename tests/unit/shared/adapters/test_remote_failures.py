@@ -13,6 +13,7 @@ from headrace.adapters.a2a.remote_run import RemoteRun, Timeouts
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable, RunOver
+from headrace.sdk.policy import Retry
 
 
 class OutsideAgent:
@@ -47,11 +48,15 @@ async def failed(error: Exception) -> OutsideAgent:
     agent = OutsideAgent()
     remote = cast("Remote", agent)
     with pytest.raises(type(error)):
-        await RemoteRun(context(error), remote, Timeouts(1.0, 1.0, 0.0)).run()
+        await RemoteRun(
+            context(error), remote, Timeouts(1.0, 1.0, 0.0), Retry(on=(KeyError,))
+        ).run()
     return agent
 
 
-@pytest.mark.parametrize("error", [BusUnavailable("x"), Retryable("x"), RunOver("x"), LogLost("x")])
+@pytest.mark.parametrize(
+    "error", [BusUnavailable("x"), Retryable("x"), RunOver("x"), LogLost("x"), KeyError("x")]
+)
 async def test_it_goes_on_while_another_attempt_may_follow_it(error: Exception) -> None:
     assert (await failed(error)).canceled == []
 
