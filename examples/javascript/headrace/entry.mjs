@@ -13,13 +13,13 @@ export const CANCELED = "TASK_STATE_CANCELED";
 export const REJECTED = "TASK_STATE_REJECTED";
 
 const AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED";
-const ANSWERED = "HEADRACE_ANSWERED";
-const OVER = new Set([COMPLETED, FAILED, CANCELED, REJECTED, ANSWERED]);
-const RUN_ENDED = new Set([...OVER, INPUT_REQUIRED]);
-const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...RUN_ENDED]);
+const BARE_MESSAGE = "HEADRACE_ANSWERED";
+const FINISHED = new Set([COMPLETED, FAILED, CANCELED, REJECTED, BARE_MESSAGE]);
+const RUN_OVER = new Set([...FINISHED, INPUT_REQUIRED]);
+const STATES = new Set([SUBMITTED, WORKING, AUTH_REQUIRED, ...RUN_OVER]);
 /** Instead of a state: clients would see an end that no fold takes for one. */
 const ILL_FORMED = "an ill-formed end";
-const ENDS = new Set([...OVER, ILL_FORMED]);
+const ENDS = new Set([...FINISHED, ILL_FORMED]);
 
 /** The headers of an entry. `stamp` is {log, generation, writer, state, run, attempt, checkpoint}. */
 export function headersOf(stamp) {
@@ -37,7 +37,7 @@ export function headersOf(stamp) {
 }
 
 /** Whether the run is over in this state. */
-export const endsRun = (state) => RUN_ENDED.has(state);
+export const endsRun = (state) => RUN_OVER.has(state);
 
 /** Read an entry; undefined: the message is not one. `header` returns a header's value, or "". */
 export function readEntry(header, body, sequence, time) {
@@ -89,7 +89,7 @@ function readEvent(line) {
 function agree(stamp, events) {
   const states = events.map((event, at) => stateIn(event, stamp.generation + at));
   const stated = states.findLast((state) => state !== undefined);
-  if (stated === undefined) return !RUN_ENDED.has(stamp.state);
+  if (stated === undefined) return !RUN_OVER.has(stamp.state);
   return stated === stamp.state && states.slice(0, -1).every((state) => !ENDS.has(state));
 }
 
@@ -97,12 +97,12 @@ function agree(stamp, events) {
 function stateIn(event, generation) {
   if ("artifactUpdate" in event) return undefined;
   if ("message" in event && !("statusUpdate" in event || "task" in event))
-    return isMessage(event.message) ? ANSWERED : ILL_FORMED;
+    return isMessage(event.message) ? BARE_MESSAGE : ILL_FORMED;
   const update = event.statusUpdate ?? (generation === 1 ? event.task : undefined);
   const { state, message = null } = update?.status ?? {};
   if (isText(update?.taskId) && isText(update?.contextId) && (message === null || isMessage(message)))
     return STATES.has(state) ? state : undefined;
-  return RUN_ENDED.has(state) ? ILL_FORMED : undefined;
+  return RUN_OVER.has(state) ? ILL_FORMED : undefined;
 }
 
 function isMessage(message) {

@@ -19,11 +19,11 @@ from functools import partial
 from typing import Any
 
 from headrace.log import AppendRequest, FencedBy, LogWriter
-from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
+from headrace.model.entry import RUN_OVER, Entry, Stamp
 from headrace.model.errors import BusUnavailable, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import RUN_ENDED, SUBMITTED, WORKING, TaskKey
+from headrace.model.task import SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
@@ -92,9 +92,6 @@ def _define_moves() -> None:
 _define_moves()
 
 
-_ENDING = RUN_ENDED | {BARE_MESSAGE}
-
-
 @dataclass(frozen=True, slots=True)
 class StampBase:
     """The parts that all stamps of one attempt have in common."""
@@ -125,7 +122,7 @@ class StampBase:
             state,
             self.run,
             self.attempt,
-            self.owner if state in _ENDING else None,
+            self.owner if state in RUN_OVER else None,
             checkpoint,
         )
 

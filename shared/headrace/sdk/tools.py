@@ -55,7 +55,7 @@ class Tool(Protocol):
         """JSON Schema of the arguments: ``{"type": "object", "properties": {…}}``."""
 
     async def call(self, ctx: RunContext, arguments: Any) -> ToolOutput:  # noqa: ANN401  # any JSON
-        """Run the tool for `ctx`. Failures are reported in the answer."""
+        """Run the tool for `ctx`. Failures are reported in the output."""
 
 
 @runtime_checkable

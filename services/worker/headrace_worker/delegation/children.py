@@ -246,10 +246,7 @@ class Children:
         work = [*(self._end(child) for child in live), *(self._cancel(key) for key in unclaimed)]
         if work or self._canceling:
             ending = [asyncio.ensure_future(one) for one in work]
-            await asyncio.wait(
-                [*ending, *self._canceling],
-                timeout=self._confirmation,
-            )
+            await asyncio.wait([*ending, *self._canceling], timeout=self._confirmation)
             for one in ending:
                 one.cancel()
         await self.detach()
