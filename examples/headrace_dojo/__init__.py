@@ -1,10 +1,11 @@
 """Demo agents without a model, one for each building block of an AG-UI user interface.
 
-``headrace dev`` serves them together with the worker's own `echo`, `assistant` and `counter`. Each
-module is a starting point for an agent of its own; docs/agui.md suggests prompts.
+``headrace dev`` serves them together with `echo`, `assistant` and `counter` of `headrace.demo`.
+Each module is a starting point for an agent of its own; docs/agui.md suggests prompts.
 """
 
 from headrace import Agents
+from headrace.demo import agents as plain
 from headrace_dojo.agentic_chat import agentic_chat
 from headrace_dojo.agentic_generative_ui import agentic_generative_ui
 from headrace_dojo.backend_tool_rendering import backend_tool_rendering
@@ -20,7 +21,6 @@ from headrace_dojo.research import planner, research, researcher, writer
 from headrace_dojo.shared_state import shared_state
 from headrace_dojo.subagents import subagents
 from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
-from headrace_worker.demo import agents as plain
 
 agents = Agents(
     [

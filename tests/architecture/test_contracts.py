@@ -67,6 +67,9 @@ VIOLATIONS = [
     Violation(
         "examples-above", "services/worker/headrace_worker/intruder.py", "import headrace_dojo"
     ),
+    Violation(
+        "agents-of-the-library", "examples/headrace_dojo/intruder.py", "import headrace_worker"
+    ),
     Violation("shared-below", "shared/headrace/intruder.py", "import headrace_gateway"),
     Violation(
         "no-cycles",

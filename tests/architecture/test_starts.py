@@ -91,7 +91,7 @@ NOT_AT_START = {
 """Modules, with what is below them, that are large or another process's."""
 
 _ARGUMENTS = {
-    "worker": ["worker", "headrace_worker.demo:agents"],
+    "worker": ["worker", "headrace.demo:agents"],
     "triggers": ["triggers", "serve"],
 }
 """Of the command line, where a service's name is not all."""

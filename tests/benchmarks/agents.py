@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 from headrace import Agents, RunContext, agent
-from headrace_worker.demo import counter
+from headrace.demo import counter
 from tests.support.agents import asker
 
 

@@ -19,7 +19,7 @@ from tests.support.service_process import ServiceProcess
 
 _SERVICES = {
     "gateway": ["gateway"],
-    "worker": ["worker", "headrace_worker.demo:agents"],
+    "worker": ["worker", "headrace.demo:agents"],
     "task-state": ["task-state"],
     "triggers": ["triggers", "serve"],
 }

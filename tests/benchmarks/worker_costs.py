@@ -44,7 +44,7 @@ TOKENS = 300_000
 RUNS = 3200
 AT_A_TIME = 32
 STREAM = 100_000
-DEMO = "headrace_worker.demo:agents"
+DEMO = "headrace.demo:agents"
 
 
 class _Nowhere(FakeLogWriter):

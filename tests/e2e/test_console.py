@@ -954,7 +954,7 @@ async def test_a_trigger_that_receives_no_events_is_listed_with_its_problem(
 
 
 async def test_an_operator_drains_a_worker(fleet: Fleet, page: Page, tmp_path: Path) -> None:
-    target = "headrace_worker.demo:agents"
+    target = "headrace.demo:agents"
     with WorkerProcess(tmp_path / "worker", target, fleet.nats_url, {}) as worker:
         await page.open(f"{fleet.gateways[0]}/console/#/operate")
         await page.click(f"[aria-label='Drain {worker.id}']")

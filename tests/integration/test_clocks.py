@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from headrace import Agents
+from headrace.demo import echo
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.server_clock import ServerClock
 from headrace.metrics import CLOCK_OFFSET
@@ -14,7 +15,6 @@ from headrace.settings import BusSettings
 from headrace_gateway.settings import GatewaySettings
 from headrace_triggers.main import TriggersReplica
 from headrace_triggers.settings import TriggersSettings
-from headrace_worker.demo import echo
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
 from tests.support.running_gateway import running

@@ -186,7 +186,7 @@ async def test_a_task_state_without_redis_states_that_it_does_not_follow(
 async def test_a_worker_counts_its_runs(nats_server: NatsProcess, tmp_path: Path) -> None:
     names, port = fresh_names(), ports.pick()
     worker = WorkerProcess(
-        tmp_path, "headrace_worker.demo:agents", nats_server.url, names, metrics_port=port
+        tmp_path, "headrace.demo:agents", nats_server.url, names, metrics_port=port
     )
     with worker:
         settings = BusSettings.model_validate({"nats_url": nats_server.url, **names})
@@ -224,7 +224,7 @@ async def test_a_worker_is_ready_while_it_has_nats_and_alive_without(tmp_path: P
     port = ports.pick()
     with NatsProcess(tmp_path / "nats") as server:
         worker = WorkerProcess(
-            tmp_path, "headrace_worker.demo:agents", server.url, fresh_names(), metrics_port=port
+            tmp_path, "headrace.demo:agents", server.url, fresh_names(), metrics_port=port
         )
         with worker:
             await eventually(partial(_says, port, "/readyz", 200), "the worker is ready")
@@ -236,7 +236,7 @@ async def test_a_worker_is_ready_while_it_has_nats_and_alive_without(tmp_path: P
 async def test_a_worker_that_waits_for_nats_is_alive_and_not_ready(tmp_path: Path) -> None:
     port, nobody = ports.pick(), f"nats://127.0.0.1:{ports.pick()}"
     worker = WorkerProcess(
-        tmp_path, "headrace_worker.demo:agents", nobody, fresh_names(), metrics_port=port
+        tmp_path, "headrace.demo:agents", nobody, fresh_names(), metrics_port=port
     )
     worker.start(wait=False)
     try:
@@ -269,7 +269,7 @@ async def test_a_taken_metrics_port_ends_the_service_with_a_reason(
 ) -> None:
     names, port = fresh_names(), nats_server.port
     worker = WorkerProcess(
-        tmp_path, "headrace_worker.demo:agents", nats_server.url, names, metrics_port=port
+        tmp_path, "headrace.demo:agents", nats_server.url, names, metrics_port=port
     )
     with pytest.raises(AssertionError), worker:
         pass

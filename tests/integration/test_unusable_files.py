@@ -18,7 +18,7 @@ SERVICES: dict[str, Callable[[], int]] = {
     "gateway": headrace_gateway.main.run,
     "task-state": headrace_task_state.main.run,
     "triggers": headrace_triggers.main.run,
-    "worker": lambda: headrace_worker.main.run("headrace_worker.demo:agents"),
+    "worker": lambda: headrace_worker.main.run("headrace.demo:agents"),
 }
 QUOTA = "[[quota]]\nname = 'day'\n"
 ISSUER = (

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 COMMANDS = {
     "gateway": ["gateway"],
-    "worker": ["worker", "headrace_worker.demo:agents"],
+    "worker": ["worker", "headrace.demo:agents"],
     "task-state": ["task-state"],
 }
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 
 from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent, tool
-from headrace_worker.demo import counter
+from headrace.demo import counter
 
 TOKENS = 90
 _PAUSE = 0.1

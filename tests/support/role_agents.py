@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 
 from headrace import Agents, InputRequired, RunContext, agent
-from headrace_worker.demo import counter, echo
+from headrace.demo import counter, echo
 from tests.support.agents import asker, filer, flaky
 
 LARGE = 300_000

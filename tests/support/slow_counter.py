@@ -4,8 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from headrace import Agents, RunContext, agent
-from headrace_worker import demo
+from headrace import Agents, RunContext, agent, demo
 
 COUNT = 60
 

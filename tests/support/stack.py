@@ -16,7 +16,7 @@ from tests.support.forked_process import HEADRACE, ForkedProcess, start_service
 from tests.support.pids import freeze
 from tests.support.waiting import until
 
-BASIC_AGENTS = "headrace_worker.demo:agents"
+BASIC_AGENTS = "headrace.demo:agents"
 """Echo, assistant and counter, which are enough for most: each agent has a queue, from which each
 worker pulls, and all of the usual ones double what an idle stack takes."""
 

@@ -23,7 +23,7 @@ from headrace.clock import TaskClock
 _FLEET = ("headrace.", "headrace_worker.", "headrace_gateway.", "headrace_task_state.", "nats.")
 """Packages whose timers are the fleet's, also if an agent's call sets them."""
 
-_OF_AGENTS = ("headrace.sdk.", "headrace.adapters.", "headrace_worker.demo")
+_OF_AGENTS = ("headrace.sdk.", "headrace.adapters.", "headrace.demo")
 """Modules of these packages whose timers are agents'."""
 
 _LOOPS = ("asyncio.base_events", "asyncio.runners")

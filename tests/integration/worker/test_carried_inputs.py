@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
+from headrace.demo import echo
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.messages import RunRequest
 from headrace.model.task import CANCELED
-from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually

@@ -5,11 +5,11 @@ from datetime import datetime
 
 import pytest
 
+from headrace.demo import MAX_COUNT, assistant, counter, echo
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import COMPLETED, REJECTED, SUBMITTED, WORKING
-from headrace_worker.demo import MAX_COUNT, assistant, counter, echo
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import Task, TaskSubmitter
 

@@ -70,7 +70,7 @@ async def test_the_holder_of_a_failed_task_is_fenced_and_its_agent_stopped(
 async def test_a_task_held_by_a_stopped_worker_is_failed_and_stays_so(
     submitter: TaskSubmitter, spawn: Spawn, terminal: Terminal
 ) -> None:
-    worker = await asyncio.to_thread(spawn, "headrace_worker.demo:agents")
+    worker = await asyncio.to_thread(spawn, "headrace.demo:agents")
     task = await submitter.start("counter", "100000 20")
     await task.reaches(5)
     worker.freeze()

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from headrace import Emission, InputRequired, RunContext, agent
+from headrace.demo import echo
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.messages import HolderReply
 from headrace.model.task import CANCELED, SUBMITTED, WORKING
-from headrace_worker.demo import echo
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually

@@ -13,7 +13,7 @@ from tests.integration.worker.conftest import Spawn
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.worker_process import WorkerProcess
 
-DEMO = "headrace_worker.demo:agents"
+DEMO = "headrace.demo:agents"
 WORKERS = 3
 
 

@@ -13,6 +13,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from headrace import Agent, Agents, Emission, Limits, RunContext, agent
+from headrace.demo import counter, echo
 from headrace.directory import Directory
 from headrace.jetstream.durables import ACK_WAIT
 from headrace.model.entry import Entry
@@ -20,7 +21,6 @@ from headrace.model.messages import DeadLetter, HolderReply
 from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_worker.concurrency import LEAST
-from headrace_worker.demo import counter, echo
 from headrace_worker.heartbeats import HEARTBEAT
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.worker import Worker
@@ -380,8 +380,8 @@ async def test_the_agent_waits_when_it_is_far_ahead_of_the_log(
     ("target", "words"),
     [
         ("no_such_module:agents", "no module named no_such_module"),
-        ("headrace_worker.demo:nobody", "module headrace_worker.demo has no attribute nobody"),
-        ("headrace_worker.demo:MAX_COUNT", "is not an agent or a list of agents"),
+        ("headrace.demo:nobody", "module headrace.demo has no attribute nobody"),
+        ("headrace.demo:MAX_COUNT", "is not an agent or a list of agents"),
     ],
 )
 def test_a_target_that_names_no_agents_is_one_clear_line(
@@ -396,7 +396,7 @@ def test_a_target_that_names_no_agents_is_one_clear_line(
 
 def test_a_file_of_prices_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
     variables = {"HEADRACE_PRICES": str(tmp_path / "prices.toml")}
-    arguments = ["worker", "headrace_worker.demo:agents"]
+    arguments = ["worker", "headrace.demo:agents"]
     process = ServiceProcess("worker", tmp_path, arguments, variables, lambda: True)
     running = process._launched()
     assert running.wait(90) == os.EX_CONFIG

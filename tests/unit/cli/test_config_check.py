@@ -11,7 +11,7 @@ from headrace_cli.main import main
 
 FILE = """\
 agents:
-  repeater: {target: "headrace_worker.demo:echo", name: "A Repeater"}
+  repeater: {target: "headrace.demo:echo", name: "A Repeater"}
   partner: {type: a2a, url: "http://127.0.0.1:1", credentials: {type: bearer, token: t}}
   painter: {type: ag-ui, url: "http://127.0.0.1:1"}
   talker:

@@ -8,8 +8,8 @@ import sys
 import prometheus_client
 
 import headrace_worker
+from headrace.demo import counter
 from headrace.testing import TaskResult, TestFleet
-from headrace_worker.demo import counter
 from tests.support.call_counter import CallCounter
 
 MOST_RUNS = 60

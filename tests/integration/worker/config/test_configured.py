@@ -15,8 +15,8 @@ from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
-ECHO = "{type: python, target: 'headrace_worker.demo:echo'}"
-COUNTER = "{type: python, target: 'headrace_worker.demo:counter', limits: {concurrency: 2}}"
+ECHO = "{type: python, target: 'headrace.demo:echo'}"
+COUNTER = "{type: python, target: 'headrace.demo:counter', limits: {concurrency: 2}}"
 GATED = "{type: python, target: 'tests.support.agents:gated', limits: {concurrency: 2}}"
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headrace import Agent, Agents, Emission, Limits, Provider, Retry, RunContext, Skill, agent
+from headrace.demo import agents as demo_agents
+from headrace.demo import echo
 from headrace.model.agent_card import AgentCard
 from headrace.sdk.agent import AgentFunction
 from headrace.sdk.errors import AgentReadTerminal, Misdeclared
-from headrace_worker.demo import agents as demo_agents
-from headrace_worker.demo import echo
 from headrace_worker.load import load
 
 
@@ -127,11 +127,11 @@ def test_two_agents_of_one_name_are_refused() -> None:
 
 
 def test_a_target_may_be_an_agent_several_or_a_registry() -> None:
-    assert [a.name for a in load("headrace_worker.demo:echo")] == ["echo"]
-    assert load("headrace_worker.demo:agents") is demo_agents
+    assert [a.name for a in load("headrace.demo:echo")] == ["echo"]
+    assert load("headrace.demo:agents") is demo_agents
     assert [a.name for a in load(f"{__name__}:several")] == ["echo", "my-function"]
     assert [a.name for a in load(f"{__name__}:Namespace.inner")] == ["echo"]
-    both = f"headrace_worker.demo:counter,{__name__}:several"
+    both = f"headrace.demo:counter,{__name__}:several"
     assert [a.name for a in load(both)] == ["counter", "echo", "my-function"]
 
 

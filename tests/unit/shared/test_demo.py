@@ -1,6 +1,6 @@
+from headrace.demo import counter
 from headrace.sdk.policy import Retry
 from headrace.testing import TestFleet
-from headrace_worker.demo import counter
 
 
 async def test_the_counter_goes_on_after_its_last_checkpoint_when_its_worker_dies() -> None:
