@@ -253,6 +253,14 @@ class Attempt:
         return self.claimed.authorship.attempt - self.claimed.recovered.not_counted
 
     @property
+    def raised(self) -> BaseException | None:
+        """What the agent raised; None: nothing yet, or its cancellation."""
+        agent_task = self.agent_task
+        if agent_task is None or not agent_task.done() or agent_task.cancelled():
+            return None
+        return agent_task.exception()
+
+    @property
     def retryable(self) -> Retryable | None:
         """Why the run needs another attempt.
 
@@ -260,10 +268,7 @@ class Attempt:
         What it reads from its context may be out of reach for a while; that is no failure of the
         agent.
         """
-        agent_task = self.agent_task
-        if agent_task is None or not agent_task.done() or agent_task.cancelled():
-            return None
-        match agent_task.exception():
+        match self.raised:
             case Retryable() as error:
                 return error
             case HeadraceError(retryable=True) as error:

@@ -69,7 +69,7 @@ async def _let_go(attempt: Attempt) -> None:
 
 
 async def _try_again(attempt: Attempt, again: Retryable) -> None:
-    attempt.claimed.span.note_error(again)
+    attempt.claimed.span.note_error(attempt.raised)
     own = attempt.agent.retry.pause(attempt.failures)
     pause = own if again.after is None else again.after
     task, count = attempt.ctx.task, attempt.failures
@@ -237,7 +237,7 @@ def _interrupted_end(attempt: Attempt) -> End:
     agent_task = attempt.agent_task
     if agent_task is not None and not agent_task.done():
         _log.error("task %s: the agent did not stop after it was canceled", attempt.ctx.task)
-    elif agent_task and not agent_task.cancelled() and (error := agent_task.exception()):
+    elif (error := attempt.raised) is not None:
         _log.error("task %s: the agent's clean-up failed", attempt.ctx.task, exc_info=error)
     if attempt.interrupted is Interrupt.OVERDUE:
         return attempt.endings.failed(why_overdue(attempt.agent.limits, attempt.claimed.recovered))
@@ -250,7 +250,7 @@ def _end(attempt: Attempt) -> End:
     agent_task = attempt.agent_task
     if agent_task is None or agent_task.cancelled():
         return _failed(attempt, "The agent cancelled itself", None)
-    raised = agent_task.exception()
+    raised = attempt.raised
     # What an error of `Retry.on` says is for operators: its last attempt fails as any other.
     match raised if isinstance(raised, attempt.agent.retry.on) else attempt.retryable or raised:
         case None:

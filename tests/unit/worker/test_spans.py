@@ -70,19 +70,24 @@ async def test_a_childs_attempt_is_below_its_parents_attempt(spans: RecordedSpan
 async def test_an_attempt_links_to_the_one_before_and_states_why_that_failed(
     spans: RecordedSpans,
 ) -> None:
-    @agent(retry=Retry(backoff=0.01))
+    @agent(retry=Retry(backoff=0.01, on=(TimeoutError,)))
     async def flaky(ctx: RunContext) -> str:
-        if ctx.attempt == 1:
-            raise Retryable("not now")
-        raise ValueError("secret")
+        match ctx.attempt:
+            case 1:
+                raise Retryable("not now")
+            case 2:
+                raise TimeoutError("secret")
+            case _:
+                raise ValueError("secret")
 
     async with TestFleet([flaky]) as fleet:
         await fleet.send("flaky", "x")
-    first, second = spans.named(INVOKE + "flaky")
-    assert (links(first), links(second)) == ([], [traceparent(first)])
-    kinds = [(span.attributes or {}).get("error.type") for span in (first, second)]
-    assert kinds == ["Retryable", "ValueError"]
-    assert "secret" not in first.to_json() + second.to_json()
+    attempts = spans.named(INVOKE + "flaky")
+    first, second, _ = map(traceparent, attempts)
+    assert [*map(links, attempts)] == [[], [first], [second]]
+    kinds = [(span.attributes or {}).get("error.type") for span in attempts]
+    assert kinds == ["Retryable", "TimeoutError", "ValueError"]
+    assert not any("secret" in span.to_json() for span in attempts)
 
 
 async def test_tool_calls_are_spans_below_the_attempt_without_their_content(
