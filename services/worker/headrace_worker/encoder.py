@@ -71,7 +71,7 @@ from headrace_worker.relayed_events import RelayedEvents, checked, end_parts
 from headrace_worker.spans import ToolSpans
 
 PIECE = 64 * 1024
-"""Maximum characters of text in one event; longer text is split."""
+"""Maximum characters of text or arguments in one event; longer ones are split."""
 
 
 def pieces(text: str, *, end: bool) -> Iterator[tuple[str, bool]]:
@@ -165,7 +165,7 @@ class Encoder:
             case Artifact() | RelayedMessage():
                 return [*self._end_of_reasoning(output), self._relayed(output)]
             case _:
-                return [*self._end_of_reasoning(output), self._one(output)]
+                return [*self._end_of_reasoning(output), *self._other(output)]
 
     def stop(self) -> None:
         """Record that the run's end was emitted: no plain string can continue open text."""
@@ -211,20 +211,20 @@ class Encoder:
         part = parts.tool_arguments_part(text, block.label, block.type)
         return self._message_event(block.id, part)
 
-    def _one(self, output: ToolCall | ToolArguments | ToolResult | File | Data | Status) -> Draft:
+    def _other(
+        self, output: ToolCall | ToolArguments | ToolResult | File | Data | Status
+    ) -> Iterator[Draft]:
         match output:
             case ToolCall():
-                return self._tool_call(output)
+                yield from self._tool_call(output)
             case ToolArguments():
-                return self._tool_arguments(output)
+                yield from self._tool_arguments(output)
             case ToolResult():
-                return self._tool_result(output)
+                yield self._tool_result(output)
             case File() | Data():
-                return self._result(output)
+                yield self._result(output)
             case Status():
-                return self._message_event(
-                    self._ids.mint("message"), parts.notice_part(output.text)
-                )
+                yield self._message_event(self._ids.mint("message"), parts.notice_part(output.text))
 
     def _text(self, output: Text) -> Iterator[Draft]:
         block, former = self._block(TEXT, output)
@@ -293,21 +293,22 @@ class Encoder:
         )
         return self._message_event(block.id, part)
 
-    def _tool_call(self, output: ToolCall) -> Draft:
+    def _tool_call(self, output: ToolCall) -> Iterator[Draft]:
         self._blocks.interrupt(TOOL)
         call_id = output.id or self._ids.mint("call")
         if self._blocks.continued(ARGUMENTS, call_id) is not None:
             # Its arguments have already been emitted in pieces.
             last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
-            return self._tool_arguments(last)
+            yield from self._tool_arguments(last)
+            return
         if self._tool_spans is not None:
             self._tool_spans.begin(call_id, output.name, output.arguments)
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
-        return self._message_event(self._ids.mint("message"), part)
+        yield self._message_event(self._ids.mint("message"), part)
 
-    def _tool_arguments(self, output: ToolArguments) -> Draft:
+    def _tool_arguments(self, output: ToolArguments) -> Iterator[Draft]:
         if not output.id:
             raise MalformedOutput("a piece of a tool call must have the call's id")
         self._blocks.interrupt(TOOL)
@@ -318,11 +319,15 @@ class Encoder:
         if output.end and self._tool_spans is not None:
             self._tool_spans.begin(output.id, block.type)
         block.label = output.id
-        delta = block.joined(output.delta, end=output.end)
+        whole = block.joined(output.delta, end=output.end)
+        *before, (delta, end) = pieces(whole, end=output.end)
+        for piece, _ in before:
+            part = parts.tool_arguments_part(piece, output.id, block.type)
+            yield self._message_event(block.id, part)
         part = parts.tool_arguments_part(
-            delta, output.id, block.type, encrypted=output.encrypted, end=output.end
+            delta, output.id, block.type, encrypted=output.encrypted, end=end
         )
-        return self._message_event(block.id, part)
+        yield self._message_event(block.id, part)
 
     def _tool_result(self, output: ToolResult) -> Draft:
         self._blocks.interrupt(TOOL)

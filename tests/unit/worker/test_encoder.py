@@ -294,6 +294,17 @@ def test_any_text_arrives_as_it_was_emitted(text: str, repeats: int) -> None:
     assert "".join(chunk for _, _, chunk, _ in output) == text * (repeats + 1)
 
 
+def test_long_arguments_are_cut_into_pieces_and_sealed_with_the_last() -> None:
+    whole = "x" * (2 * PIECE + 1)
+    output = say(rendering(), ToolArguments("c", whole, "f", end=True, encrypted="seal"))
+    assert len({message(event)["messageId"] for event in output}) == 1
+    pieces = [message(event)["parts"][0] for event in output]
+    assert [piece["text"] for piece in pieces] == ["x" * PIECE, "x" * PIECE, "x"]
+    ends = [parts.is_block_end(piece) for piece in pieces]
+    sealed = ["seal" in piece["metadata"].values() for piece in pieces]
+    assert ends == sealed == [False, False, True]
+
+
 def test_long_text_is_cut_into_pieces() -> None:
     output = updates(say(rendering(), "x" * (2 * PIECE + 1), "y" * (PIECE + 1)))
     assert [len(text) for _, _, text, _ in output] == [PIECE, PIECE, 1, PIECE, 1]
