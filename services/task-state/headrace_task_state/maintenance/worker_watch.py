@@ -42,13 +42,17 @@ class WorkerWatch:
     ) -> None:
         """Watch the live workers that `workers` returns by their names; keep `held` up to date."""
         self._bus, self._workers, self._timing, self._held = bus, workers, timing, held
+        self._live: Mapping[str, Instance] = {}
+        """What the directory said last. Every watched worker is looked up in it at each question,
+        and the directory makes its answer anew each time."""
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
         try:
             while True:
-                for name, worker in self._workers().items():
+                self._live = self._workers()
+                for name, worker in self._live.items():
                     if name not in self._watched and worker.agents:
                         self._begin(name, worker.agents)
                 await asyncio.sleep(self._timing.directory_interval)
@@ -61,7 +65,7 @@ class WorkerWatch:
 
         async def watch() -> None:
             try:
-                while name in self._workers() or watched.may_hold_runs:
+                while name in self._live or watched.may_hold_runs:
                     await watched.look()
             finally:
                 watched.forget()
