@@ -47,6 +47,8 @@ def check_target(target: str) -> str:
 @click.command()
 def gateway() -> None:
     """Run a gateway: A2A and AG-UI over HTTP (HEADRACE_HTTP_PORT, HEADRACE_NATS_URL, …)."""
+    # gRPC's core reads it on import, and would write a line for each malformed header of a client.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     run_service("gateway", "headrace_gateway")
 
 

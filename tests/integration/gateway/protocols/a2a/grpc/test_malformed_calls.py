@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import struct
+from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -10,9 +12,14 @@ from a2a.types import a2a_pb2
 
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.protocols.a2a.grpc.test_service import stub_of
+from tests.support import extra_services
+from tests.support.servers import NatsProcess, ports
 
 CHECK = b"/grpc.health.v1.Health/Check"
 NOT_UTF8 = b"caf\xe9"
+SEND = "/lf.a2a.v1.A2AService/SendMessage"
+HALF = "\ud83d".encode("utf-8", "surrogatepass")
+"""Half of a character, as no library of protobuf writes it."""
 HEADERS, DATA = 1, 0
 END_HEADERS, END_STREAM = 4, 1
 EMPTY = b"\0\0\0\0\0"
@@ -89,3 +96,33 @@ async def test_metadata_that_is_not_utf8_is_a_line_without_a_traceback(
     assert line.levelno == logging.WARNING
     assert line.exc_info is None
     assert await answers(settings.grpc_port)
+
+
+async def test_text_with_half_of_a_character_is_an_invalid_argument(
+    gateway: str, settings: GatewaySettings
+) -> None:
+    assert gateway
+    whole = a2a_pb2.Message(message_id="m", role=a2a_pb2.ROLE_USER, parts=[{"text": "abc"}])
+    request = a2a_pb2.SendMessageRequest(message=whole).SerializeToString()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
+        send: Any = channel.unary_unary(SEND)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await send(request.replace(b"abc", HALF), timeout=30)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == "the request is not a lf.a2a.v1.SendMessageRequest"
+    assert await answers(settings.grpc_port)
+
+
+def test_a_gateways_process_writes_no_line_for_a_header_that_grpc_can_not_read(
+    nats_server: NatsProcess, tmp_path: Path
+) -> None:
+    """Or any client fills its log. gRPC's core reads how much it writes when it is imported."""
+    port = ports.pick()
+    own = {"HEADRACE_GRPC_PORT": str(port)}
+    gateway, _ = extra_services.gateway(tmp_path, nats_server.url, **own)
+    gateway.anew = True
+    unreadable = [(b"grpc-timeout", b"soon"), (b"grpc-encoding", b"none such")]
+    with gateway:
+        for one in unreadable:
+            asyncio.run(status(port, call(CHECK, 1, one)))
+    assert "hpack_parser" not in gateway.log.read_text()
