@@ -135,4 +135,4 @@ def _kept_value(value: Any, bounded: BoundedText) -> Any:  # noqa: ANN401  # any
 
 
 def _encoded(value: Any) -> str:  # noqa: ANN401  # any JSON
-    return json_text.encode(value).decode()
+    return json_text.text(value)

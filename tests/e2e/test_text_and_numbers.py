@@ -266,6 +266,7 @@ async def test_integers_of_ag_uis_state_arguments_and_results_are_exact(
     assert json.loads(joined(events, "TOOL_CALL_ARGS")) == BIG
     [result] = [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
     assert json.loads(result) == BIG
+    assert "\t" not in result + joined(events, "TOOL_CALL_ARGS")
     url = f"{agents}/counting/ag-ui/threads/{run['threadId']}"
     assert (await http.get(url)).json()["state"] == {**given, "own": BIG}
 

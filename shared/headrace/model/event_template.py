@@ -162,4 +162,4 @@ class _Room:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json_text.encode(value).decode()
+    return value if isinstance(value, str) else json_text.text(value)

@@ -56,6 +56,19 @@ def encode(value: object, option: int | None = None) -> bytes:
     return text if text.isascii() else one_line(text)
 
 
+def text(value: object) -> str:
+    """Return `value` as JSON for text that people, models and other programs read.
+
+    It has no tab before an integer beyond 64 bits, so it is read by `decode_foreign`, as theirs is.
+
+    Raises:
+        TypeError: as for `encode`.
+    """
+    encoded = encode(value)
+    # Within strings, JSON has a tab as an escape only.
+    return (encoded.replace(b"\t", b"") if EXACT in encoded else encoded).decode()
+
+
 def decode(text: bytes | str) -> Any:  # noqa: ANN401 - any JSON
     """Return the value that `encode` wrote.
 

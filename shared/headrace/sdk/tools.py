@@ -252,7 +252,7 @@ def failed(ctx: RunContext, name: str, error: Exception) -> str:
 
 def as_text(content: Any) -> str:  # noqa: ANN401  # any JSON
     """Return an answer's content as text for models: text unchanged, anything else as JSON."""
-    return content if isinstance(content, str) else json_text.encode(content).decode()
+    return content if isinstance(content, str) else json_text.text(content)
 
 
 def _json(returned: Any) -> Any:  # noqa: ANN401  # any JSON

@@ -85,6 +85,20 @@ async def test_an_event_becomes_the_message_that_its_trigger_describes(
     assert len(await begun(bus)) == 1
 
 
+async def test_an_events_integers_are_exact_and_its_halves_of_characters_are_replaced(
+    bus: Bus, orders: Orders, replicas: list[TriggersReplica]
+) -> None:
+    assert len(replicas) == 2
+    await orders.trigger(text="Order {body.id}: {body.note}", data={"order": "body"})
+    await orders.publish({"id": 2**64 + 1, "wei": [10**21], "note": "cut \ud83d"})
+    [task] = await until_begun(bus, 1)
+    whole = {"id": 2**64 + 1, "wei": [10**21], "note": "cut \ufffd"}
+    assert task["history"][0]["parts"] == [
+        {"text": f"Order {2**64 + 1}: cut \ufffd"},
+        {"data": {"order": whole}},
+    ]
+
+
 async def test_with_traces_a_task_is_below_the_span_of_handling_its_event(
     bus: Bus, orders: Orders, settings: TriggersSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,7 @@ def _value(piece: types.PartialArg) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _json(value: Any) -> str:  # noqa: ANN401  # any JSON
-    return json_text.encode(value).decode()
+    return json_text.text(value)
 
 
 def _inside(value: str) -> str:

@@ -193,7 +193,7 @@ def _part(part: Json) -> types.Part:
     if "text" in part:
         return types.Part(text=part["text"])
     if "data" in part:
-        return types.Part(text=json_text.encode(part["data"]).decode())
+        return types.Part(text=json_text.text(part["data"]))
     if raw := part.get("raw"):
         blob = types.Blob(data=b64decode(raw), mime_type=media, display_name=name)
         return types.Part(inline_data=blob)

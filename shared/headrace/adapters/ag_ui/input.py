@@ -125,7 +125,7 @@ def _piece(part: Json) -> Json:
     if "text" in part:
         return {"type": "text", "text": part["text"]}
     if "data" in part:
-        return {"type": "text", "text": json_text.encode(part["data"]).decode()}
+        return {"type": "text", "text": json_text.text(part["data"])}
     media = part.get("mediaType") or "application/octet-stream"
     family = media.partition("/")[0]
     kind = family if family in {"image", "audio", "video"} else "document"

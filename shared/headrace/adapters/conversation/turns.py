@@ -106,7 +106,7 @@ class CallItem:
         """The arguments as JSON text, as the model wrote them if known."""
         if self.text or isinstance(self.arguments, str):
             return self.text or self.arguments
-        return json_text.encode(self.arguments).decode()
+        return json_text.text(self.arguments)
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ def _block(part: Json) -> Json:
     if "text" in part:
         return {"type": "text", "text": part["text"]}
     if "data" in part:
-        return {"type": "text", "text": json_text.encode(part["data"]).decode()}
+        return {"type": "text", "text": json_text.text(part["data"])}
     kind = media.partition("/")[0]
     if kind == "text" and "raw" in part:
         # Clients of models take no other block for a text file.

@@ -189,7 +189,7 @@ def _calls(interrupt: Interrupt) -> list[Json]:
 
 def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
     """Return the decisions that a schema of the middleware allows."""
-    text = json_text.encode(as_json(schema)).decode() if isinstance(schema, dict) else ""
+    text = json_text.text(as_json(schema)) if isinstance(schema, dict) else ""
     return [each for each in _EACH if f'"{each}"' in text] or [*_EACH]
 
 
@@ -229,7 +229,7 @@ def _kind(decision: str) -> Json:
 def _asks(call: Json) -> str:
     if isinstance(description := call.get("description"), str) and description:
         return description
-    return f"Approve {call['name']}({json_text.encode(as_json(call['args'])).decode()})?"
+    return f"Approve {call['name']}({json_text.text(as_json(call['args']))})?"
 
 
 def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
@@ -237,4 +237,4 @@ def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
         found = next((value[key] for key in _WORDS if isinstance(value.get(key), str)), None)
         if found is not None:
             return str(found)
-    return value if isinstance(value, str) else json_text.encode(value).decode()
+    return value if isinstance(value, str) else json_text.text(value)

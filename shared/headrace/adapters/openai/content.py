@@ -57,7 +57,7 @@ def _piece(part: Json, pieces: ContentNames) -> Json:
     if "text" in part:
         return pieces.text(part["text"])
     if "data" in part:
-        return pieces.text(json_text.encode(part["data"]).decode())
+        return pieces.text(json_text.text(part["data"]))
     return _file(part, pieces)
 
 

@@ -170,7 +170,7 @@ def _answering(tool: FunctionTool, replay: Replay) -> FunctionTool:
         if decision is None or (decision.approved and decision.arguments is None):
             return await carry_out(ctx, arguments)
         if decision.approved:
-            edited = json_text.encode(decision.arguments).decode()
+            edited = json_text.text(decision.arguments)
             return await carry_out(ctx, edited)
         return decision.reason or _REFUSED
 

@@ -238,7 +238,7 @@ class PydanticEvents:
                 own = self._streaming.pop(index)
                 self._ids[part.tool_call_id] = own
                 # Arguments that are an object are complete only at the end.
-                rest = json_text.encode(part.args).decode() if isinstance(part.args, dict) else ""
+                rest = json_text.text(part.args) if isinstance(part.args, dict) else ""
                 await self._ctx.emit(ToolArguments(own, rest, part.tool_name, end=True))
 
     async def _keep(self) -> None:

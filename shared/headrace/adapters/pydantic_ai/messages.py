@@ -210,7 +210,7 @@ def _piece(part: Json) -> UserContent:
         linked = _LINKS.get(str(media).partition("/")[0], DocumentUrl)
         content: UserContent = linked(part["url"], media_type=media)
         return content
-    return part["text"] if "text" in part else json_text.encode(part.get("data")).decode()
+    return part["text"] if "text" in part else json_text.text(part.get("data"))
 
 
 _RENAMED = {"result": "response"}

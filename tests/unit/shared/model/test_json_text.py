@@ -46,6 +46,13 @@ def test_what_others_write_is_read_whole_and_exact(value: object) -> None:
     assert json_text.decode_foreign(json.dumps(value)) == whole(value)
 
 
+@given(ANY_JSON | st.sampled_from(BIG))
+def test_json_within_text_has_no_mark_and_reads_the_same(value: object) -> None:
+    text = json_text.text(value)
+    assert "\t" not in text
+    assert json_text.decode_foreign(text) == json.loads(text) == whole(value)
+
+
 @pytest.mark.parametrize("number", BIG)
 def test_an_integer_beyond_64_bits_stays_exact_wherever_it_stands(number: int) -> None:
     value = {"a": [number, {"b": number}], "c": (number,)}

@@ -161,4 +161,4 @@ def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """Return `value` as a client shows it: text unchanged, other values as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json_text.encode(value).decode()
+    return value if isinstance(value, str) else json_text.text(value)

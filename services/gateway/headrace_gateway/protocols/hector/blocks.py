@@ -155,7 +155,7 @@ class OpenToolCalls:
             "tool_call_stop",
             toolCallId=call.name,
             finalInput=parsed(streamed) if streamed else None,
-            result=content if isinstance(content, str) else json_text.encode(content).decode(),
+            result=content if isinstance(content, str) else json_text.text(content),
             error=result.error,
             isError=result.is_error,
         )
@@ -181,7 +181,7 @@ def _shown(part: Json) -> str:
     if "text" in part:
         return str(part["text"])
     if "data" in part:
-        return json_text.encode(part["data"]).decode()
+        return json_text.text(part["data"])
     if raw := part.get("raw"):
         return f"data:{part.get('mediaType') or 'application/octet-stream'};base64,{raw}"
     return str(part.get("url") or "")

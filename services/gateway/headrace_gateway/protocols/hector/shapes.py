@@ -249,7 +249,7 @@ def _is_content(part: Json) -> bool:
 
 def _call(call: parts.ToolCallPart) -> Json:
     arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else json_text.encode(arguments).decode()
+    text = arguments if isinstance(arguments, str) else json_text.text(arguments)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
