@@ -167,7 +167,12 @@ class HectorRpcStream(Rpc):
 
 
 class Socket(Rpc):
+    deep = (*Rpc.deep, "id")
     path = "/v1/agents/echo/stream"
+
+    @override
+    def body(self, output: Mapping[str, Any], text: str = "hello") -> Json:
+        return super().body(output, text) | {"id": output.get("id", "x")}
 
     @override
     async def send(self, body: str) -> Answer:
