@@ -43,7 +43,8 @@ async def ticks(stack: Stack, schedules: int, seconds: float) -> Ticks:
     """Return what `schedules` that fire every second did in `seconds`, once all have begun."""
     names = [f"tick-{number}" for number in range(schedules)]
     async with Client(stack.gateways[0]) as client:
-        await _each(names, lambda name: client.schedules.put(name, "counter", "1", every="1s"))
+        ticking = {"agent": "counter", "message": "1", "every": "1s"}
+        await _each(names, lambda name: client.schedules.apply({"name": name, **ticking}))
         before = await _each(names, client.schedules.get)
         used, begun = seconds_of(pids_of(stack)), time.perf_counter()
         await asyncio.sleep(seconds)

@@ -147,7 +147,15 @@ async def test_a_schedule_begins_tasks_and_replaces_them(
     roles: RoleFleet, http: httpx.AsyncClient
 ) -> None:
     async with Client(roles.gateway) as client:
-        await client.schedules.put("count", "counter", "1000 40", every="1s", overlap="replace")
+        await client.schedules.apply(
+            {
+                "name": "count",
+                "agent": "counter",
+                "message": "1000 40",
+                "every": "1s",
+                "overlap": "replace",
+            }
+        )
 
         async def has_begun_two() -> str | None:
             firings = (await client.schedules.get("count"))["firings"]

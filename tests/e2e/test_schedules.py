@@ -43,6 +43,11 @@ async def until_ended(client: Client, task: ClientTask) -> Json:
     return await eventually(look, f"task {task.id} is over")
 
 
+def echo(name: str, **when: str) -> Json:
+    """Return a schedule that sends its name to the echo agent."""
+    return {"name": name, "agent": "echo", "message": name, **when}
+
+
 async def tasks_of(agent: PlainAgent, text: str) -> list[str]:
     """Return the ids of the agent's tasks that began with `text`."""
     return [
@@ -58,9 +63,9 @@ async def test_no_firing_begins_two_tasks_while_triggers_and_nats_are_killed(
     agent = PlainAgent(http, stack.url, "echo")
     soon = datetime.now(UTC) + timedelta(seconds=3)
     async with Client(stack.url) as client:
-        await client.schedules.put("every", "echo", "every", every="1s")
-        await client.schedules.put("cron", "echo", "cron", cron="*/2 * * * * *")
-        await client.schedules.put("once", "echo", "once", at=soon)
+        await client.schedules.apply(echo("every", every="1s"))
+        await client.schedules.apply(echo("cron", cron="*/2 * * * * *"))
+        await client.schedules.apply(echo("once", at=soon.isoformat()))
         delayed = [await client.send("echo", "later", start_at=soon) for _ in range(5)]
         await begun(client, "cron", 1)
         triggers, nats = stack.kill("triggers"), stack.kill("nats")

@@ -90,14 +90,24 @@ async def _trigger(page: Page, gateway: str, nats_url: str) -> bytes:
     return await page.picture()
 
 
+_SCHEDULES = (
+    {"name": "often", "message": "check the orders", "every": "15m"},
+    {
+        "name": "nightly",
+        "message": "count it",
+        "cron": "0 2 * * *",
+        "timeZone": "Europe/Paris",
+    },
+    {"name": "launch", "message": "open the shop", "at": "2030-01-31T09:00:00Z"},
+    {"name": "weekly", "message": "sum it up", "cron": "0 9 * * MON"},
+)
+
+
 async def _schedules(page: Page, gateway: str) -> bytes:
     """Return the list of schedules of each kind."""
     async with Client(gateway) as client:
-        put = client.schedules.put
-        await put("often", "repeat", "check the orders", every="15m")
-        await put("nightly", "repeat", "count it", cron="0 2 * * *", time_zone="Europe/Paris")
-        await put("launch", "repeat", "open the shop", at="2030-01-31T09:00:00Z")
-        await put("weekly", "repeat", "sum it up", cron="0 9 * * MON")
+        for schedule in _SCHEDULES:
+            await client.schedules.apply({"agent": "repeat", **schedule})
         await client.schedules.pause("weekly")
     await page.open(f"{gateway}/console/#/schedules")
     await page.until("document.querySelectorAll('tbody tr').length === 4", "all are listed")

@@ -50,7 +50,9 @@ _COMMANDS = DeclaredCommands(
 @click.option(
     "--cron", metavar="EXPRESSION", help="Fire by cron: five or, with seconds, six fields."
 )
-@click.option("--time-zone", metavar="ZONE", help="IANA time zone of --cron; default: UTC.")
+@click.option(
+    "--time-zone", "timeZone", metavar="ZONE", help="IANA time zone of --cron; default: UTC."
+)
 @click.option(
     "--overlap",
     type=click.Choice(("skip", "queue", "replace")),
@@ -60,13 +62,18 @@ _COMMANDS = DeclaredCommands(
 )
 @click.option(
     "--max-queued",
+    "maxQueued",
     type=click.IntRange(1),
     help="Maximum number of firings that wait with --overlap queue; default: 10.",
 )
 @click.option("--jitter", type=click.FloatRange(0), help="Maximum random delay, in seconds.")
-@click.option("--end-at", metavar="TIME", help="Do not fire from this time on.")
-@click.option("--max-firings", type=click.IntRange(1), help="End after this number of tasks.")
-@click.option("--context", help="Conversation of the tasks; default: each has its own.")
+@click.option("--end-at", "endAt", metavar="TIME", help="Do not fire from this time on.")
+@click.option(
+    "--max-firings", "maxFirings", type=click.IntRange(1), help="End after this number of tasks."
+)
+@click.option(
+    "--context", "contextId", help="Conversation of the tasks; default: each has its own."
+)
 @click.option("--answers", metavar="SUBJECT", help="Publish the tasks' answers on SUBJECT.")
 @click.option(
     "--answers-stream", metavar="STREAM", help="JetStream stream that stores the answers."
@@ -89,7 +96,7 @@ def create(
     agent: str,
     text: str,
     printer: Printer,
-    **terms: Any,  # noqa: ANN401 - as click hands them over
+    **terms: Any,  # noqa: ANN401 - members of a schedule, as click hands them over
 ) -> None:
     """Have AGENT begin a task with TEXT whenever the schedule NAME fires.
 
@@ -102,7 +109,9 @@ def create(
         raise click.UsageError("--answers is required with its other options")
     if rule:
         terms["answers"] = rule
-    stored = gateway.ask(lambda client: client.schedules.put(name, agent, text, **terms))
+    members = {member: value for member, value in terms.items() if value is not None}
+    schedule = {"name": name, "agent": agent, "message": text, **members}
+    stored = gateway.ask(lambda client: client.schedules.apply(schedule))
     _COMMANDS.show(printer, [stored])
 
 

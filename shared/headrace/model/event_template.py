@@ -125,7 +125,7 @@ def filled(template: str, event: Event) -> str:
     def value(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0][0]
-        return room.taken(_text(event.at(found[1])))
+        return room.taken(json_text.as_text(event.at(found[1])))
 
     return _HOLE.sub(value, template)
 
@@ -139,7 +139,7 @@ def picked(paths: Mapping[str, str], event: Event) -> dict[str, object]:
     found, room = dict[str, object](), _Room()
     for name, path in paths.items():
         found[name] = event.at(path)
-        room.taken(_text(found[name]))
+        room.taken(json_text.as_text(found[name]))
     return found
 
 
@@ -159,7 +159,3 @@ class _Room:
         if self._left < 0:
             raise PathMissing(f"the message becomes larger than {MOST_FILLED} characters")
         return text
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json_text.text(value)

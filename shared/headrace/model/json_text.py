@@ -69,6 +69,15 @@ def text(value: object) -> str:
     return (encoded.replace(b"\t", b"") if EXACT in encoded else encoded).decode()
 
 
+def as_text(value: object) -> str:
+    """Return `value` as a reader of text expects it: text unchanged, any other value as JSON.
+
+    Raises:
+        TypeError: as for `encode`.
+    """
+    return value if isinstance(value, str) else text(value)
+
+
 def decode(text: bytes | str) -> Any:  # noqa: ANN401 - any JSON
     """Return the value that `encode` wrote.
 

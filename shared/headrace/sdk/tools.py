@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, is_of_fleet
@@ -248,11 +247,6 @@ def failed(ctx: RunContext, name: str, error: Exception) -> str:
     error_id = secrets.token_hex(4)
     ctx.log.error("error %s: tool %s failed", error_id, name, exc_info=error)
     return f"{name} failed (error {error_id})"
-
-
-def as_text(content: Any) -> str:  # noqa: ANN401  # any JSON
-    """Return an answer's content as text for models: text unchanged, anything else as JSON."""
-    return content if isinstance(content, str) else json_text.text(content)
 
 
 def _json(returned: Any) -> Any:  # noqa: ANN401  # any JSON

@@ -23,7 +23,6 @@ from headrace.adapters.questions.response_schemas import conforming
 from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
-from headrace.sdk.tools import as_text
 
 
 def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
@@ -74,7 +73,7 @@ class _UniqueMessages:
         if result is None or result.id not in self._calls:
             return
         error = {"error": result.error} if result.error else {}
-        fields = {"toolCallId": result.id, "content": as_text(result.content), **error}
+        fields = {"toolCallId": result.id, "content": json_text.as_text(result.content), **error}
         self.add(turn, {"role": "tool", **fields}, turn.origin)
 
     def respond(self, turn: Turn) -> None:

@@ -18,7 +18,6 @@ import orjson
 from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
-from headrace.sdk.tools import as_text
 
 type Role = Literal["system", "user", "assistant", "tool"]
 
@@ -124,7 +123,7 @@ class ResultItem:
     def text(self) -> str:
         """Its text in a conversation: data as JSON, a file as its name."""
         if "data" in self.part:
-            return as_text(self.part["data"])
+            return json_text.as_text(self.part["data"])
         part = self.part
         return f"[file {self.name or part.get('filename') or part.get('mediaType') or 'unnamed'}]"
 

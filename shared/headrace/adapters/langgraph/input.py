@@ -24,7 +24,6 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import text_of
 from headrace.sdk.context import RunContext
-from headrace.sdk.tools import as_text
 
 
 def messages_of(turns: Sequence[Turn]) -> list[AnyMessage]:
@@ -50,7 +49,7 @@ def _message(turn: Turn) -> AnyMessage:
         return AIMessage("\n".join(filter(None, [turn.text, *results])), tool_calls=calls)
     if turn.role == "tool" and turn.result is not None:
         result = turn.result
-        text = result.error or as_text(result.content)
+        text = result.error or json_text.as_text(result.content)
         status: Any = "error" if result.error else "success"
         return ToolMessage(text, tool_call_id=result.id, status=status)
     return SystemMessage(turn.text) if turn.role == "system" else human(turn.parts)

@@ -237,4 +237,4 @@ def _words(value: Any) -> str:  # noqa: ANN401  # any JSON
         found = next((value[key] for key in _WORDS if isinstance(value.get(key), str)), None)
         if found is not None:
             return str(found)
-    return value if isinstance(value, str) else json_text.text(value)
+    return json_text.as_text(value)

@@ -18,13 +18,14 @@ from headrace.adapters.model_spans import note_input, note_output
 from headrace.adapters.openai.content import ContentNames, content_of
 from headrace.adapters.openai.stream import FORMAT, ResponseEmitter
 from headrace.adapters.span_messages import of_chat
+from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired, Outcome, Reject, Status, ToolResult
 from headrace.sdk.errors import Retryable
 from headrace.sdk.tool_call import ToolOutput
-from headrace.sdk.tools import Tool, as_text
+from headrace.sdk.tools import Tool
 
 _PIECES = ContentNames(
     text=lambda text: {"type": "text", "text": text},
@@ -77,7 +78,7 @@ def _call(call: CallItem, fields: Json) -> Json:
 
 
 def _tool(result: ToolResultPart) -> Json:
-    text = f"Error: {result.error}" if result.error else as_text(result.content)
+    text = f"Error: {result.error}" if result.error else json_text.as_text(result.content)
     return {"role": "tool", "tool_call_id": result.id, "content": text}
 
 

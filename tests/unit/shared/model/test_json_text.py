@@ -53,6 +53,12 @@ def test_json_within_text_has_no_mark_and_reads_the_same(value: object) -> None:
     assert json_text.decode_foreign(text) == json.loads(text) == whole(value)
 
 
+def test_text_stays_as_it_is_and_other_values_become_json() -> None:
+    assert json_text.as_text('"a"') == '"a"'
+    assert json_text.as_text({"a": 2**70}) == f'{{"a":{2**70}}}'
+    assert json_text.as_text(None) == "null"
+
+
 @pytest.mark.parametrize("number", BIG)
 def test_an_integer_beyond_64_bits_stays_exact_wherever_it_stands(number: int) -> None:
     value = {"a": [number, {"b": number}], "c": (number,)}

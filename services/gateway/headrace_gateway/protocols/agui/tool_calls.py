@@ -158,7 +158,5 @@ def _is_same(made: ToolCallSoFar, stated: str) -> bool:
 
 
 def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return `value` as a client shows it: text unchanged, other values as JSON."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json_text.text(value)
+    """Return `value` as text; nothing for None."""
+    return "" if value is None else json_text.as_text(value)

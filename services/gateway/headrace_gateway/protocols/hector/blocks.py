@@ -150,12 +150,12 @@ class OpenToolCalls:
         call = calls.pop(0)
         if not calls:
             self._open.pop(result.id, None)
-        streamed, content = "".join(call.arguments), result.content
+        streamed = "".join(call.arguments)
         self._emit(
             "tool_call_stop",
             toolCallId=call.name,
             finalInput=parsed(streamed) if streamed else None,
-            result=content if isinstance(content, str) else json_text.text(content),
+            result=json_text.as_text(result.content),
             error=result.error,
             isError=result.is_error,
         )

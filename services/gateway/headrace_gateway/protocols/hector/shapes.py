@@ -248,8 +248,7 @@ def _is_content(part: Json) -> bool:
 
 
 def _call(call: parts.ToolCallPart) -> Json:
-    arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else json_text.text(arguments)
+    text = json_text.as_text(call.arguments)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 

@@ -316,16 +316,17 @@ async def test_the_client_and_the_command_line_do_the_same(gateway: str, bus: Bu
         assert result.exit_code == 0, result.output
         return result.output
 
-    terms = ("--cron", "0 0 * * *", "--answers", "stock.counted")
-    created = await command("create", "nightly", "ask", "good night", *terms)
+    when = ("--cron", "0 0 * * *", "--answers", "stock.counted")
+    ends = ("--max-firings", "9", "--context", "c", "--end-at", "2100-01-01T00:00:00Z")
+    created = await command("create", "nightly", "ask", "good night", *when, *ends)
     assert "0 0 * * * (UTC)" in created
     assert re.search(r"NEXT .*T00:00:00Z", created, re.DOTALL)
     async with Client(gateway) as client:
         stored = await client.schedules.get("nightly")
         assert stored["answers"] == {"subject": "stock.counted"}
-        same = await client.schedules.put(
-            "nightly", "ask", "good night", cron="0 0 * * *", answers=stored["answers"]
-        )
+        stated = {"name": "nightly", "agent": "ask", "message": "good night", "cron": "0 0 * * *"}
+        more = {"maxFirings": 9, "contextId": "c", "endAt": "2100-01-01T00:00:00Z"}
+        same = await client.schedules.apply({**stated, **more, "answers": stored["answers"]})
         assert same == stored
         assert [one["name"] async for one in client.schedules.list()] == ["nightly"]
         assert (await client.schedules.pause("nightly"))["state"] == "paused"
