@@ -10,14 +10,14 @@ import signal
 import socket
 import socketserver
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from importlib.metadata import version
 from threading import Lock, Thread
-from typing import Any, override
+from typing import Any, Protocol, override
 
 import uvloop
 from prometheus_client import MetricsHandler
@@ -252,6 +252,49 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(_YOUNG, _OLDER, _OLDER)
     gc.enable()
+
+
+class ServiceReplica(Protocol):
+    """A replica of a service without HTTP of its own."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `/readyz` answers 200."""
+
+    @property
+    def note(self) -> str:
+        """What `/readyz` tells operators beside that; usually empty."""
+
+    def on_closed(self, callback: Callable[[HeadraceError], None]) -> None:
+        """Call `callback` if a connection to NATS is closed for good."""
+
+    async def start(self) -> None:
+        """Connect and serve."""
+
+    async def stop(self) -> None:
+        """Hand over to other replicas and disconnect."""
+
+
+@asynccontextmanager
+async def serving(
+    name: str, replica: ServiceReplica, metrics_host: str, metrics_port: int, stop: Stop
+) -> AsyncIterator[None]:
+    """Run a replica of the service `name` for the length of the block.
+
+    `stop` fails if NATS is lost for good.
+
+    Raises:
+        PortTaken: HEADRACE_METRICS_PORT is not available.
+        HeadraceError: `replica` could not start.
+    """
+    replica.on_closed(stop.fail)
+    export_build(name)
+    observe(metrics_host, metrics_port, lambda: replica.is_ready, lambda: replica.note)
+    try:
+        await replica.start()
+        yield
+    finally:
+        await replica.stop()
 
 
 def export_build(name: str) -> None:

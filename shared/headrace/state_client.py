@@ -11,6 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.links import Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
 from headrace.model import json_text
+from headrace.model.entry import check_version, stating
 from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
@@ -22,7 +23,6 @@ from headrace.model.errors import (
     TaskUnknown,
     UndecodableMessage,
 )
-from headrace.model.message_version import check_version, stating
 from headrace.model.messages import (
     BusMessage,
     CancelChild,

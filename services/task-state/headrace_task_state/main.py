@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 from faststream import FastStream
@@ -282,8 +282,7 @@ def _prepare() -> service.PreparedService:
     )
 
 
-@asynccontextmanager
-async def serving(settings: TaskStateSettings, stop: service.Stop) -> AsyncIterator[None]:
+def serving(settings: TaskStateSettings, stop: service.Stop) -> AbstractAsyncContextManager[None]:
     """Run task state for the length of the block; fail `stop` if NATS is lost for good.
 
     Raises:
@@ -292,17 +291,5 @@ async def serving(settings: TaskStateSettings, stop: service.Stop) -> AsyncItera
         BusUnavailable: NATS or Redis did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
-    replica = TaskState(settings)
-    replica.on_closed(stop.fail)
-    service.export_build("task-state")
-    service.observe(
-        settings.metrics_host,
-        settings.metrics_port,
-        lambda: replica.is_ready,
-        lambda: replica.note,
-    )
-    try:
-        await replica.start()
-        yield
-    finally:
-        await replica.stop()
+    replica, port = TaskState(settings), settings.metrics_port
+    return service.serving("task-state", replica, settings.metrics_host, port, stop)

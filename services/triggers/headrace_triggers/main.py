@@ -3,8 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from faststream import FastStream
 
@@ -36,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 class TriggersReplica:
     """One replica of the service."""
+
+    note = ""
+    """A remark for operators although it is ready: there is none."""
 
     def __init__(self, settings: TriggersSettings) -> None:
         """Prepare; `start` does the work."""
@@ -124,8 +126,7 @@ def _prepare() -> service.PreparedService:
     )
 
 
-@asynccontextmanager
-async def serving(settings: TriggersSettings, stop: service.Stop) -> AsyncIterator[None]:
+def serving(settings: TriggersSettings, stop: service.Stop) -> AbstractAsyncContextManager[None]:
     """Run triggers for the length of the block; fail `stop` if NATS is lost for good.
 
     Raises:
@@ -134,12 +135,5 @@ async def serving(settings: TriggersSettings, stop: service.Stop) -> AsyncIterat
         BusUnavailable: NATS did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
-    replica = TriggersReplica(settings)
-    replica.on_closed(stop.fail)
-    service.export_build("triggers")
-    service.observe(settings.metrics_host, settings.metrics_port, lambda: replica.is_ready)
-    try:
-        await replica.start()
-        yield
-    finally:
-        await replica.stop()
+    replica, port = TriggersReplica(settings), settings.metrics_port
+    return service.serving("triggers", replica, settings.metrics_host, port, stop)

@@ -14,10 +14,9 @@ from headrace import service
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import imported_at
-from headrace_worker.cautions import warn_of
 from headrace_worker.load import load
 from headrace_worker.settings import WorkerSettings
-from headrace_worker.worker import Worker
+from headrace_worker.worker import Worker, warn_of
 
 _log = logging.getLogger(__name__)
 

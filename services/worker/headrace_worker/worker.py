@@ -317,6 +317,13 @@ class Worker:
             await asyncio.sleep(_HEALTH_CHECK)
 
 
+def warn_of(agents: Agents) -> None:
+    """Log what operators should know about `agents`."""
+    for agent in agents:
+        for caution in agent.card.cautions:
+            _log.warning("agent %s: %s", agent.name, caution)
+
+
 def _first_queue(agent: Agent) -> RunQueue:
     return RunQueue.first_of(agent.name, agent.card.pinned_version)
 

@@ -27,6 +27,9 @@ NEXT_VERSION: Final = "3"
 READABLE = (CONTRACT_VERSION, NEXT_VERSION)
 """The versions that this code reads."""
 
+RANGE: Final = f"{CONTRACT_VERSION} to {NEXT_VERSION}"
+"""The same for people."""
+
 VERSION = "Headrace-Version"
 LOG = "Headrace-Log"
 GENERATION = "Headrace-Generation"
@@ -251,6 +254,27 @@ def _match_stamp(block: bytes) -> Stamp | None:
         int(attempt) if attempt else 0,
         None if owner is None else owner.decode(),
     )
+
+
+def stating(version: str) -> dict[str, str]:
+    """Return the headers of a message of `version` that is no entry: a request, or its answer."""
+    return {VERSION: version}
+
+
+def check_version(subject: str, headers: Mapping[str, str] | None) -> None:
+    """Return if this code reads messages of the version in `headers`; it may be left out.
+
+    Run requests, and task state's requests and answers, have the versions of logs, and the setting
+    that says which one is written.
+
+    Raises:
+        NewerVersion: It is a later one; the reason names it and those that are read.
+        UndecodableMessage: It is none.
+    """
+    version = (headers or {}).get(VERSION, CONTRACT_VERSION)
+    if version not in READABLE:
+        error = NewerVersion if is_newer(version) else UndecodableMessage
+        raise error(subject, f"{VERSION} is {version}; this release reads {RANGE}")
 
 
 def is_newer(version: str) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+from headrace.model.entry import check_version
 from headrace.model.events import PRIORITY, START_AT, START_BY, TRACEPARENT, VERSION, Json
-from headrace.model.message_version import check_version
 from headrace.model.messages import RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL, Subjects

@@ -65,3 +65,13 @@ async def queue_input(
         start_at=None if start is None else timestamp(start),
     )
     return await LogWriter.after(bus, key, last).append([draft], stamp, timeout)
+
+
+def generation_of_input(entry: Entry, name: str) -> int | None:
+    """Return the generation of the input `name` in `entry`, as a run's input or queued."""
+    if entry.stamp.writer == name:
+        return entry.generation
+    for generation, event in enumerate(entry.parsed(), entry.generation):
+        if events.status_metadata(event).get(events.INPUT_ID) == name:
+            return generation
+    return None

@@ -13,10 +13,9 @@ from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, store_schedule
 from headrace.jetstream.purge import purge
-from headrace.model.entry import Entry
+from headrace.model.entry import Entry, stating
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import START_AT
-from headrace.model.message_version import stating
 from headrace.model.run import Run, RunTerms
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.model.timestamp import read_time

@@ -29,8 +29,8 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info, nak, reply_subject
 from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.model.entry import stating
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
-from headrace.model.message_version import stating
 from headrace.model.messages import OpenQueue
 from headrace.model.queues import RunQueue
 from headrace.model.run import Run

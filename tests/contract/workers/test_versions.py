@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from headrace.model.entry import VERSION
+from headrace.model.entry import VERSION, check_version
 from headrace.model.errors import NewerVersion, UndecodableMessage
-from headrace.model.message_version import check_version
 from tests.support import javascript
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "javascript"

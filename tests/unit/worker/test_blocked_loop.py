@@ -10,7 +10,7 @@ import pytest
 
 from headrace import RunContext, agent
 from headrace.sdk.agent import Agent
-from headrace_worker.heartbeats import what_blocks
+from headrace_worker.blocked_loop import what_blocks
 
 go = threading.Event()
 

@@ -22,11 +22,11 @@ from headrace.model.errors import BusUnavailable, Fenced, LogLost, TaskUnknown
 from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, TaskFound
 from headrace.model.task import TaskKey
+from headrace.tasks.continue_ import generation_of_input
 from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import KeyReused, TaskBusy, Unsettled
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import may_be_repeated
-from headrace_gateway.tasks.queued_append import generation_of_input
 
 _TIMEOUT = ELECTION
 _PAUSE = 0.05

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
-from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import (
     BusUnavailable,
@@ -15,7 +14,7 @@ from headrace.model.errors import (
 )
 from headrace.model.messages import Control, HolderReply, TaskFound
 from headrace.model.task import TaskKey
-from headrace.tasks.continue_ import QueuedInput, queue_input
+from headrace.tasks.continue_ import QueuedInput, generation_of_input, queue_input
 from headrace.tasks.holder import ask_holder
 from headrace.wait_for import ELECTION
 from headrace_gateway.refusals import GenerationMismatch, TaskBusy
@@ -129,13 +128,3 @@ class QueuedAppend:
                 if (generation := generation_of_input(entry, self.queued.name)) is not None:
                     return generation
         return None
-
-
-def generation_of_input(entry: Entry, name: str) -> int | None:
-    """Return the generation of the input `name` in `entry`, as a run's input or queued."""
-    if entry.stamp.writer == name:
-        return entry.generation
-    for generation, event in enumerate(entry.parsed(), entry.generation):
-        if events.status_metadata(event).get(events.INPUT_ID) == name:
-            return generation
-    return None

@@ -8,9 +8,8 @@ from faststream import BaseMiddleware, ExceptionMiddleware, Path
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 
-from headrace.model.entry import CONTRACT_VERSION
+from headrace.model.entry import CONTRACT_VERSION, check_version, stating
 from headrace.model.events import Json
-from headrace.model.message_version import check_version, stating
 from headrace.model.subjects import Subjects
 from headrace_task_state.commands.for_workers import QUESTIONS, Question
 from headrace_task_state.requests.answers import (

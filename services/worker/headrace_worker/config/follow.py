@@ -10,9 +10,8 @@ from headrace.background import keep_running
 from headrace.model.errors import BusUnavailable
 from headrace.sdk.agent import Agents
 from headrace.sdk.errors import Misdeclared
-from headrace_worker.cautions import warn_of
 from headrace_worker.config import DeclaredAgents, Unusable, declared_in
-from headrace_worker.worker import Worker
+from headrace_worker.worker import Worker, warn_of
 
 _log = logging.getLogger(__name__)
 

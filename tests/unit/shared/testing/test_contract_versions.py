@@ -10,9 +10,8 @@ from headrace import InputRequired, RunContext, agent
 from headrace.jetstream.api import get_message, store
 from headrace.log import last_entry
 from headrace.log.read import headers_of
-from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry
+from headrace.model.entry import CONTRACT_VERSION, NEXT_VERSION, VERSION, Entry, check_version
 from headrace.model.errors import LogTooNew, StateUnavailable, UndecodableMessage
-from headrace.model.message_version import check_version
 from headrace.model.messages import CountOpenTasks
 from headrace.model.run import Run
 from headrace.model.task import TaskKey
