@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace import (
     Artifact,
+    Card,
     Complete,
     Data,
     Emission,
@@ -72,13 +73,15 @@ SCENARIOS: dict[str, list[Emission]] = {
 """Emissions by prefix of the message id; for any other id, the task just completes."""
 
 agents = agent(name="conformance", bare_message=True)(conform)
-plain = agent(name="conformance", bare_message=True, streaming=False, push_notifications=False)(
-    conform
-)
+plain = agent(
+    name="conformance", bare_message=True, card=Card(streaming=False, push_notifications=False)
+)(conform)
 demanding = agent(
     name="conformance",
     bare_message=True,
-    extensions=[{"uri": EXTENSION, "description": "The kit asks for it.", "required": True}],
+    card=Card(
+        extensions=[{"uri": EXTENSION, "description": "The kit asks for it.", "required": True}]
+    ),
 )(conform)
 
 
@@ -88,4 +91,4 @@ async def converse(ctx: RunContext) -> AsyncIterator[Emission]:
     yield InputRequired("What next?")
 
 
-conversing = agent(name="conformance", input_modes=["*/*"])(converse)
+conversing = agent(name="conformance", card=Card(input_modes=["*/*"]))(converse)

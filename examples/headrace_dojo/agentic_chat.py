@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 
-from headrace import Emission, InputRequired, RunContext, agent
+from headrace import Card, Emission, InputRequired, RunContext, agent
 from headrace_dojo.frontend import has_tool, results
 from headrace_dojo.pacing import paced
 
@@ -16,7 +16,7 @@ _COLOURS = re.compile(
 @agent(
     name="agentic_chat",
     description="Chats, and paints the background of your page.",
-    capabilities={"tools": {"supported": True, "clientProvided": True}},
+    card=Card(capabilities={"tools": {"supported": True, "clientProvided": True}}),
 )
 async def agentic_chat(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer; for a background, call the user interface's tool first."""

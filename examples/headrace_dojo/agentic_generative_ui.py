@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Emission, RunContext, State, StateDelta, Step, agent
+from headrace import Card, Emission, RunContext, State, StateDelta, Step, agent
 from headrace_dojo.pacing import PAUSE, paced
 
 _STEPS = ("Understand", "Plan", "Build", "Test", "Tidy up")
@@ -12,7 +12,7 @@ _STEPS = ("Understand", "Plan", "Build", "Test", "Tidy up")
 @agent(
     name="agentic_generative_ui",
     description="Shows its steps, and ticks them off.",
-    capabilities={"state": {"snapshots": True, "deltas": True}},
+    card=Card(capabilities={"state": {"snapshots": True, "deltas": True}}),
 )
 async def agentic_generative_ui(ctx: RunContext) -> AsyncIterator[Emission]:
     """Work through five steps."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Emission, RunContext, Usage, agent
+from headrace import Card, Emission, RunContext, Usage, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 
@@ -10,12 +10,14 @@ from headrace_dojo.pacing import paced
 @agent(
     name="backend_tool_rendering",
     description="Tells the weather of any place, made up.",
-    capabilities={
-        "tools": {
-            "supported": True,
-            "items": [{"name": "get_weather", "description": "The weather of a place"}],
+    card=Card(
+        capabilities={
+            "tools": {
+                "supported": True,
+                "items": [{"name": "get_weather", "description": "The weather of a place"}],
+            }
         }
-    },
+    ),
 )
 async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
     """Get the weather and describe it."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import ActivityDelta, Emission, File, RunContext, agent
+from headrace import ActivityDelta, Card, Emission, File, RunContext, agent
 from headrace_dojo.pacing import PAUSE, paced
 
 _PARTS = 4
@@ -12,7 +12,7 @@ _PARTS = 4
 @agent(
     name="background_activity",
     description="Works in the background and shows how far it is.",
-    output_modes=["text/plain", "text/csv"],
+    card=Card(output_modes=["text/plain", "text/csv"]),
 )
 async def background_activity(ctx: RunContext) -> AsyncIterator[Emission]:
     """Show progress as an activity, then hand over a file."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from headrace import Emission, InputRequired, RunContext, ToolArguments, agent
+from headrace import Card, Emission, InputRequired, RunContext, ToolArguments, agent
 from headrace.model.parts import ToolResultPart
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
@@ -17,10 +17,12 @@ _VERBS = ("Think about", "Prepare", "Begin", "Go on with", "Finish")
 @agent(
     name="human_in_the_loop",
     description="Plans a task in steps; you say which of them.",
-    capabilities={
-        "tools": {"supported": True, "clientProvided": True},
-        "humanInTheLoop": {"supported": True, "approvals": True},
-    },
+    card=Card(
+        capabilities={
+            "tools": {"supported": True, "clientProvided": True},
+            "humanInTheLoop": {"supported": True, "approvals": True},
+        }
+    ),
 )
 async def human_in_the_loop(ctx: RunContext) -> AsyncIterator[Emission]:
     """Let the user select steps, then execute them."""

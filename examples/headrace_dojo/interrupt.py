@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace import Emission, InputRequired, RunContext, agent
+from headrace import Card, Emission, InputRequired, RunContext, agent
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
@@ -18,7 +18,9 @@ _SCHEMA: Json = {
 @agent(
     name="interrupt",
     description="Asks before it acts.",
-    capabilities={"humanInTheLoop": {"supported": True, "approvals": True, "interrupts": True}},
+    card=Card(
+        capabilities={"humanInTheLoop": {"supported": True, "approvals": True, "interrupts": True}}
+    ),
 )
 async def interrupt(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask for approval once, then follow the answer."""

@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import AsyncIterator
 
-from headrace import Emission, RunContext, agent
+from headrace import Card, Emission, RunContext, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 
@@ -11,7 +11,7 @@ from headrace_dojo.pacing import paced
 @agent(
     name="multimodal",
     description="Says what pictures, sounds, films and documents you sent.",
-    input_modes=["*/*"],
+    card=Card(input_modes=["*/*"]),
 )
 async def multimodal(ctx: RunContext) -> AsyncIterator[Emission]:
     """Describe each part of the message."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
-from headrace import Data, Emission, InputRequired, Reject, RunContext, agent
+from headrace import Card, Data, Emission, InputRequired, Reject, RunContext, agent
 from headrace.model.events import Json
 
 _STOCK = {"nails": 7, "screws": 40}
@@ -27,7 +27,7 @@ async def stock(ctx: RunContext) -> AsyncIterator[Emission]:
 
 @agent(
     description="Checks an order; asks whether to ship less if there is not enough.",
-    input_modes=["text/plain", "application/json"],
+    card=Card(input_modes=["text/plain", "application/json"]),
 )
 async def orders(ctx: RunContext) -> AsyncIterator[Emission]:
     """Ask `stock`, and a person if the order can't be shipped as it is."""

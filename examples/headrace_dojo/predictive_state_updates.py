@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from headrace import Custom, Emission, InputRequired, RunContext, State, ToolArguments, agent
+from headrace import Card, Custom, Emission, InputRequired, RunContext, State, ToolArguments, agent
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
 
@@ -18,10 +18,12 @@ _PIECE = 12
 @agent(
     name="predictive_state_updates",
     description="Writes a document while you watch.",
-    capabilities={
-        "state": {"snapshots": True},
-        "tools": {"supported": True, "clientProvided": True},
-    },
+    card=Card(
+        capabilities={
+            "state": {"snapshots": True},
+            "tools": {"supported": True, "clientProvided": True},
+        }
+    ),
 )
 async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
     """Write a document, then keep or drop it as the user decides."""

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Emission, RunContext, Thinking, agent
+from headrace import Card, Emission, RunContext, Thinking, agent
 from headrace_dojo.pacing import paced
 
 
 @agent(
     name="reasoning",
     description="Thinks aloud before it answers.",
-    capabilities={"reasoning": {"supported": True, "streaming": True, "encrypted": True}},
+    card=Card(
+        capabilities={"reasoning": {"supported": True, "streaming": True, "encrypted": True}}
+    ),
 )
 async def reasoning(ctx: RunContext) -> AsyncIterator[Emission]:
     """Emit two blocks of reasoning, then the answer."""

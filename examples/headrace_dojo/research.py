@@ -6,7 +6,7 @@ One stream shows everything: each child task appears as a subagent run, and is a
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Data, Emission, Limits, RunContext, Skill, Status, Step, Thinking, agent
+from headrace import Card, Data, Emission, Limits, RunContext, Skill, Status, Step, Thinking, agent
 from headrace_dojo.pacing import paced
 
 ANGLES = ("history", "practice", "open questions")
@@ -46,7 +46,9 @@ async def writer(ctx: RunContext) -> AsyncIterator[Emission]:
 
 @agent(
     description="Researches a topic with a planner, three researchers at a time and a writer.",
-    skills=[Skill("research", "Research", "Asks other agents.", ["demo"], ["watermills"])],
+    card=Card(
+        skills=[Skill("research", "Research", "Asks other agents.", ["demo"], ["watermills"])]
+    ),
 )
 async def research(ctx: RunContext) -> AsyncIterator[Emission]:
     """Delegate to the planner, three researchers in parallel, and the writer."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace import Emission, RunContext, State, agent
+from headrace import Card, Emission, RunContext, State, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 
@@ -20,7 +20,7 @@ _EMPTY: Json = {
 @agent(
     name="shared_state",
     description="Improves the recipe that you share with it.",
-    capabilities={"state": {"snapshots": True, "deltas": False}},
+    card=Card(capabilities={"state": {"snapshots": True, "deltas": False}}),
 )
 async def shared_state(ctx: RunContext) -> AsyncIterator[Emission]:
     """Add what the user asks for to the client's recipe."""

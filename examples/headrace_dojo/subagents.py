@@ -2,20 +2,22 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Emission, RunContext, agent
+from headrace import Card, Emission, RunContext, agent
 from headrace_dojo.pacing import paced
 
 
 @agent(
     name="subagents",
     description="Plans a trip with the help of other agents.",
-    capabilities={
-        "multiAgent": {
-            "supported": True,
-            "delegation": True,
-            "subagents": [{"name": "backend_tool_rendering"}, {"name": "reasoning"}],
+    card=Card(
+        capabilities={
+            "multiAgent": {
+                "supported": True,
+                "delegation": True,
+                "subagents": [{"name": "backend_tool_rendering"}, {"name": "reasoning"}],
+            }
         }
-    },
+    ),
 )
 async def subagents(ctx: RunContext) -> AsyncIterator[Emission]:
     """Delegate to one agent for the weather and to another for a thought, and sum up."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Emission, InputRequired, RunContext, agent
+from headrace import Card, Emission, InputRequired, RunContext, agent
 from headrace_dojo.frontend import has_tool, results
 from headrace_dojo.pacing import paced
 
@@ -12,7 +12,7 @@ TOOL = "generate_haiku"
 @agent(
     name="tool_based_generative_ui",
     description="Writes a haiku, drawn by your page.",
-    capabilities={"tools": {"supported": True, "clientProvided": True}},
+    card=Card(capabilities={"tools": {"supported": True, "clientProvided": True}}),
 )
 async def tool_based_generative_ui(ctx: RunContext) -> AsyncIterator[Emission]:
     """Write one haiku about anything."""

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.embedding import asgi
     from headrace.model.agent_card import Provider
-    from headrace.sdk.agent import Agent, Agents, EndedTask, Skill, agent
+    from headrace.sdk.agent import Agent, Agents, EndedTask, agent
+    from headrace.sdk.card import Card, Skill
     from headrace.sdk.context import RunContext
     from headrace.sdk.declarations import on, schedule
     from headrace.sdk.direct_run import FleetRequired, Reply
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "embedding": "asgi",
     "model.agent_card": "Provider",
-    "sdk.agent": "Agent Agents EndedTask Skill agent",
+    "sdk.agent": "Agent Agents EndedTask agent",
+    "sdk.card": "Card Skill",
     "sdk.context": "RunContext",
     "sdk.declarations": "on schedule",
     "sdk.direct_run": "FleetRequired Reply",
@@ -85,6 +87,7 @@ __all__ = [
     "Agent",
     "Agents",
     "Artifact",
+    "Card",
     "Complete",
     "Custom",
     "Data",

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace.sdk.agent import Agents, Skill, agent
+from headrace.sdk.agent import Agents, agent
+from headrace.sdk.card import Card, Skill
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Emission, File, Reject, Thinking, ToolResult
 from headrace.sdk.policy import Retry
@@ -22,7 +23,7 @@ _PAUSE = 0.02
 @agent(
     name="echo",
     description="Answers with the message's text.",
-    skills=[Skill("echo", "Echo", "Repeats your message.", ["demo"], ["hello"])],
+    card=Card(skills=[Skill("echo", "Echo", "Repeats your message.", ["demo"], ["hello"])]),
 )
 async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
     """Answer with the message's text."""
@@ -32,18 +33,20 @@ async def echo(ctx: RunContext) -> AsyncIterator[Emission]:
 @agent(
     name="assistant",
     description="Thinks, calls a tool, answers in a stream and hands over a file; has no model.",
-    skills=[
-        Skill(
-            "assist",
-            "Assist",
-            "Shows every kind of output that an agent has.",
-            ["demo"],
-            ["How many words are in this sentence?"],
-        )
-    ],
-    input_modes=["*/*"],
-    output_modes=["text/plain", "text/markdown"],
-    capabilities={"tools": {"supported": True}},
+    card=Card(
+        skills=[
+            Skill(
+                "assist",
+                "Assist",
+                "Shows every kind of output that an agent has.",
+                ["demo"],
+                ["How many words are in this sentence?"],
+            )
+        ],
+        input_modes=["*/*"],
+        output_modes=["text/plain", "text/markdown"],
+        capabilities={"tools": {"supported": True}},
+    ),
 )
 async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
     """Count the message's words, with every kind of output."""
@@ -66,9 +69,11 @@ async def assistant(ctx: RunContext) -> AsyncIterator[Emission]:
 @agent(
     name="counter",
     description=f"Counts to N: `N [delay_ms]`, N from 1 to {MAX_COUNT}.",
-    skills=[
-        Skill("count", "Count", "Streams the numbers from 1 to N.", ["demo"], ["10", "10 500"])
-    ],
+    card=Card(
+        skills=[
+            Skill("count", "Count", "Streams the numbers from 1 to N.", ["demo"], ["10", "10 500"])
+        ]
+    ),
     retry=Retry(attempts=_KILLED),
 )
 async def counter(ctx: RunContext) -> AsyncIterator[Emission]:

@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace import Agents, File, InputRequired, Retry, Retryable, RunContext, agent
+from headrace import Agents, Card, File, InputRequired, Retry, Retryable, RunContext, agent
 from tests.support.documented import caller, patcher
 from tests.support.everything import everything
 from tests.support.gates import opened
@@ -23,7 +23,7 @@ async def sleeper(_: RunContext) -> AsyncIterator[str]:
     yield "after"
 
 
-@agent(extended_card={"description": "Knows who asks."})
+@agent(card=Card(extended={"description": "Knows who asks."}))
 async def asker(run: RunContext) -> AsyncIterator[str | InputRequired]:
     """Asks for a name, and greets who gives it."""
     if run.run == 1:
@@ -51,7 +51,7 @@ async def typist(_: RunContext) -> AsyncIterator[str]:
         yield f"{number} "
 
 
-@agent(input_modes=["*/*"])
+@agent(card=Card(input_modes=["*/*"]))
 async def filer(run: RunContext) -> AsyncIterator[str | File]:
     """Makes a file of as many bytes as it is told, or says what one holds: sent, or by its link.
 

@@ -3,11 +3,11 @@
 import json
 from collections.abc import AsyncIterator
 
-from headrace import Emission, InputRequired, RunContext, State, StateDelta, ToolCall, agent
+from headrace import Card, Emission, InputRequired, RunContext, State, StateDelta, ToolCall, agent
 from headrace.model import parts
 
 
-@agent(capabilities={"state": {"snapshots": True, "deltas": True}})
+@agent(card=Card(capabilities={"state": {"snapshots": True, "deltas": True}}))
 async def patcher(run: RunContext) -> AsyncIterator[Emission]:
     """Applies a JSON Patch, which its message is, to the state that the client sent."""
     yield State(run.state)
@@ -15,7 +15,7 @@ async def patcher(run: RunContext) -> AsyncIterator[Emission]:
     yield json.dumps(run.state)
 
 
-@agent(capabilities={"tools": {"supported": True, "clientProvided": True}})
+@agent(card=Card(capabilities={"tools": {"supported": True, "clientProvided": True}}))
 async def caller(run: RunContext) -> AsyncIterator[Emission]:
     """Calls each tool of the client's with all that it requires, then says what they said."""
     if results := [found.content for part in run.parts if (found := parts.tool_result(part))]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from headrace import (
     Activity,
     ActivityDelta,
+    Card,
     Complete,
     Custom,
     Data,
@@ -29,7 +30,7 @@ from headrace import (
 PICTURE = b"\x89PNG\r\n\x1a\n"
 
 
-@agent(input_modes=["*/*"], capabilities={"tools": {"supported": True}})
+@agent(card=Card(input_modes=["*/*"], capabilities={"tools": {"supported": True}}))
 async def everything(run: RunContext) -> AsyncIterator[Emission]:
     """Says everything; then completes, fails or asks, as its message has it."""
     yield Status("Begins.")

@@ -1,12 +1,12 @@
 """Keywords of `headrace.sdk.agent` that every adapter accepts."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from headrace.model.agent_card import Caution, Provider
+from headrace.model.agent_card import Caution
 from headrace.model.events import Json
-from headrace.sdk.agent import Agent, FollowUps, Skill
+from headrace.sdk.agent import Agent, FollowUps
+from headrace.sdk.card import Card
 from headrace.sdk.policy import Limits, Retry
 
 ANY_MEDIA = ("*/*",)
@@ -16,24 +16,24 @@ ANY_MEDIA = ("*/*",)
 class Declaration(TypedDict, total=False):
     """Keywords that are passed on to `agent`, which documents them."""
 
-    display_name: str
     description: str
     version: str
     pinned: bool
-    icon_url: str
-    documentation_url: str
-    provider: Provider | None
-    skills: Sequence[Skill | Json]
-    input_modes: Sequence[str]
-    output_modes: Sequence[str]
-    capabilities: Json | None
+    card: Card
     bare_message: bool
-    streaming: bool
-    push_notifications: bool
-    extensions: Sequence[Json]
     retry: Retry
     limits: Limits
     follow_ups: FollowUps
+
+
+_NO_CARD = Card()
+
+
+def declare_card(declared: Declaration, found: Card) -> None:
+    """Complete the declared card with the fields of `found` that it leaves out."""
+    stated: object = declared.get("card", _NO_CARD)
+    if isinstance(stated, Card):  # else `agent` refuses it
+        declared["card"] = replace(found, **stated.stated())
 
 
 def declare_capabilities(
@@ -64,11 +64,18 @@ def declare_capabilities(
         found["humanInTheLoop"] = {"supported": True, "approvals": approvals, "interrupts": True}
     if handoffs:
         found["multiAgent"] = {"supported": True, "handoffs": True}
-    capabilities = declared.get("capabilities") or {}
-    declared["capabilities"] = found | {
-        category: found.get(category, {}) | own if isinstance(own, dict) else own
-        for category, own in capabilities.items()
-    }
+    card: object = declared.get("card", _NO_CARD)
+    if not isinstance(card, Card):  # `agent` refuses it
+        return
+    own = (card.capabilities or {}).items()
+    declared["card"] = replace(
+        card,
+        capabilities=found
+        | {
+            category: found.get(category, {}) | value if isinstance(value, dict) else value
+            for category, value in own
+        },
+    )
 
 
 def with_caution(agent: Agent, caution: Caution | None) -> Agent:

@@ -1,7 +1,6 @@
 """Agents: an async function together with its card, its retries, limits and clean-up."""
 
 import inspect
-import re
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -9,7 +8,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Sequence,
+    Mapping,
 )
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,17 +17,19 @@ from typing import Any, Literal, cast, overload
 
 from pydantic import ValidationError
 
-from headrace.model.agent_card import AgentCard, Provider
+from headrace.did_you_mean import did_you_mean
+from headrace.model.agent_card import AgentCard
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.field_rule import first_problem
 from headrace.model.subjects import MAX_VERSION, check_agent_name, encode_token
 from headrace.model.task import TaskKey
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun, DirectStream, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
-from headrace.sdk.errors import Misdeclared
+from headrace.sdk.errors import Misdeclared, UnknownOption
 from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
@@ -77,56 +78,6 @@ type ResultFunction = Callable[[RunContext], Coroutine[Any, Any, Emission | None
 
 type AgentFunction = StreamFunction | ResultFunction | BlockingGenerator | BlockingFunction
 """Functions that are not async run in threads, one for each run."""
-
-
-CATEGORIES = frozenset(
-    [
-        "identity",
-        "transport",
-        "tools",
-        "output",
-        "state",
-        "multiAgent",
-        "reasoning",
-        "multimodal",
-        "execution",
-        "humanInTheLoop",
-        "custom",
-    ]
-)
-"""The categories of AG-UI's AgentCapabilities."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skill:
-    """A skill on the agent's card.
-
-    A2A requires a name, a description and a tag. The id is the default for all three.
-    """
-
-    id: str
-    name: str = ""
-    description: str = ""
-    tags: Sequence[str] = ()
-    examples: Sequence[str] = ()
-    """Example prompts, such as ``"Translate this page into French."``."""
-    input_modes: Sequence[str] = ()
-    """Media types such as ``"text/plain"``. Empty: the agent's input modes."""
-    output_modes: Sequence[str] = ()
-    """Media types. Empty: the agent's output modes."""
-
-    def to_json(self) -> Json:
-        """Return the A2A AgentSkill."""
-        name = self.name or self.id
-        skill: Json = {
-            "id": self.id,
-            "name": name,
-            "description": self.description or name,
-            "tags": list(self.tags) or [self.id],
-            "examples": list(self.examples),
-        }
-        modes = {"inputModes": list(self.input_modes), "outputModes": list(self.output_modes)}
-        return skill | {key: value for key, value in modes.items() if value}
 
 
 @dataclass(frozen=True)
@@ -192,7 +143,10 @@ class Agent:
         return cast("ResultFunction", self.function)(ctx)
 
 
-_RETRY, _LIMITS = Retry(), Limits()
+_CARD, _RETRY, _LIMITS = Card(), Retry(), Limits()
+
+_GROUPS: dict[str, type] = {"card": Card, "retry": Retry, "limits": Limits}
+"""The options of `agent` that hold several values, with their types."""
 
 
 @overload
@@ -200,25 +154,14 @@ def agent(function: AgentFunction, /) -> Agent: ...
 
 
 @overload
-def agent(  # what a card says
+def agent(
     *,
     name: str = ...,
-    display_name: str = ...,
     description: str = ...,
     version: str = ...,
     pinned: bool = ...,
-    icon_url: str = ...,
-    documentation_url: str = ...,
-    provider: Provider | None = ...,
-    skills: Sequence[Skill | Json] = ...,
-    input_modes: Sequence[str] = ...,
-    output_modes: Sequence[str] = ...,
-    capabilities: Json | None = ...,
+    card: Card = ...,
     bare_message: bool = ...,
-    streaming: bool = ...,
-    push_notifications: bool = ...,
-    extensions: Sequence[Json] = ...,
-    extended_card: Json | None = ...,
     retry: Retry = ...,
     limits: Limits = ...,
     follow_ups: FollowUps = ...,
@@ -226,31 +169,21 @@ def agent(  # what a card says
 ) -> Callable[[AgentFunction], Agent]: ...
 
 
-def agent(  # noqa: PLR0913  # what a card says
+def agent(  # noqa: PLR0913  # what an agent is declared with
     function: AgentFunction | None = None,
     /,
     *,
     name: str = "",
-    display_name: str = "",
     description: str = "",
     version: str = "1.0.0",
     pinned: bool = False,
-    icon_url: str = "",
-    documentation_url: str = "",
-    provider: Provider | None = None,
-    skills: Sequence[Skill | Json] = (),
-    input_modes: Sequence[str] = ("text/plain",),
-    output_modes: Sequence[str] = ("text/plain",),
-    capabilities: Json | None = None,
+    card: Card = _CARD,
     bare_message: bool = False,
-    streaming: bool = True,
-    push_notifications: bool = True,
-    extensions: Sequence[Json] = (),
-    extended_card: Json | None = None,
     retry: Retry = _RETRY,
     limits: Limits = _LIMITS,
     follow_ups: FollowUps = "enqueue",
     clean_up: CleanUp | None = None,
+    **unknown: object,
 ) -> Agent | Callable[[AgentFunction], Agent]:
     """Declare a function as an agent: an async generator or coroutine function, or a blocking one.
 
@@ -262,26 +195,12 @@ def agent(  # noqa: PLR0913  # what a card says
     Args:
         function: The function, for ``@agent`` without parentheses.
         name: The agent's id. Default: the function's name, with ``-`` for ``_``.
-        display_name: Name shown to people. Default: `name`.
         description: Default: the first line of the function's docstring.
         version: Version of the agent, for its card.
         pinned: Whether tasks stay with the version that began them. Workers of other versions then
             serve beside this one, each its own tasks.
-        icon_url: URL of an icon, for the card; ``http://`` or ``https://``.
-        documentation_url: URL of the documentation, for the card; ``http://`` or ``https://``.
-        provider: The organization that runs the agent, for the card.
-        skills: `Skill` objects, or A2A AgentSkill objects as dicts.
-        input_modes: Accepted media types; ``*/*`` accepts all.
-        output_modes: Media types of the answers.
-        capabilities: AG-UI's AgentCapabilities by category, such as ``{"tools": {"supported":
-            True}}``. They take precedence over what the fleet declares.
+        card: What else people and clients read about the agent: its skills, media types and so on.
         bare_message: Whether the agent may answer with a `Message` instead of a task.
-        streaming: Whether A2A clients may stream.
-        push_notifications: Whether A2A clients may register webhooks.
-        extensions: The agent's own A2A extensions, as AgentExtension objects.
-            `RunContext.extensions` holds those that a request activates.
-        extended_card: Members of an A2A AgentCard that only callers with credentials get. None: the
-            agent has no extended card. Empty: it has one that is not configured yet.
         retry: How often, when and after which errors a run is attempted again.
         limits: Concurrent runs per worker, and the time that a run may wait and take.
         follow_ups: How a message to a running task is handled (see `FollowUps`).
@@ -289,44 +208,39 @@ def agent(  # noqa: PLR0913  # what a card says
             running: canceled while it waited for its user, canceled after its worker was killed, or
             failed after the last attempt. A call may take 10 s. A failed call is repeated for about
             90 s.
+        **unknown: Other options are refused.
 
     Raises:
         Misdeclared: The function does not take the context, the name is not a valid agent name, or
             a value is invalid.
+        UnknownOption: There is no such option.
     """
 
     def declare(function: AgentFunction) -> Agent:
         called = name or function.__name__.replace("_", "-")
         try:
-            _check_policy(retry, limits, called)
-            card = _card(
+            _check_options(unknown, called)
+            _check_groups({"card": card, "retry": retry, "limits": limits}, called)
+            retry.check(called)
+            limits.check(called)
+            announced = _announced(
+                card,
                 name=called,
-                display_name=display_name,
                 description=description or _first_line(function),
                 version=version,
                 pinned=pinned,
-                icon_url=icon_url,
-                documentation_url=documentation_url,
-                provider=provider,
-                skills=_skills(skills),
-                input_modes=input_modes,
-                output_modes=output_modes,
-                capabilities=capabilities or {},
                 bare_message=bare_message,
-                streaming=streaming,
-                push_notifications=push_notifications,
-                extensions=extensions,
-                extended=extended_card,
                 follow_ups=follow_ups,
                 start_within=limits.start_within,
                 cleans_up=clean_up is not None,
             )
+            card.check(called)
             if not is_async(function):
                 function = in_thread(cast("BlockingGenerator", function))
-            declared = Agent(function, card, retry, limits, clean_up)
+            declared = Agent(function, announced, retry, limits, clean_up)
             _check(declared)
         except Misdeclared as error:
-            raise Misdeclared(f"{error}{declared_at(function)}") from None
+            raise type(error)(f"{error}{_place_of(function)}") from None
         return declared
 
     if function is None:
@@ -372,53 +286,57 @@ class Agents:
         return len(self._by_name)
 
 
-def _card(**fields: object) -> AgentCard:
-    """Return the card with these fields.
+def _announced(card: Card, **others: object) -> AgentCard:
+    """Return the card with its other fields.
 
     Raises:
         Misdeclared: A field has a value of another type.
     """
     try:
-        return AgentCard.model_validate(fields)
+        return card.announced(**others)
     except ValidationError as invalid:
-        # The option of `agent` has a longer name.
-        problem = re.sub(r"^extended\b", "extended_card", first_problem(invalid, "card"))
-        raise Misdeclared(f"agent {fields['name']!r}: {problem}") from None
+        problem = first_problem(invalid, "card")
+        group = "" if problem.startswith(tuple(f"{option}:" for option in others)) else "card."
+        raise Misdeclared(f"agent {others['name']!r}: {group}{problem}") from None
 
 
-def _skills(given: object) -> object:
-    """Return the skills as on the card; what is no list of skills is left to its check."""
-    if not isinstance(given, Iterable) or isinstance(given, str):
-        return given
-    return [each.to_json() if isinstance(each, Skill) else each for each in given]
-
-
-def _check_policy(retry: object, limits: object, agent: str) -> None:
-    """Check the options before the card is made from them.
+def _check_options(unknown: Iterable[str], agent_name: str) -> None:
+    """Check that there are no others than the options of `agent`.
 
     Raises:
-        Misdeclared: One is of another type, or has an invalid value.
+        UnknownOption: There are; the message says where the first one belongs.
     """
-    for option, value, kind in (("retry", retry, Retry), ("limits", limits, Limits)):
-        if not isinstance(value, kind):
+    for option in unknown:
+        for group, kind in _GROUPS.items():
+            if option in inspect.signature(kind).parameters:
+                remedy = f"; write {group}={kind.__name__}({option}=…)"
+                break
+        else:
+            remedy = did_you_mean(option, agent.__kwdefaults__ or ())
+        raise UnknownOption(f"unknown option {option!r} of agent {agent_name!r}{remedy}")
+
+
+def _check_groups(given: Mapping[str, object], agent: str) -> None:
+    """Check the types of the options that hold several values.
+
+    Raises:
+        Misdeclared: One is of another type.
+    """
+    for option, kind in _GROUPS.items():
+        if not isinstance(given[option], kind):
             raise Misdeclared(
                 f"the {option} of agent {agent!r} must be a {kind.__name__}: "
                 f"write {option}={kind.__name__}(…)"
             )
-        value.check(agent)
 
 
 def _check(declared: Agent) -> None:
-    unknown = declared.card.capabilities.keys() - CATEGORIES
-    if unknown:
-        raise Misdeclared(f"unknown capabilities {sorted(unknown)}; AG-UI has {sorted(CATEGORIES)}")
     try:
         check_agent_name(declared.name)
     except InvalidName as error:
         raise Misdeclared(str(error)) from None
     _check_parameters(declared)
     _check_version(declared.card)
-    _check_urls(declared.card)
     if declared.clean_up is not None and not callable(declared.clean_up):
         raise Misdeclared(f"the clean_up of agent {declared.name!r} must be an async function")
 
@@ -458,22 +376,10 @@ def _check_parameters(declared: Agent) -> None:
         ) from None
 
 
-def _check_urls(card: AgentCard) -> None:
-    """Check the URLs that pages show: another scheme could run code.
-
-    Raises:
-        Misdeclared: A URL is neither http nor https.
-    """
-    urls = {
-        "icon_url": card.icon_url,
-        "documentation_url": card.documentation_url,
-        "provider's url": card.provider.url if card.provider else "",
-    }
-    for what, url in urls.items():
-        if url and not url.startswith(("http://", "https://")):
-            raise Misdeclared(
-                f"the {what} of agent {card.name!r} must begin with http:// or https://"
-            )
+def _place_of(function: AgentFunction) -> str:
+    """Return where the author declares the agent: with an adapter, the function is not theirs."""
+    is_authors = not function.__module__.startswith("headrace.adapters.")
+    return declared_at(function) if is_authors else called_at()
 
 
 def _first_line(function: AgentFunction) -> str:

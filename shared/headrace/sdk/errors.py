@@ -18,6 +18,12 @@ class Misdeclared(HeadraceError):
     code = "misdeclared_agent"
 
 
+class UnknownOption(Misdeclared, TypeError):
+    """An agent is declared with an option that does not exist, or that belongs to another one."""
+
+    code = "unknown_option"
+
+
 class RunOver(HeadraceError):
     """The run of this output has ended or belongs to another worker."""
 

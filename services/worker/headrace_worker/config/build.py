@@ -9,7 +9,8 @@ from typing import Any
 from headrace import adapters
 from headrace.model.agent_card import AgentCard, AgentSecurity, Provider
 from headrace.model.errors import HeadraceError
-from headrace.sdk.agent import Agent, Agents, Skill
+from headrace.sdk.agent import Agent, Agents
+from headrace.sdk.card import Card, Skill
 from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import imported_at
 from headrace_worker.config.errors import FieldUnusable, Lines, Unusable
@@ -107,6 +108,7 @@ def _python(name: str, section: PythonAgent) -> Agent:
         )
     options = _options(section)
     shown = {key: value for key, value in options.items() if key in AgentCard.model_fields}
+    shown |= _card(section).stated()
     card = agents[0].card.model_copy(update=shown | {"name": name})
     retry, limits = _set(section.retry, agents[0].retry), _set(section.limits, agents[0].limits)
     if limits.start_within != card.start_within:
@@ -127,7 +129,6 @@ def _model(configuration: Configuration, name: str, section: ModelAgent, model: 
         image_urls=model.image_urls,
         instruction=section.instruction,
         show_thinking=section.reasoning.show_thinking,
-        streaming=section.reasoning.enable_streaming,
         reasoning_effort=section.reasoning.effort,
         tools=[
             _tool(configuration.tools[name])
@@ -136,7 +137,7 @@ def _model(configuration: Configuration, name: str, section: ModelAgent, model: 
         ],
         memory=section.memory,
         max_turns=section.max_turns,
-        **_options(section),
+        **_options(section, streaming=section.reasoning.enable_streaming),
     )
     return made
 
@@ -209,26 +210,27 @@ def _credentials(section: Credentials | None) -> Any:  # noqa: ANN401  # what th
             )
 
 
-def _options(section: CommonAgentSection) -> dict[str, Any]:
-    """Return the section's description of the agent, as keywords of `headrace.sdk.agent`."""
-    plain = {*CommonAgentSection.model_fields} - {
-        "name",
-        "provider",
-        "skills",
-        "security",
-        "retry",
-        "limits",
+def _options(section: CommonAgentSection, *, streaming: bool = True) -> dict[str, Any]:
+    """Return the section's description of the agent, as keywords of `headrace.agent`."""
+    stated = {
+        "description": section.description,
+        "version": section.version,
+        "pinned": section.pinned,
+        "follow_ups": section.follow_ups,
+        "card": replace(_card(section), streaming=streaming),
+        "retry": section.retry and _set(section.retry, Retry()),
+        "limits": section.limits and _set(section.limits, Limits()),
     }
-    options = section.model_dump(include=plain) | {"display_name": section.name}
-    if section.provider is not None:
-        options["provider"] = Provider(**section.provider.model_dump())
-    if section.retry is not None:
-        options["retry"] = _set(section.retry, Retry())
-    if section.limits is not None:
-        options["limits"] = _set(section.limits, Limits())
-    if section.skills is not None:
-        options["skills"] = [Skill(**one.model_dump()).to_json() for one in section.skills]
-    return {key: value for key, value in options.items() if value is not None}
+    return {key: value for key, value in stated.items() if value is not None}
+
+
+def _card(section: CommonAgentSection) -> Card:
+    stated = section.card.model_dump(exclude_none=True, exclude={"provider", "skills"})
+    if section.card.provider is not None:
+        stated["provider"] = Provider(**section.card.provider.model_dump())
+    if section.card.skills is not None:
+        stated["skills"] = [Skill(**one.model_dump()).to_json() for one in section.card.skills]
+    return Card(display_name=section.name or "", **stated)
 
 
 def _set[T: Retry | Limits](section: RetrySection | LimitsSection | None, values: T) -> T:

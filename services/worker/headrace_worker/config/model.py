@@ -191,6 +191,19 @@ class ProviderSection(Section):
     """URL of the organization; required by A2A."""
 
 
+class CardSection(Section):
+    """What people and clients read about an agent; see `headrace.Card`."""
+
+    icon_url: Url | None = None
+    documentation_url: Url | None = None
+    provider: ProviderSection | None = None
+    skills: list[SkillSection] | None = None
+    input_modes: list[str] | None = None
+    """Accepted media types; ``*/*`` accepts all."""
+    output_modes: list[str] | None = None
+    """Media types of the answers."""
+
+
 class RetrySection(Section):
     """When a run is attempted again; see `headrace.Retry`."""
 
@@ -208,7 +221,7 @@ class LimitsSection(Section):
 
 
 class CommonAgentSection(Section):
-    """The fields of any agent's section; see `headrace.sdk.agent`."""
+    """The fields of any agent's section; see `headrace.agent`."""
 
     name: str | None = None
     """Name shown to people. The id is the key of this section."""
@@ -216,12 +229,7 @@ class CommonAgentSection(Section):
     version: str | None = None
     pinned: bool | None = None
     """Whether tasks stay with the version that began them."""
-    icon_url: Url | None = None
-    documentation_url: Url | None = None
-    provider: ProviderSection | None = None
-    skills: list[SkillSection] | None = None
-    input_modes: list[str] | None = None
-    output_modes: list[str] | None = None
+    card: CardSection = Field(default_factory=CardSection)
     follow_ups: FollowUps | None = None
     """How a message to a running task is handled."""
     retry: RetrySection | None = None

@@ -1,26 +1,33 @@
 """Conversion of an agent's own card into a declaration."""
 
+from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_card
 from headrace.model.agent_card import Provider
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.subjects import check_agent_name
+from headrace.sdk.card import Card
 from headrace.sdk.errors import Misdeclared
 
 
-def taken_over(card: Json) -> Json:
-    """Return the keywords of `agent` that `card` provides, an A2A AgentCard in ProtoJSON."""
-    taken = {
-        "display_name": card.get("name"),
-        "description": card.get("description"),
-        "version": card.get("version"),
-        "icon_url": _url(card.get("iconUrl")),
-        "documentation_url": _url(card.get("documentationUrl")),
-        "provider": _provider(card.get("provider", {})),
-        "skills": [_skill(skill) for skill in card.get("skills", [])],
-        "input_modes": card.get("defaultInputModes"),
-        "output_modes": card.get("defaultOutputModes"),
-    }
-    return {key: value for key, value in taken.items() if value}
+def declare_as(declared: Declaration, own: Json) -> None:
+    """Complete a declaration with the agent's own card, an A2A AgentCard in ProtoJSON."""
+    if description := own.get("description"):
+        declared.setdefault("description", description)
+    if version := own.get("version"):
+        declared.setdefault("version", version)
+    declare_card(declared, _card(own))
+
+
+def _card(own: Json) -> Card:
+    return Card(
+        display_name=own.get("name", ""),
+        icon_url=_url(own.get("iconUrl")),
+        documentation_url=_url(own.get("documentationUrl")),
+        provider=_provider(own.get("provider", {})),
+        skills=[_skill(skill) for skill in own.get("skills", [])],
+        input_modes=own.get("defaultInputModes") or ANY_MEDIA,
+        output_modes=own.get("defaultOutputModes") or (),
+    )
 
 
 def _provider(section: Json) -> Provider | None:

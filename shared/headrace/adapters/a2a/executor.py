@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Unpack, override
+from typing import Unpack, override
 
 from a2a.auth.user import User
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -18,10 +18,10 @@ from a2a.types import (
 )
 from a2a.types import Message as A2AMessage
 
-from headrace.adapters.a2a.cards import name_of, taken_over
+from headrace.adapters.a2a.cards import declare_as, name_of
 from headrace.adapters.a2a.protojson import artifact_of, json_of, message_of, outcome_of, parsed
 from headrace.adapters.conversation.memory import with_content
-from headrace.adapters.declaration import ANY_MEDIA, Declaration
+from headrace.adapters.declaration import Declaration, declare_card
 from headrace.background import cancelled
 from headrace.model import parts
 from headrace.model.errors import HeadraceError
@@ -29,6 +29,7 @@ from headrace.model.events import AGUI, Json
 from headrace.model.relayed import hinted
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, RUN_ENDED
 from headrace.sdk.agent import Agent, EndedTask, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Emission, Message, Outcome
 from headrace.sdk.errors import MalformedOutput
@@ -173,7 +174,7 @@ def executor_agent(
     executor: AgentExecutor,
     *,
     name: str = "",
-    card: AgentCard | None = None,
+    agent_card: AgentCard | None = None,
     auth_timeout: float = 300.0,
     **declared: Unpack[Declaration],
 ) -> Agent:
@@ -187,28 +188,24 @@ def executor_agent(
     Args:
         executor: The executor.
         name: The agent's name in the fleet; by default, the card's.
-        card: The agent's own card. Its name, description, version, skills, media types, streaming
-            and extensions apply unless they are given here.
+        agent_card: The agent's own card. Its name, description, version, skills, media types,
+            streaming and extensions apply unless they are given here.
         auth_timeout: Seconds to wait for the user's answer to AUTH_REQUIRED.
         **declared: Keywords of `agent`.
 
     Raises:
         Misdeclared: Neither a name nor a card is given, or as for `agent`.
     """
-    own = json_of(card) if card is not None else {}
-    options: Any = {
-        "input_modes": ANY_MEDIA,
-        **taken_over(own),
-        **_capabilities(own),
-        **declared,
-    }
-    options.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
+    own = json_of(agent_card) if agent_card is not None else {}
+    declare_card(declared, _capabilities(own))
+    declare_as(declared, own)
+    declared.setdefault("description", (executor.__doc__ or "").strip().partition("\n")[0])
     may_answer = declared.get("bare_message", False)
 
     async def clean_up(ended: EndedTask) -> None:
         await executor.cancel(_request_after(ended), DiscardingQueue())
 
-    @agent(name=name or name_of(own), clean_up=clean_up, **options)
+    @agent(name=name or name_of(own), clean_up=clean_up, **declared)
     async def run(ctx: RunContext) -> None:
         task = await _task(ctx) if ctx.run > 1 else None
         made = [] if task is None else json_of(task).get("artifacts", [])
@@ -268,10 +265,10 @@ async def _request(ctx: RunContext, message: Json, task: Task | None) -> Request
     )
 
 
-def _capabilities(card: Json) -> Json:
-    """Return the capabilities that a card declares."""
-    can: Json = card.get("capabilities") or {}
-    return {key: can[key] for key in ("streaming", "extensions") if key in can}
+def _capabilities(own: Json) -> Card:
+    """Return a card with the A2A capabilities that the agent's own card declares."""
+    can: Json = own.get("capabilities") or {}
+    return Card(streaming=can.get("streaming", True), extensions=can.get("extensions", ()))
 
 
 def _request_after(ended: EndedTask) -> RequestContext:

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import httpx
 from a2a.utils.errors import A2AError
 
-from headrace.adapters.a2a.cards import name_of, taken_over
+from headrace.adapters.a2a.cards import declare_as, name_of
 from headrace.adapters.a2a.credentials import AccessRefused, Credentials
 from headrace.adapters.a2a.protojson import json_of
 from headrace.adapters.a2a.remote_client import BINDINGS, Place, Remote, read_card
@@ -19,7 +19,7 @@ from headrace.adapters.a2a.remote_run import (
     raise_if_passing,
     status_of,
 )
-from headrace.adapters.declaration import ANY_MEDIA, Declaration
+from headrace.adapters.declaration import Declaration
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, EndedTask, agent
 from headrace.sdk.context import RunContext
@@ -106,15 +106,15 @@ def remote_agent(  # noqa: PLR0913  # the adapter's options
         secure_grpc,
         tuple(origins),
     )
-    card = _card(place, card_timeout, is_needed=not name) if card_timeout > 0 else {}
-    declaration: Any = {"input_modes": ANY_MEDIA, **taken_over(card), **declared}
+    own = _card(place, card_timeout, is_needed=not name) if card_timeout > 0 else {}
+    declare_as(declared, own)
     remote, timeouts = Remote(place), Timeouts(reconnecting, auth_timeout, poll)
 
     async def clean_up(ended: EndedTask) -> None:
         async with remote.used():
             await cancel_left(ended, remote)
 
-    @agent(name=name or name_of(card), clean_up=clean_up, **declaration)
+    @agent(name=name or name_of(own), clean_up=clean_up, **declared)
     async def run(ctx: RunContext) -> None:
         async with remote.used():
             await RemoteRun(ctx, remote, timeouts, run.retry).run()

@@ -51,6 +51,7 @@ from headrace.adapters.declaration import (
     ANY_MEDIA,
     Declaration,
     declare_capabilities,
+    declare_card,
     with_caution,
 )
 from headrace.adapters.outside_context import outside_context
@@ -59,6 +60,7 @@ from headrace.adapters.questions.approvals import ask, ask_again, interrupts_bef
 from headrace.model.agent_card import Caution
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
@@ -112,7 +114,7 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
     options = _AdkOptions(
         app, root, config, services, memory, show_thinking, approve_within, _resumable()
     )
-    declared.setdefault("input_modes", ANY_MEDIA)
+    declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", root.description or f"The agent {root.name}.")
     declare_capabilities(declared, handoffs=bool(getattr(root, "sub_agents", ())))
 

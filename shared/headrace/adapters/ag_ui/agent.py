@@ -12,13 +12,14 @@ from headrace.adapters.ag_ui.input import run_input
 from headrace.adapters.ag_ui.names import FINISHED, NamedEvents
 from headrace.adapters.busy import is_busy, pause_of
 from headrace.adapters.conversation.memory import Memory, restored
-from headrace.adapters.declaration import ANY_MEDIA, Declaration
+from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_card
 from headrace.adapters.event_stream import EVENT_STREAM, Frames, check_encoding, field
 from headrace.adapters.questions.answers import AnswerInvalid
 from headrace.adapters.questions.approvals import ask_again
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
@@ -62,7 +63,7 @@ def ag_ui_agent(
     Raises:
         Misdeclared: As for `agent`.
     """
-    declared.setdefault("input_modes", ANY_MEDIA)
+    declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The AG-UI agent at {url}.")
     timeout = httpx.Timeout(silence, connect=connect_timeout)
     tls = httpx.create_ssl_context()

@@ -15,6 +15,7 @@ from headrace.adapters.declaration import (
     ANY_MEDIA,
     Declaration,
     declare_capabilities,
+    declare_card,
     with_caution,
 )
 from headrace.adapters.langgraph.calls import GraphCalls
@@ -27,6 +28,7 @@ from headrace.adapters.questions.answers import AnswerInvalid, MemoryLost, answe
 from headrace.adapters.questions.approvals import Decision, ask, ask_again, refusal
 from headrace.model.task import CANCELED
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Ending, Outcome, Reject
 from headrace.sdk.errors import Misdeclared, Retryable
@@ -82,7 +84,7 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
         raise Misdeclared(
             f"{name}: a graph with breakpoints needs a checkpointer; compile it with one"
         )
-    declared.setdefault("input_modes", ANY_MEDIA)
+    declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The graph {graph.name}.")
     declare_capabilities(declared, interrupts=True)
 

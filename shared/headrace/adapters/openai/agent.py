@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError, Timeout
 
 from headrace.adapters.conversation.memory import Memory, conversation
-from headrace.adapters.declaration import Declaration, declare_capabilities
+from headrace.adapters.declaration import Declaration, declare_capabilities, declare_card
 from headrace.adapters.openai.content import TAKES, without_image_urls
 from headrace.adapters.openai.run import ChatRun, ModelEndpoint
 from headrace.adapters.openai.stream import FORMAT
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
@@ -112,7 +113,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     )
     takes_image_urls = _is_openais(str(client.base_url)) if image_urls is None else image_urls
     toolbox = Toolbox(tools)
-    declared.setdefault("input_modes", TAKES)
+    declare_card(declared, Card(input_modes=TAKES))
     declared.setdefault("description", f"The model {model}.")
     declare_capabilities(declared, client_tools=True)
 

@@ -22,7 +22,7 @@ from headrace.adapters.as_json import as_json
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import Memory, conversation
 from headrace.adapters.conversation.turns import Turn, answered, open_calls, other_parts
-from headrace.adapters.declaration import Declaration, declare_capabilities
+from headrace.adapters.declaration import Declaration, declare_capabilities, declare_card
 from headrace.adapters.openai.content import TAKES, without_image_urls
 from headrace.adapters.openai.run import refusal_of
 from headrace.adapters.openai_agents.events import AgentsEvents
@@ -53,6 +53,7 @@ from headrace.adapters.questions.approvals import (
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Ending, Outcome, Reject
 from headrace.sdk.errors import Retryable
@@ -97,7 +98,7 @@ def openai_agents_agent(  # noqa: PLR0913  # the adapter's options
     """
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
     options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within, image_urls)
-    declared.setdefault("input_modes", TAKES)
+    declare_card(declared, Card(input_modes=TAKES))
     declared.setdefault("description", f"The agent {wrapped.name}.")
     declare_capabilities(
         declared,

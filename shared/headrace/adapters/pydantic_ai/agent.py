@@ -32,7 +32,7 @@ from headrace.adapters.busy import is_busy
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import Memory, conversation
 from headrace.adapters.conversation.turns import Turn, other_parts, without_answers
-from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities
+from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities, declare_card
 from headrace.adapters.pydantic_ai.events import PydanticEvents, ReplayedResponses
 from headrace.adapters.pydantic_ai.messages import FORMAT, Past, prompt_of
 from headrace.adapters.questions.answers import AnswerInvalid
@@ -45,6 +45,7 @@ from headrace.adapters.questions.approvals import (
 )
 from headrace.model.events import Json
 from headrace.sdk.agent import Agent, agent
+from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Reject
 from headrace.sdk.errors import Retryable
@@ -87,7 +88,7 @@ def pydantic_ai_agent(
     Raises:
         Misdeclared: As for `agent`.
     """
-    declared.setdefault("input_modes", ANY_MEDIA)
+    declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The pydantic-ai agent {wrapped.name or name}.")
     declare_capabilities(
         declared,

@@ -174,7 +174,7 @@ async def test_it_finds_what_the_request_accepts_activates_and_attaches(
         capabilities=AgentCapabilities(extensions=[AgentExtension(uri="https://x.example/e")]),
     )
     metadata = {ACCEPTED_MODES: ["text/html"], EXTENSIONS: ["https://x.example/e"]}
-    made = executor_agent(Scripted(look), card=card)
+    made = executor_agent(Scripted(look), agent_card=card)
     async with working(made):
         draft = await submitter.start("Curious-one", "x", context="c", publish=False)
         owner = FileOwner("anonymous", "c")
@@ -376,7 +376,7 @@ def test_it_takes_whatever_its_own_server_would_have_let_through() -> None:
     card = executor_agent(Scripted(execute), name="e").card
     check_parts({"parts": [{"data": {"n": 1}}, {"raw": "AA==", "mediaType": "image/png"}]}, card)
     own = AgentCard(name="own", default_input_modes=["text"])
-    check_parts({"parts": [{"text": "x"}]}, executor_agent(Scripted(execute), card=own).card)
+    check_parts({"parts": [{"text": "x"}]}, executor_agent(Scripted(execute), agent_card=own).card)
 
 
 async def test_its_exception_fails_the_task_without_a_word_of_it(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from headrace import Card
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.capabilities import capabilities
 
@@ -98,7 +99,7 @@ def test_what_is_declared_by_hand_wins(category: str) -> None:
     from headrace.adapters import openai_agents_agent
 
     output = {category: {"supported": False}}
-    made = openai_agents_agent(agents.Agent(name="a"), name="a", capabilities=output)
+    made = openai_agents_agent(agents.Agent(name="a"), name="a", card=Card(capabilities=output))
     tools = CLIENTS | output.get("tools", {})
     assert made.card.capabilities == {"tools": tools} | ({} if category == "tools" else output)
     assert capabilities(made.card)["tools"] == tools

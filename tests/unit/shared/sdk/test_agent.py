@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from headrace import Agent, Agents, Emission, Limits, Provider, Retry, RunContext, Skill, agent
+from headrace import (
+    Agent,
+    Agents,
+    Card,
+    Emission,
+    Limits,
+    Provider,
+    Retry,
+    RunContext,
+    Skill,
+    adapters,
+    agent,
+)
 from headrace.demo import agents as demo_agents
 from headrace.demo import echo
 from headrace.model.agent_card import AgentCard
@@ -38,9 +50,11 @@ def test_a_card_has_what_the_decorator_states() -> None:
         name="x",
         description="d",
         version="2.1",
-        skills=[Skill("s", "S", tags=["t"]), {"id": "raw"}],
-        input_modes=["*/*"],
-        output_modes=["text/markdown"],
+        card=Card(
+            skills=[Skill("s", "S", tags=["t"]), {"id": "raw"}],
+            input_modes=["*/*"],
+            output_modes=["text/markdown"],
+        ),
         bare_message=True,
     )(my_function).card
     assert card.model_dump(exclude_defaults=True) == {
@@ -60,11 +74,13 @@ def test_a_card_has_what_the_decorator_states() -> None:
 def test_a_card_states_what_people_are_shown() -> None:
     card = agent(
         name="x",
-        display_name="An Agent",
-        icon_url="https://a.example/icon.png",
-        documentation_url="https://a.example/docs",
-        provider=Provider(organization="Acme", url="https://acme.example"),
-        skills=[Skill("draw", examples=["a cat"], input_modes=["text/plain"])],
+        card=Card(
+            display_name="An Agent",
+            icon_url="https://a.example/icon.png",
+            documentation_url="https://a.example/docs",
+            provider=Provider(organization="Acme", url="https://acme.example"),
+            skills=[Skill("draw", examples=["a cat"], input_modes=["text/plain"])],
+        ),
     )(my_function).card
     assert (card.title, AgentCard(name="x").title) == ("An Agent", "x")
     assert AgentCard.decode("", card.encode()) == card
@@ -93,8 +109,11 @@ def _decorated(function: object, **how: object) -> Callable[[], Agent]:
         (_decorated(_plain, name="plain"), "must take one argument, the RunContext"),
         (_decorated(my_function, name="no spaces"), "no spaces"),
         (_decorated(my_function, limits=Limits(concurrency=0)), "at least 1"),
-        (_decorated(my_function, icon_url="javascript:alert(1)"), "icon_url of agent"),
-        (_decorated(my_function, provider=Provider(organization="a", url="x")), "provider's url"),
+        (_decorated(my_function, card=Card(icon_url="javascript:alert(1)")), "icon_url of agent"),
+        (
+            _decorated(my_function, card=Card(provider=Provider(organization="a", url="x"))),
+            "card.provider.url of agent",
+        ),
     ],
 )
 def test_what_cannot_work_is_reported_at_once(declare: Callable[[], Agent], words: str) -> None:
@@ -164,7 +183,16 @@ def test_an_imported_file_with_null_bytes_is_found_by_its_import(
     assert {"importer", "spoilt"}.isdisjoint(sys.modules)
 
 
-_WRONG: Any = (timedelta(seconds=5), None, "3", 2.5, "soon", TimeoutError)
+_WRONG: Any = (
+    timedelta(seconds=5),
+    None,
+    "3",
+    2.5,
+    "soon",
+    TimeoutError,
+    Skill("shopping"),
+    ["shopping"],
+)
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
@@ -184,11 +212,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"timeout": 5}}, r"must be a Limits: write limits=Limits\(…\)"),
     ({"clean_up": "tidy"}, "clean_up .* must be an async function"),
     ({"description": 5}, "description: "),
-    ({"skills": Skill("shopping")}, "skills: "),
-    ({"skills": ["shopping"]}, r"skills\.0: "),
-    ({"output_modes": 5}, "output_modes: "),
-    ({"capabilities": ["tools"]}, "capabilities: "),
-    ({"extended_card": "more"}, "extended_card: "),
+    ({"card": Card(skills=_WRONG[6])}, r"card\.skills: "),
+    ({"card": Card(skills=_WRONG[7])}, r"card\.skills\.0: "),
+    ({"card": Card(output_modes=_WRONG[3])}, r"card\.output_modes: "),
+    ({"card": Card(capabilities=_WRONG[7])}, r"card\.capabilities: "),
+    ({"card": Card(extended=_WRONG[2])}, r"card\.extended: "),
+    ({"card": {"icon_url": "x"}}, r"must be a Card: write card=Card\(…\)"),
     ({"follow_ups": "queue"}, "follow_ups: "),
 ]
 
@@ -201,6 +230,36 @@ def test_an_option_of_another_type_is_refused_with_agent_and_line(
     with pytest.raises(Misdeclared, match=line) as output:
         agent(name="shop", **options)(my_function)
     assert "agent 'shop'" in str(output.value)
+
+
+UNKNOWN = [
+    ("icon_url", r"; write card=Card\(icon_url=…\)"),
+    ("timeout", r"; write limits=Limits\(timeout=…\)"),
+    ("on", r"; write retry=Retry\(on=…\)"),
+    ("verson", r"; did you mean version\?"),
+    ("colour", ""),
+]
+
+
+@pytest.mark.parametrize(("option", "remedy"), UNKNOWN)
+def test_an_unknown_option_is_a_type_error_that_names_the_right_place(
+    option: str, remedy: str
+) -> None:
+    message = rf"^unknown option '{option}' of agent 'shop'{remedy} \(test_agent\.py:\d+\)$"
+    with pytest.raises(TypeError, match=message):
+        _decorated(my_function, name="shop", **{option: 5})()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [({"name": "no spaces"}, "agent 'no spaces' must be"), ({"icon_url": "x"}, "unknown option")],
+)
+def test_a_mistake_in_an_adapters_call_is_located_where_the_author_calls_it(
+    options: dict[str, Any], problem: str
+) -> None:
+    made: dict[str, Any] = {"name": "model", "model": "m", "base_url": "http://127.0.0.1:1"}
+    with pytest.raises(Misdeclared, match=rf"^{problem}[^\n]* \(test_agent\.py:\d+\)$"):
+        adapters.openai_agent(**(made | options))
 
 
 @pytest.mark.parametrize("seconds", [inf, nan, 1e12])

@@ -11,6 +11,7 @@ import pytest
 
 from headrace import (
     Agents,
+    Card,
     Data,
     Emission,
     File,
@@ -275,7 +276,7 @@ async def test_earlier_tasks_of_a_conversation_are_known_to_the_next() -> None:
 async def test_files_go_in_and_come_out_small_and_large() -> None:
     large = bytes(range(256)) * 1024
 
-    @agent(input_modes=["*/*"], output_modes=["*/*"])
+    @agent(card=Card(input_modes=["*/*"], output_modes=["*/*"]))
     async def copier(ctx: RunContext) -> AsyncIterator[Emission]:
         """Hand back what came."""
         for part in ctx.parts[1:]:

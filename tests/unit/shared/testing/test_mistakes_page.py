@@ -26,7 +26,7 @@ module is imported. What is wrong in a run fails the task, with the agent, the f
 """
 
 _IMPORTS = """\
-from headrace import Agents, Data, File, InputRequired, Limits, agent, on, schedule, tool
+from headrace import Agents, Card, Data, File, InputRequired, Limits, agent, on, schedule, tool
 
 """
 
@@ -61,7 +61,7 @@ MISTAKES = [
         "@agent(name='my shop')\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'my shop' must be 1 to 64 of [A-Za-z0-9_-], beginning with a letter or digit"
         " (shop.py:3)",
-        "a `name` is an id; `display_name` is for people",
+        "a `name` is an id; `card=Card(display_name='My shop')` is for people",
     ),
     Mistake(
         "an option of another type",
@@ -71,9 +71,21 @@ MISTAKES = [
     ),
     Mistake(
         "one value where several are expected",
-        "@agent(input_modes='text/plain')\nasync def shop(ctx):\n    yield 'hello'\n",
-        "agent 'shop': input_modes: Input should be a valid list (shop.py:3)",
-        "`input_modes=['text/plain']`",
+        "@agent(card=Card(input_modes='text/plain'))\nasync def shop(ctx):\n    yield 'hello'\n",
+        "agent 'shop': card.input_modes: Input should be a valid list (shop.py:3)",
+        "`card=Card(input_modes=['text/plain'])`",
+    ),
+    Mistake(
+        "an option of a group",
+        "@agent(icon_url='https://a.example')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "unknown option 'icon_url' of agent 'shop'; write card=Card(icon_url=…) (shop.py:3)",
+        "`card=Card(icon_url='https://a.example')`",
+    ),
+    Mistake(
+        "an option that does not exist",
+        "@agent(descripton='Sells nails.')\nasync def shop(ctx):\n    yield 'hello'\n",
+        "unknown option 'descripton' of agent 'shop'; did you mean description? (shop.py:3)",
+        "`description='Sells nails.'`",
     ),
     Mistake(
         "two agents with one name",

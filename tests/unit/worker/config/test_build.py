@@ -194,10 +194,12 @@ def test_an_agent_without_a_model_has_the_only_or_the_default_one() -> None:
 def test_an_agent_describes_itself_as_the_file_does() -> None:
     output: dict[str, Any] = {
         "name": "A Painter",
-        "icon_url": "https://a.example/icon.png",
-        "documentation_url": "https://a.example/docs",
-        "provider": {"organization": "Acme", "url": "https://acme.example"},
-        "skills": [{"id": "paint", "examples": ["a cat"], "output_modes": ["image/png"]}],
+        "card": {
+            "icon_url": "https://a.example/icon.png",
+            "documentation_url": "https://a.example/docs",
+            "provider": {"organization": "Acme", "url": "https://acme.example"},
+            "skills": [{"id": "paint", "examples": ["a cat"], "output_modes": ["image/png"]}],
+        },
     }
     agents = {
         "in-code": python(**output),

@@ -180,7 +180,7 @@ agents:
   partner: {type: a2a, url: "${NO_URL}", credentials: {type: bearer, tokn: x}}
   twice: {target: "a:b"}
   twice: {target: "a:b"}
-  artist: {skills: [{id: a, inputModes: [x]}]}
+  artist: {card: {skills: [{id: a, inputModes: [x]}]}}
   text: just text
 """
 
@@ -197,7 +197,7 @@ ALL_OF_THEM = [
     "12: agents.partner.credentials.tokn: unknown field; did you mean 'token'? allowed: ",
     "12: agents.partner.credentials.token: Field required",
     "14: agents.twice: is declared twice",
-    "15: agents.artist.skills.0.inputModes: unknown field; did you mean 'input_modes'? allowed: ",
+    "15: agents.artist.card.skills.0.inputModes: unknown field; did you mean 'input_modes'? ",
     "16: agents.text: must be a mapping with fields",
 ]
 

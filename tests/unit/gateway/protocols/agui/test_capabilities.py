@@ -3,10 +3,10 @@ import logging
 import pytest
 from ag_ui.core import AgentCapabilities
 
-from headrace import RunContext, agent
+from headrace import Card, RunContext, agent
 from headrace.directory import AgentCard
 from headrace.model.agent_card import Provider
-from headrace.sdk.agent import CATEGORIES
+from headrace.sdk.card import CATEGORIES
 from headrace.sdk.errors import Misdeclared
 from headrace_dojo import agents
 from headrace_gateway.protocols.agui.capabilities import capabilities
@@ -73,10 +73,10 @@ def test_a_category_that_is_not_as_it_should_be_is_left_out(
 def test_an_agent_may_declare_what_the_protocol_has_and_nothing_else() -> None:
     assert set(AgentCapabilities.model_json_schema(by_alias=True)["properties"]) == CATEGORIES
 
-    @agent(capabilities={"reasoning": {"supported": True}})
+    @agent(card=Card(capabilities={"reasoning": {"supported": True}}))
     async def thinker(ctx: RunContext) -> None:
         """Think."""
 
     assert capabilities(thinker.card)["reasoning"] == {"supported": True}
     with pytest.raises(Misdeclared, match="telepathy"):
-        agent(capabilities={"telepathy": {}})(thinker.function)
+        agent(card=Card(capabilities={"telepathy": {}}))(thinker.function)
