@@ -74,7 +74,8 @@ class WebhookProgress(BusMessage):
     attempts: int = 0
     """Attempts at the current delivery."""
     begun: float = 0.0
-    """Time of the first of them, in seconds since 1970. 0: unknown, or none."""
+    """Time since which it may have been sent, in seconds since 1970: that of the first attempt, or
+    of its event if that is past retention. 0: unknown, or none."""
     due: float = 0.0
     """Time of the next attempt, in seconds since 1970."""
     is_given_up: bool = False

@@ -173,7 +173,14 @@ class TaskState:
     async def _maintain(self) -> None:
         """Take a share of the ranges, and do the work that belongs to no range."""
         self._sender_resources = await self._stack.enter_async_context(
-            sender_resources(self._bus, self._settings, self._signing, self._timing, self._clock)
+            sender_resources(
+                self._bus,
+                self._settings,
+                self._signing,
+                self._timing,
+                self._clock,
+                retention=self._times.ended,
+            )
         )
         await self._clock.compare()
         self._keep(self._clock.run, "clocks")

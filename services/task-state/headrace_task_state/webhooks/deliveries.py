@@ -6,6 +6,7 @@ are sent as one event with the same content: the texts joined, with the last one
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.jetstream.connection import Bus
 from headrace.log import last_entry, replay
@@ -40,6 +41,8 @@ class WebhookDelivery:
     """The events in order; each but the first continues the one before."""
     size: int
     """Bytes of the events in the log."""
+    time: str
+    """When NATS stored its last event, RFC 3339."""
     traceparent: str | None = None
     """W3C trace context of the newest input up to there that came with one."""
 
@@ -47,6 +50,11 @@ class WebhookDelivery:
     def first(self) -> int:
         """Generation of its first event."""
         return self.generation - len(self.events) + 1
+
+    @property
+    def stored(self) -> float:
+        """When NATS stored its last event, in seconds since 1970."""
+        return datetime.fromisoformat(self.time).timestamp()
 
     def event(self) -> Json:
         """Return one StreamResponse with the content of all of its events.
@@ -63,6 +71,7 @@ class WebhookDelivery:
         self.events += further.events
         self.size += further.size
         self.generation, self.resume_after = further.generation, further.resume_after
+        self.time = further.time
         return True
 
 
@@ -89,7 +98,7 @@ class DeliveryBatcher:
             resume_after = entry.sequence if generation == entry.last_generation else self._previous
             event = json_text.decode(line)
             one = WebhookDelivery(
-                *(entry.stamp.log, generation, resume_after, [event], len(line)),
+                *(entry.stamp.log, generation, resume_after, [event], len(line), entry.time),
                 traceparent=self._traceparent,
             )
             if self._held is None or not self._held.take(

@@ -84,6 +84,8 @@ class SenderResources:
     timing: MaintenanceTiming
     clock: ServerClock
     """Of all times that are stored, because another replica may read them."""
+    retention: float
+    """Seconds for which an ended task is kept."""
 
 
 class WebhookSender:
@@ -165,16 +167,16 @@ class WebhookSender:
                 progress = _past(progress, delivery)
                 continue
             is_in_doubt = _is_in_doubt(kept.webhook, progress, delivery)
-            now = self._resources.clock.now()
-            under_way = _under_way(progress, delivery, now, is_in_doubt=is_in_doubt)
+            begun = self._begun(progress, delivery)
+            under_way = _under_way(progress, delivery, begun, is_in_doubt=is_in_doubt)
             if answers is not None and await self._is_stored(
                 answers, kept.webhook.id, under_way, delivery
             ):
                 progress = _done(delivery, None)
                 continue
             if is_in_doubt:
-                begun = timestamp(datetime.fromtimestamp(under_way.begun, UTC))
-                which = f"{delivery.log}:{delivery.generation}, first published at {begun}"
+                since = timestamp(datetime.fromtimestamp(begun, UTC))
+                which = f"{delivery.log}:{delivery.generation}, perhaps published since {since}"
                 _log.info("answers of task %s: published again: %s", self._key.task, which)
             kept = await self._resources.webhooks.store_progress(
                 self._key, self._token, kept, under_way
@@ -195,6 +197,17 @@ class WebhookSender:
         if progress != kept.webhook.progress:
             await self._resources.webhooks.store_progress(self._key, self._token, kept, progress)
         return None
+
+    def _begun(self, progress: WebhookProgress, delivery: WebhookDelivery) -> float:
+        """Return the time since which the delivery may have been sent, in seconds since 1970.
+
+        One past retention may have been sent before its task was erased: after ``kill -9``,
+        nats-server may have the log and the webhook again, in its first state.
+        """
+        if progress.until == delivery.generation and progress.begun:
+            return progress.begun
+        now = self._resources.clock.now()
+        return delivery.stored if now - delivery.stored >= self._resources.retention else now
 
     async def _is_stored(
         self, answers: TaskAnswers, name: str, under_way: WebhookProgress, delivery: WebhookDelivery
@@ -316,15 +329,14 @@ def _past(progress: WebhookProgress, delivery: WebhookDelivery) -> WebhookProgre
 
 
 def _under_way(
-    progress: WebhookProgress, delivery: WebhookDelivery, now: float, *, is_in_doubt: bool
+    progress: WebhookProgress, delivery: WebhookDelivery, begun: float, *, is_in_doubt: bool
 ) -> WebhookProgress:
     """Return the progress during an attempt; an answer published again is no new attempt."""
     attempts = progress.attempts + (0 if is_in_doubt else 1)
-    is_further = progress.until == delivery.generation and progress.begun
     update = {
         "until": delivery.generation,
         "attempts": attempts,
-        "begun": progress.begun if is_further else now,
+        "begun": begun,
         "due": 0.0,
     }
     return progress.model_copy(update=update)
@@ -354,8 +366,12 @@ async def sender_resources(
     keys: SigningKeys,
     timing: MaintenanceTiming,
     clock: ServerClock,
+    *,
+    retention: float,
 ) -> AsyncIterator[SenderResources]:
     """Yield the dependencies of sending, on a connected bus; `keys` sign.
+
+    The fleet keeps ended tasks for `retention` seconds.
 
     Raises:
         BusUnavailable: the fleet's keys can't be read.
@@ -381,6 +397,7 @@ async def sender_resources(
             Snapshots(bus),
             timing,
             clock,
+            retention,
         )
     finally:
         await keys.stop()

@@ -1,10 +1,9 @@
 """A stream is restored from a copy of its own, the others are not: what was at work ends."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,38 +18,13 @@ from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
 from tests.integration.task_state.maintenance.test_upkeep import ANNS, applied, submitted
 from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.support.backups import Backups
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, new_key, open_task_states
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
 REPEATERS = "tests.support.slow_agents:agents"
-
-
-@dataclass(frozen=True, slots=True)
-class Backups:
-    """Copies of a server's streams, taken and put back while it is stopped (docs/operations.md)."""
-
-    server: NatsProcess
-    folder: Path
-
-    async def take(self, stream: str) -> None:
-        """Copy a stream as it is now."""
-        await asyncio.to_thread(self.server.stop)
-        shutil.copytree(self._place(stream), self.folder / stream)
-        await asyncio.to_thread(self.server.start)
-
-    async def restore(self, stream: str) -> None:
-        """Put the copy of a stream in its place."""
-        await asyncio.to_thread(self.server.stop)
-        place = self._place(stream)
-        shutil.rmtree(place)
-        shutil.copytree(self.folder / stream, place)
-        await asyncio.to_thread(self.server.start)
-
-    def _place(self, stream: str) -> Path:
-        [found] = self.server.folder.glob(f"*-data/jetstream/*/streams/{stream}")
-        return found
 
 
 @pytest.fixture

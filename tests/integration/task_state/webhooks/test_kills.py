@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.jetstream.kv import stream_of
+from headrace.log.read import last_stored
 from headrace.model.task import COMPLETED
-from tests.integration.task_state.webhooks.conftest import Hooked
+from headrace_task_state.maintenance.timing import MaintenanceTiming
+from tests.integration.task_state.webhooks.conftest import Hooked, Opening
+from tests.integration.task_state.webhooks.test_bus_answers import Orders, finish, ids_of
 from tests.integration.task_state.webhooks.test_delivery import task_received, until_received
+from tests.support.backups import Backups
 from tests.support.receiver import Receiver
 from tests.support.servers import NatsProcess
 from tests.support.task_states import TaskStates, folded
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +86,33 @@ async def test_a_replica_that_stops_hands_over_at_once(
     await fleet.start()
     await until_received(hooked)
     assert task_received(receiver) == folded(hooked.log)
+
+
+async def is_erased(one: Hooked) -> bool:
+    """Return whether a task has neither a log nor webhooks."""
+    last = await last_stored(one.fleet.bus, one.log.key)
+    return last is None and not await one.webhooks.list(one.log.key)
+
+
+@pytest.mark.parametrize("timing", [MaintenanceTiming(answer_looked_for=0.5)], ids=["hasty"])
+async def test_answers_of_an_erased_task_that_nats_brings_back_are_stored_once(
+    open_fleet: Opening, nats_server: NatsProcess, tmp_path: Path
+) -> None:
+    fleet = await open_fleet(retention=1.0, tombstone_seconds=1.0)
+    hooked, orders = Hooked(fleet), Orders(fleet)
+    await orders.make(duplicate_window=0.1)
+    await finish(hooked, orders.answers(what="events", mode="binary"))
+    # After three kills within seconds, nats-server 2.15 may have undone what it deleted.
+    backups = Backups(nats_server, tmp_path / "backups")
+    removed = fleet.bus.streams.events(0), stream_of(fleet.bus.streams.push)
+    await backups.take(*removed)
+    replica = await fleet.start()
+    await eventually(lambda: is_erased(hooked), "the task is erased")
+    answers = await orders.got(4)
+    await replica.stop()
+    await backups.restore(*removed)
+    await fleet.lose_view()
+    assert not await is_erased(hooked)
+    await fleet.start()
+    await eventually(lambda: is_erased(hooked), "it is erased again")
+    assert ids_of(await orders.got(4)) == ids_of(answers)

@@ -47,8 +47,8 @@ class LostLease:
 
 
 def sending(fleet: TaskStates) -> AbstractAsyncContextManager[SenderResources]:
-    bus = fleet.bus
-    return sender_resources(bus, fleet.settings, SigningKeys(bus), fleet.timing, ServerClock(bus))
+    keys, clock = SigningKeys(fleet.bus), ServerClock(fleet.bus)
+    return sender_resources(fleet.bus, fleet.settings, keys, fleet.timing, clock, retention=3600.0)
 
 
 async def test_a_new_webhook_is_left_to_the_replica_that_has_the_range(
