@@ -12,7 +12,6 @@ from headrace import clock
 from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.delegation import earliest
-from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace.model.messages import HolderReply
 from headrace.model.queued_message import QueuedMessage
@@ -262,21 +261,8 @@ class Attempt:
 
     @property
     def retryable(self) -> Retryable | None:
-        """Why the run needs another attempt.
-
-        The agent asks for it, its error is one of its `Retry.on`, or the fleet did not answer it.
-        What it reads from its context may be out of reach for a while; that is no failure of the
-        agent.
-        """
-        match self.raised:
-            case Retryable() as error:
-                return error
-            case HeadraceError(retryable=True) as error:
-                return Retryable(error.public)
-            case Exception() as error if isinstance(error, self.agent.retry.on):
-                return Retryable(f"{type(error).__name__}: {error}")
-            case _:
-                return None
+        """Why the run needs another attempt; None: it does not."""
+        return self.agent.retry.reason(self.raised)
 
     def working(self, metadata: Json | None = None, message: Json | None = None) -> events.Draft:
         """Return a WORKING status of the task."""

@@ -252,7 +252,7 @@ def _end(attempt: Attempt) -> End:
         return _failed(attempt, "The agent cancelled itself", None)
     raised = attempt.raised
     # What an error of `Retry.on` says is for operators: its last attempt fails as any other.
-    match raised if isinstance(raised, attempt.agent.retry.on) else attempt.retryable or raised:
+    match raised if attempt.agent.retry.names(raised) else attempt.retryable or raised:
         case None:
             return _emitted_end(attempt)
         case Retryable() as error:

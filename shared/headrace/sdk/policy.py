@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.sdk.errors import Misdeclared
+from headrace.model.errors import HeadraceError
+from headrace.sdk.errors import Misdeclared, Retryable
 
 LONGEST_BACKOFF = 60.0
 """Maximum pause between attempts in seconds."""
@@ -24,11 +25,36 @@ class Retry:
     most `LONGEST_BACKOFF`."""
     on: tuple[type[Exception], ...] = ()
     """Further errors of the agent after which its run is attempted again, such as
-    ``(TimeoutError, httpx.TransportError)``."""
+    ``(TimeoutError, httpx.TransportError)``. An exception group counts if each of its errors does.
+    """
 
     def pause(self, failures: int) -> float:
         """Return the pause in seconds after the `failures`-th failed attempt."""
         return float(min(self.backoff * 2 ** min(failures - 1, 32), LONGEST_BACKOFF))
+
+    def reason(self, error: BaseException | None) -> Retryable | None:
+        """Return why the run is attempted again after `error`; None: it is not.
+
+        The agent asks for it, the error is one of `on`, or the fleet did not answer the agent: what
+        it reads from its context may be out of reach for a while, which is no failure of its own.
+        """
+        match error:
+            case Retryable():
+                return error
+            case HeadraceError(retryable=True):
+                return Retryable(error.public)
+            case Exception() if isinstance(error, self.on):
+                return Retryable(f"{type(error).__name__}: {error}")
+            case BaseExceptionGroup():
+                found = [self.reason(each) for each in error.exceptions]
+                return None if None in found else found[0]
+        return None
+
+    def names(self, error: BaseException | None) -> bool:
+        """Return whether `error` is one of `on`, or a group with one of them."""
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(self.on) is not None:
+            return True
+        return isinstance(error, self.on)
 
     def check(self, agent: str) -> None:
         """Check the values.

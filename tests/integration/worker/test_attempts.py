@@ -153,9 +153,13 @@ async def test_an_outage_of_the_fleet_is_no_failure_of_the_tool_that_meets_it(
 async def test_an_error_that_the_agent_names_is_followed_by_another_attempt(
     submitter: TaskSubmitter, working: Working
 ) -> None:
+    async def slow(secret: str) -> None:
+        raise TimeoutError(secret)
+
     @agent(retry=Retry(attempts=2, backoff=0.1, on=(OSError,)))
     async def careful(ctx: RunContext) -> None:
-        raise TimeoutError(f"secret {ctx.attempt}")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slow(f"secret {ctx.attempt}"))
 
     async with working(careful):
         task = await submitter.start("careful")

@@ -157,6 +157,7 @@ class RemoteRun:
 
         Raises:
             Retryable: The agent is busy or unreachable.
+            Exception: An error that the agent's retry names.
         """
         FOLLOWED.set(self._cursor)
         try:
@@ -164,6 +165,8 @@ class RemoteRun:
         except TaskNotFoundError:
             await self._ctx.emit(await self._without_task())
         except (A2AError, AccessRefused) as error:
+            if self._retry.reason(error) is not None:
+                raise
             raise_if_passing(error)
             await self._cancel()
             await self._ctx.emit(Reject(f"The remote agent refused the request: {error}"))
@@ -174,7 +177,7 @@ class RemoteRun:
             )
         except Exception as error:
             # If this task fails, the outside task has no reader any more.
-            if not (is_of_fleet(error) or isinstance(error, self._retry.on)):
+            if not is_of_fleet(error) and self._retry.reason(error) is None:
                 await self._cancel()
             raise
         finally:

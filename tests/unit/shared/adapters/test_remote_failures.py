@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from a2a.types import StreamResponse, TaskStatusUpdateEvent
+from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.adapters.a2a.remote_client import Remote
 from headrace.adapters.a2a.remote_run import RemoteRun, Timeouts
@@ -21,6 +22,7 @@ class OutsideAgent:
 
     def __init__(self) -> None:
         self.canceled: list[str] = []
+        self.place = SimpleNamespace(credentials=None)
 
     async def send(self, *_: object) -> AsyncIterator[StreamResponse]:
         yield StreamResponse(status_update=TaskStatusUpdateEvent(task_id="theirs", context_id="c"))
@@ -47,15 +49,23 @@ async def failed(error: Exception) -> OutsideAgent:
     """Return the agent, after a run of it that ended with `error`."""
     agent = OutsideAgent()
     remote = cast("Remote", agent)
+    retry = Retry(on=(KeyError, ContentTypeNotSupportedError))
     with pytest.raises(type(error)):
-        await RemoteRun(
-            context(error), remote, Timeouts(1.0, 1.0, 0.0), Retry(on=(KeyError,))
-        ).run()
+        await RemoteRun(context(error), remote, Timeouts(1.0, 1.0, 0.0), retry).run()
     return agent
 
 
 @pytest.mark.parametrize(
-    "error", [BusUnavailable("x"), Retryable("x"), RunOver("x"), LogLost("x"), KeyError("x")]
+    "error",
+    [
+        BusUnavailable("x"),
+        Retryable("x"),
+        RunOver("x"),
+        LogLost("x"),
+        KeyError("x"),
+        ExceptionGroup("x", [KeyError("x")]),
+        ContentTypeNotSupportedError("x"),
+    ],
 )
 async def test_it_goes_on_while_another_attempt_may_follow_it(error: Exception) -> None:
     assert (await failed(error)).canceled == []
