@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from headrace.jetstream.objects import FileInfo, FileStore
-from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace_gateway.call import AGENT, Call, begin_as, call_of
 from headrace_gateway.server.auth.caller import Caller
@@ -18,7 +17,7 @@ from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import public_url
 from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.ids import query_of, task_key
 
 PATH = "/tasks/{task_id}/files/{name}"
 """Path after an agent's path; `headrace.links` creates such addresses."""
@@ -105,15 +104,7 @@ class FileDownload:
     ) -> tuple[TaskKey, FileInfo]:
         """Return the file's task and description, if the caller may see the task."""
         key = task_key(self._services.settings, caller, agent, task)
-        owned = GetTask(
-            tenant=key.tenant,
-            owner=caller.owner,
-            any_owner=caller.operates(agent, READ),
-            agent=key.agent,
-            task=key.task,
-            history_length=0,
-        )
-        await self._services.state.get(owned)
+        await self._services.state.get(query_of(caller, key, READ, history_length=0))
         return key, await self._files.info(key, name)
 
     def _response(

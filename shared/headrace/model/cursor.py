@@ -8,6 +8,7 @@ RECOVERED_HEADER = "Headrace-Recovered"
 """Response header; ``false`` if events after the client's cursor are lost. A snapshot is first."""
 
 _CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})")
+_FRAME_CURSOR = re.compile(_CURSOR.pattern + r"\.(0|[1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,27 @@ class Cursor:
 
     def __str__(self) -> str:
         return f"{self.log}:{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCursor:
+    """A place in a fold of one log: after one of the frames that the fold makes of an event."""
+
+    log: str
+    generation: int
+    number: int
+    """Index of the frame among those of the event, from 0."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return the cursor in `text`, or None if it is not one of a fold."""
+        found = _FRAME_CURSOR.fullmatch(text)
+        return cls(found[1], int(found[2]), int(found[3])) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.log}:{self.generation}.{self.number}"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Generation and number, which order the frames of a fold."""
+        return self.generation, self.number

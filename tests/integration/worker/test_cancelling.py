@@ -53,7 +53,7 @@ async def canceling(task: Task, timing: CancelTiming) -> AsyncIterator[TaskCance
 async def cancel(task: Task, timing: CancelTiming = UNHURRIED) -> str:
     """Cancel the task; return the state that the caller is told."""
     async with canceling(task, timing) as gateway:
-        found = await gateway.cancel(Caller(), task.key.agent, task.key.task)
+        found = await gateway.cancel(Caller(), task.key)
         return found.state
 
 

@@ -67,8 +67,8 @@ class _Endpoint:
     async def cancel(self, request: Request) -> ASGIApp:
         services = self._services
         call = await call_of(services, request, "CancelTask")
-        task = request.path_params["task"]
-        found = await services.canceler.cancel(call.caller, call.agent, task)
+        key = task_key(services.settings, call.caller, call.agent, request.path_params["task"])
+        found = await services.canceler.cancel(call.caller, key)
         return json_response(found.task["status"])
 
     def _stream(self, opened: OpenedStream) -> HttpStream:

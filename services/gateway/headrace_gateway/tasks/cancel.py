@@ -1,7 +1,7 @@
 """Cancelling a task: confirmed by CANCELED in the log, from any writer."""
 
 from headrace.jetstream.connection import Bus
-from headrace.model.messages import GetTask, TaskFound
+from headrace.model.messages import TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
@@ -10,6 +10,7 @@ from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.ids import query_of
 
 
 class TaskCanceler:
@@ -27,7 +28,7 @@ class TaskCanceler:
         self._bus, self._feeds, self._state = bus, feeds, state
         self._background, self._timing = background, timing
 
-    async def cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
+    async def cancel(self, caller: Caller, key: TaskKey) -> TaskFound:
         """Cancel the task, and return it once its log has ended.
 
         The task may have ended in another state meanwhile; it is returned in that state.
@@ -37,20 +38,13 @@ class TaskCanceler:
             TaskEnded: the task was already over.
             BusUnavailable, StateUnavailable: try again.
         """
-        return await self._background.run(self._cancel(caller, agent, task))
+        return await self._background.run(self._cancel(caller, key))
 
-    async def _cancel(self, caller: Caller, agent: str, task: str) -> TaskFound:
-        query = GetTask(
-            tenant=caller.tenant,
-            owner=caller.owner,
-            any_owner=caller.operates(agent, "CancelTask"),
-            agent=agent,
-            task=task,
-        )
+    async def _cancel(self, caller: Caller, key: TaskKey) -> TaskFound:
+        query = query_of(caller, key, "CancelTask")
         found = await self._state.get(query)
         if found.state in TERMINAL:
-            raise TaskEnded(f"task {task} is over")
-        key = TaskKey(caller.tenant, found.agent, task)
+            raise TaskEnded(f"task {key.task} is over")
         async with await self._feeds.open(key) as feed:
             log = WatchedFeed(feed)
             await cancel_task(self._bus, key, writer_of("gateway"), log, self._timing)

@@ -5,13 +5,13 @@ import asyncio
 from headrace.jetstream.connection import Bus
 from headrace.log.read import last_stored
 from headrace.model.errors import StateUnavailable, TaskUnknown
-from headrace.model.messages import GetTask
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.forget import is_erased, mark_deleted
 from headrace.wait_for import ELECTION
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.ids import query_of
 
 _TIMEOUT = 2 * ELECTION
 """Seconds that task state has to erase a deleted task. Task state can follow the log once the log
@@ -55,15 +55,8 @@ class TaskDeleter:
             await asyncio.sleep(_PAUSE)
 
     async def _check(self, caller: Caller, key: TaskKey) -> None:
-        query = GetTask(
-            tenant=key.tenant,
-            owner=caller.owner,
-            agent=key.agent,
-            task=key.task,
-            history_length=0,
-        )
         try:
-            await self._state.get(query)
+            await self._state.get(query_of(caller, key, history_length=0))
         except TaskUnknown:
             last = await last_stored(self._bus, key)
             if last is None or last.tombstone is None or last.tombstone.owner != caller.owner:

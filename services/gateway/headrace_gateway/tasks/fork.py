@@ -15,7 +15,6 @@ from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, WAITING, Json
 from headrace.model.fork import ForkOf, ForkPoint
-from headrace.model.messages import GetTask
 from headrace.model.run import Run, RunTerms
 from headrace.model.subjects import NORMAL
 from headrace.model.task import INPUT_REQUIRED, TaskKey
@@ -37,6 +36,7 @@ from headrace_gateway.refusals import Malformed, TaskBusy, Violation
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest
+from headrace_gateway.tasks.ids import query_of
 from headrace_gateway.tasks.submission import Submissions
 
 _ROUNDS = 50
@@ -120,14 +120,7 @@ class TaskForker:
         if last is not None and not (begun is not None and _is_beginning(begun, last)):
             return
         source, owner = request.source, request.caller.owner
-        query = GetTask(
-            tenant=source.tenant,
-            owner=owner,
-            agent=source.agent,
-            task=source.task,
-            history_length=0,
-        )
-        found = await self._state.get(query)
+        found = await self._state.get(query_of(request.caller, source, history_length=0))
         requested = request.generation if begun is None else begun.requested
         most = _checked_generation(requested, found.generation)
         try:

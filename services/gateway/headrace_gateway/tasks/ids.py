@@ -1,4 +1,4 @@
-"""Ids of tasks and messages, and owners of tasks."""
+"""Ids of tasks and messages, queries for a caller's tasks, and owners of tasks."""
 
 import asyncio
 import re
@@ -7,6 +7,7 @@ from uuid import uuid4
 from headrace.jetstream.connection import Bus
 from headrace.log.find import first_entry
 from headrace.model.errors import BusUnavailable, InvalidName, TaskUnknown
+from headrace.model.messages import GetTask
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey, check_task_id
 from headrace.settings import BusSettings
@@ -26,6 +27,20 @@ def task_key(settings: BusSettings, caller: Caller, agent: str, task: str) -> Ta
     if stream_of_shard(key.shard) >= settings.event_streams:
         raise TaskUnknown
     return key
+
+
+def query_of(
+    caller: Caller, key: TaskKey, operation: str = "", *, history_length: int | None = None
+) -> GetTask:
+    """Return the query for a task of the caller or, if it operates `operation`, of any owner."""
+    return GetTask(
+        tenant=key.tenant,
+        owner=caller.owner,
+        any_owner=bool(operation) and caller.operates(key.agent, operation),
+        agent=key.agent,
+        task=key.task,
+        history_length=history_length,
+    )
 
 
 def mint_message_id() -> str:

@@ -25,7 +25,7 @@ from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced, HeadraceError, LogFull, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
-from headrace.model.messages import GetTask, TaskFound
+from headrace.model.messages import TaskFound
 from headrace.model.run import Run, RunTerms
 from headrace.model.task import (
     AUTH_REQUIRED,
@@ -57,6 +57,7 @@ from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import unrepeatable_request
 from headrace_gateway.tasks.idempotency import EarlierInput, Idempotency, KeyedRequest
+from headrace_gateway.tasks.ids import query_of
 from headrace_gateway.tasks.message_files import MessageFiles
 from headrace_gateway.tasks.queued_append import QueuedAppend
 from headrace_gateway.tasks.settlement import Append, Settlement
@@ -318,7 +319,7 @@ class Submissions:
                 as `submit`.
         """
         caller = submission.caller
-        query = GetTask(tenant=caller.tenant, owner=caller.owner, agent=submission.agent, task=task)
+        query = query_of(caller, TaskKey(caller.tenant, submission.agent, task))
         read = await self._state.read(query)
         found = read.found
         fork = ForkOf.of(found.task.get("metadata"))

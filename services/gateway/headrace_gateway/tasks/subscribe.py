@@ -13,12 +13,13 @@ from headrace.model.cursor import Cursor
 from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import RECOVERED, START, Json
-from headrace.model.messages import GetTask, TaskFound
+from headrace.model.messages import TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace_gateway.feeds import Feed, FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.tasks.ids import query_of
 
 
 class NothingFollows(Exception):
@@ -181,12 +182,4 @@ class _VisibleTask:
 
     async def find(self) -> TaskFound:
         """Return the task, if the caller may see it."""
-        return await self._state.get(
-            GetTask(
-                tenant=self.key.tenant,
-                owner=self._caller.owner,
-                any_owner=self._any_owner,
-                agent=self.key.agent,
-                task=self.key.task,
-            )
-        )
+        return await self._state.get(query_of(self._caller, self.key, "SubscribeToTask"))

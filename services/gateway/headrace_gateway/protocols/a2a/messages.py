@@ -13,7 +13,7 @@ from headrace.model.entry import BARE_MESSAGE, Entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
-from headrace.model.messages import GetTask, TaskFound
+from headrace.model.messages import TaskFound
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
@@ -25,7 +25,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.idempotency import KeyedRequest
-from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.ids import query_of, task_key
 from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
 from headrace_gateway.tasks.terms import check_parts, terms
@@ -207,13 +207,7 @@ async def _continued_task(
     """Wait, and request the task from task state, as it takes long to read its earlier log."""
     if not run.is_immediate:
         await _wait(services, call, accepted, run, accepted.generation - 1)
-    query = GetTask(
-        tenant=call.caller.tenant,
-        owner=call.caller.owner,
-        agent=call.agent,
-        task=accepted.key.task,
-        history_length=parameters.history_length,
-    )
+    query = query_of(call.caller, accepted.key, history_length=parameters.history_length)
     return {"task": (await services.state.get(query)).task}
 
 

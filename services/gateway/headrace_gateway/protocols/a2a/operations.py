@@ -5,11 +5,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from a2a.types import a2a_pb2
 from a2a.utils.errors import TaskNotCancelableError
+from google.protobuf.message import Message
 
 from headrace.model import messages
 from headrace.model.events import Json
-from headrace.model.messages import GetTask
 from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call, listed_owner
 from headrace_gateway.feeds import FeedBlock
@@ -23,10 +24,10 @@ from headrace_gateway.protocols.a2a.messages import (
 )
 from headrace_gateway.protocols.a2a.parameters import (
     ForkTaskParams,
-    GetTaskParams,
-    ListTasksParams,
-    OneTaskParams,
+    history_length,
+    list_filters,
 )
+from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.protocols.a2a.push_configs import (
     create_config,
     delete_config,
@@ -38,7 +39,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.fork import ForkRequest
-from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.ids import query_of, task_key
 from headrace_gateway.tasks.subscribe import OpenedStream
 from headrace_gateway.tasks.terms import check_parts
 
@@ -52,18 +53,11 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
         ClientDisconnect: the client has disconnected.
         StateUnavailable: try again; the task may not be known yet.
     """
-    parameters = GetTaskParams.read(params)
-    key = task_key(services.settings, call.caller, call.agent, parameters.task)
-    query = messages.GetTask(
-        tenant=call.caller.tenant,
-        owner=call.caller.owner,
-        any_owner=call.caller.operates(call.agent, "GetTask"),
-        agent=call.agent,
-        task=key.task,
-        history_length=parameters.history_length,
-    )
+    request = read(a2a_pb2.GetTaskRequest, params)
+    key = task_key(services.settings, call.caller, call.agent, request["id"])
+    query = query_of(call.caller, key, "GetTask", history_length=history_length(request))
     found = await services.state.get(query)
-    known = parameters.current_generation
+    known = request.get("currentGeneration")  # The client has it, and waits for a newer one.
     if known is None or found.generation > known or found.state in TERMINAL:
         return found.task
     await _newer(services, call, found, known)
@@ -112,19 +106,13 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
         NotPermitted: the caller is no operator, and asks for another owner's tasks.
         StateUnavailable: try again.
     """
-    parameters, owner = ListTasksParams.read(params), listed_owner(call)
+    filters, owner = list_filters(params), listed_owner(call)
     query = messages.ListTasks(
         tenant=call.caller.tenant,
         owner=owner or call.caller.owner,
         any_owner=owner is None,
         agent=call.agent,
-        context=parameters.context,
-        states=[] if parameters.status is None else [parameters.status],
-        status_after=parameters.status_after,
-        page_size=parameters.page_size,
-        page_token=parameters.page_token,
-        history_length=parameters.history_length,
-        include_artifacts=parameters.include_artifacts,
+        **filters,
     )
     found = await services.state.list(query)
     return {
@@ -144,10 +132,9 @@ async def cancel_task(services: Services, call: Call, params: object) -> Json:
         TaskNotCancelableError: the task had already ended.
         BusUnavailable, StateUnavailable: try again.
     """
-    parameters = OneTaskParams.of_cancel(params)
-    key = task_key(services.settings, call.caller, call.agent, parameters.task)
+    key = _key_in(services, call, a2a_pb2.CancelTaskRequest, params)
     try:
-        return (await services.canceler.cancel(call.caller, call.agent, key.task)).task
+        return (await services.canceler.cancel(call.caller, key)).task
     except TaskEnded as ended:
         raise TaskNotCancelableError(str(ended)) from ended
 
@@ -162,8 +149,7 @@ async def delete_task(services: Services, call: Call, params: object) -> Json:
         TaskUnknown: the caller has no such task with this agent.
         BusUnavailable, StateUnavailable: try again.
     """
-    parameters = OneTaskParams.of_cancel(params)
-    key = task_key(services.settings, call.caller, call.agent, parameters.task)
+    key = _key_in(services, call, a2a_pb2.CancelTaskRequest, params)
     await services.deleter.delete(call.caller, key)
     return {}
 
@@ -192,8 +178,7 @@ async def fork_task(services: Services, call: Call, params: object) -> Json:
         call.caller, source, parameters.generation, message, metadata, traceparent, keyed
     )
     key, _ = await services.forker.fork(request)
-    query = GetTask(tenant=key.tenant, owner=call.caller.owner, agent=key.agent, task=key.task)
-    return (await services.state.get(query)).task
+    return (await services.state.get(query_of(call.caller, key))).task
 
 
 async def subscribe(services: Services, call: Call, params: object) -> OpenedStream:
@@ -205,11 +190,15 @@ async def subscribe(services: Services, call: Call, params: object) -> OpenedStr
         NothingFollows, HeadraceError: as `TaskStreams.open`.
     """
     check_streaming(call)
-    parameters = OneTaskParams.of_subscribe(params)
-    key = task_key(services.settings, call.caller, call.agent, parameters.task)
+    key = _key_in(services, call, a2a_pb2.SubscribeToTaskRequest, params)
     # Cursors of streams whose message came in a URL start with the task's id.
     cursor = call.cursor.removeprefix(f"{key.task}/")
     return await services.task_streams.open(call.caller, key, cursor)
+
+
+def _key_in(services: Services, call: Call, kind: type[Message], params: object) -> TaskKey:
+    """Return the key of the task that a request names by its ``id``."""
+    return task_key(services.settings, call.caller, call.agent, read(kind, params)["id"])
 
 
 type Unary = Callable[[Services, Call, object], Coroutine[Any, Any, Json]]

@@ -7,7 +7,6 @@ from typing import Self
 
 import orjson
 from a2a.types import a2a_pb2
-from google.protobuf.message import Message
 
 from headrace.model import json_text
 from headrace.model.change import RESERVED_PREFIX, without_own
@@ -71,7 +70,7 @@ class SendMessageParams:
             message=message,
             context=message.pop("contextId", None),
             task=message.pop("taskId", None),
-            history_length=_history_length(configuration, "configuration.historyLength"),
+            history_length=history_length(configuration, "configuration."),
             return_immediately=configuration.get("returnImmediately", False),
             if_generation=configuration.get("ifGenerationMatch"),
             accepted_output_modes=configuration.get("acceptedOutputModes", []),
@@ -192,90 +191,27 @@ class ForkTaskParams:
         return _hash({"fork": content})
 
 
-@dataclass(frozen=True, slots=True)
-class GetTaskParams:
-    """Parameters of GetTask."""
+def list_filters(params: object) -> Json:
+    """Return the fields of a `ListTasks` query that a ListTasksRequest states.
 
-    task: str
-    history_length: int | None
-    current_generation: int | None
-    """Generation that the client has: wait for a newer one. None to return at once."""
-
-    @classmethod
-    def read(cls, params: object) -> Self:
-        """Read a GetTaskRequest.
-
-        Raises:
-            Malformed: the request is invalid.
-        """
-        request = read(a2a_pb2.GetTaskRequest, params)
-        length = _history_length(request, "historyLength")
-        return cls(request["id"], length, request.get("currentGeneration"))
-
-
-@dataclass(frozen=True, slots=True)
-class OneTaskParams:
-    """Parameters of CancelTask and SubscribeToTask: the task's id."""
-
-    task: str
-
-    @classmethod
-    def of_cancel(cls, params: object) -> Self:
-        """Read a CancelTaskRequest.
-
-        Raises:
-            Malformed: the request is invalid.
-        """
-        return cls._read(a2a_pb2.CancelTaskRequest, params)
-
-    @classmethod
-    def of_subscribe(cls, params: object) -> Self:
-        """Read a SubscribeToTaskRequest.
-
-        Raises:
-            Malformed: the request is invalid.
-        """
-        return cls._read(a2a_pb2.SubscribeToTaskRequest, params)
-
-    @classmethod
-    def _read(cls, message: type[Message], params: object) -> Self:
-        return cls(read(message, params)["id"])
-
-
-@dataclass(frozen=True, slots=True)
-class ListTasksParams:
-    """Parameters of ListTasks; None and empty values do not filter."""
-
-    context: str | None
-    status: str | None
-    status_after: str | None
-    page_size: int
-    page_token: str
-    history_length: int | None
-    include_artifacts: bool
-
-    @classmethod
-    def read(cls, params: object) -> Self:
-        """Read a ListTasksRequest.
-
-        Raises:
-            Malformed: the request is invalid.
-        """
-        request = read(a2a_pb2.ListTasksRequest, params)
-        _check_length("contextId", request.get("contextId", ""), LONGEST_CONTEXT)
-        _check_length("pageToken", request.get("pageToken", ""), _LONGEST_TOKEN)
-        page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
-        if page_size not in PAGE_SIZES:
-            raise Malformed([Violation("pageSize", "must be from 1 to 100")])
-        return cls(
-            context=request.get("contextId"),
-            status=request.get("status"),
-            status_after=request.get("statusTimestampAfter"),
-            page_size=page_size,
-            page_token=request.get("pageToken", ""),
-            history_length=_history_length(request, "historyLength"),
-            include_artifacts=request.get("includeArtifacts", False),
-        )
+    Raises:
+        Malformed: the request is invalid.
+    """
+    request = read(a2a_pb2.ListTasksRequest, params)
+    _check_length("contextId", request.get("contextId", ""), LONGEST_CONTEXT)
+    _check_length("pageToken", request.get("pageToken", ""), _LONGEST_TOKEN)
+    page_size = request.get("pageSize", DEFAULT_PAGE_SIZE)
+    if page_size not in PAGE_SIZES:
+        raise Malformed([Violation("pageSize", "must be from 1 to 100")])
+    return {
+        "context": request.get("contextId"),
+        "states": [request["status"]] if request.get("status") is not None else [],
+        "status_after": request.get("statusTimestampAfter"),
+        "page_size": page_size,
+        "page_token": request.get("pageToken", ""),
+        "history_length": history_length(request),
+        "include_artifacts": request.get("includeArtifacts", False),
+    }
 
 
 def _drop_reserved(message: Json) -> None:
@@ -290,10 +226,15 @@ def _drop_reserved(message: Json) -> None:
         del message["metadata"]
 
 
-def _history_length(request: Json, field: str) -> int | None:
+def history_length(request: Json, path: str = "") -> int | None:
+    """Return the number of messages that a request asks for; None for all.
+
+    Raises:
+        Malformed: it is negative; `path` is where the request's field is.
+    """
     length: int | None = request.get("historyLength")
     if length is not None and length < 0:
-        raise Malformed([Violation(field, "must not be negative")])
+        raise Malformed([Violation(f"{path}historyLength", "must not be negative")])
     return length
 
 

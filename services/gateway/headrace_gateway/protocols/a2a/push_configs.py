@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
 
-from headrace.model import messages
 from headrace.model.entry import FINISHED
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
+from headrace.model.messages import TaskFound
 from headrace.model.subjects import encode_token
 from headrace.model.task import INTERRUPTED, TaskKey
 from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
@@ -19,7 +19,7 @@ from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.public_url import public_url
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.ids import query_of, task_key
 
 LONGEST_URL = 2048
 LONGEST_SECRET = 4096
@@ -238,12 +238,9 @@ def check_push(services: Services, call: Call) -> None:
         )
 
 
-async def _found(services: Services, call: Call, task: str) -> tuple[TaskKey, messages.TaskFound]:
+async def _found(services: Services, call: Call, task: str) -> tuple[TaskKey, TaskFound]:
     key = task_key(services.settings, call.caller, call.agent, task)
-    query = messages.GetTask(
-        tenant=key.tenant, owner=call.caller.owner, agent=key.agent, task=key.task, history_length=0
-    )
-    return key, await services.state.get(query)
+    return key, await services.state.get(query_of(call.caller, key, history_length=0))
 
 
 def _page(parameters: Json) -> tuple[int, int]:

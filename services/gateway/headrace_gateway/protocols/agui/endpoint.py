@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.directory import AgentCard
+from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls, admit, admitted_call, call_of
 from headrace_gateway.json_errors import check_body_type, error_answer
@@ -15,7 +16,6 @@ from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, is_set
-from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import NamedRun, check_id, named_run
@@ -50,7 +50,7 @@ async def stop(services: Services, call: Call, named: NamedRun) -> StopResult:
     thread = RunThread(services, call, named.thread)
     found = await (thread.find(named.run) if named.run else thread.newest())
     try:
-        await services.canceler.cancel(call.caller, call.agent, found.key.task)
+        await services.canceler.cancel(call.caller, found.key)
     except TaskEnded:
         return StopResult(found.run.id, was_going_on=False)
     return StopResult(found.run.id, was_going_on=True)

@@ -1,9 +1,7 @@
-"""One AG-UI event of a folded log, its position, and the cursor for that position."""
+"""One AG-UI event of a folded log, and its position."""
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import orjson
 
@@ -43,33 +41,3 @@ def _framed(log: str, frames: list[AguiFrame], encode: Callable[[Json], bytes]) 
             for generation, number, event in frames
         ]
     )
-
-
-_CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})")
-
-
-@dataclass(frozen=True, slots=True)
-class FrameCursor:
-    """The position after a frame of one log's fold: ``<log>:<generation>.<frame>`` on the wire."""
-
-    log: str
-    generation: int
-    number: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Parse `text`; return None if it is not a cursor of a run's stream."""
-        found = _CURSOR.fullmatch(text)
-        return cls(found[1], int(found[2]), int(found[3])) if found else None
-
-    def __str__(self) -> str:
-        return f"{self.log}:{self.generation}.{self.number}"
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The frame's position (see `AguiFrame.place`)."""
-        return self.generation, self.number
-
-    def on(self, frame: AguiFrame) -> AguiFrame:
-        """Return `frame` with this cursor, for a repeated event."""
-        return AguiFrame(self.generation, self.number, frame.event)

@@ -1,12 +1,12 @@
 """Opening the streams of new, continued and existing runs."""
 
 from headrace.log import last_entry
+from headrace.model.cursor import FrameCursor
 from headrace.model.errors import TaskUnknown
 from headrace_gateway.call import Call
 from headrace_gateway.feeds import Feed
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import FrameCursor
 from headrace_gateway.protocols.agui.history import past_of
 from headrace_gateway.protocols.agui.named_run import NamedRun
 from headrace_gateway.protocols.agui.run_frames import (

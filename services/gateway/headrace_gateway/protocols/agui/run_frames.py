@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.model.cursor import FrameCursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.feeds import FeedHolder, HeldFeed
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.view import View
 
@@ -124,7 +125,8 @@ class AfterCursor:
     def _opening(self) -> list[AguiFrame]:
         if self._started is None:
             return []
-        return [self._cursor.on(frame) for frame in (self._started, *self._open.openings())]
+        opening = (self._started, *self._open.openings())
+        return [AguiFrame(*self._cursor.place, frame.event) for frame in opening]
 
 
 class SnapshotStart:

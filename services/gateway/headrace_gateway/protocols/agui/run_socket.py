@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack
 from starlette.websockets import WebSocket
 
 from headrace.model import json_text
+from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 from headrace_gateway.call import SocketCalls
 from headrace_gateway.json_errors import error_answer, json_object
 from headrace_gateway.protocols.agui.extras import in_query
-from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import attach_frame, frame_traceparent
 from headrace_gateway.protocols.agui.open_run import open_again, open_run

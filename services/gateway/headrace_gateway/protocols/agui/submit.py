@@ -132,7 +132,9 @@ async def _made_way(services: Services, call: Call, thread: str, busy: list[str]
         return busy
     for task in busy:
         with suppress(TaskEnded):
-            await services.canceler.cancel(call.caller, call.agent, task)
+            await services.canceler.cancel(
+                call.caller, task_key(services.settings, call.caller, call.agent, task)
+            )
     return []
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from headrace.model import json_text
+from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 
 
@@ -25,7 +26,7 @@ class HectorEvent(NamedTuple):
 
     def cursor(self, log: str) -> str:
         """Return the cursor with which a client resumes after this event."""
-        return f"{log}:{self.generation}.{self.number}"
+        return str(FrameCursor(log, self.generation, self.number))
 
     def json(self) -> Json:
         """Return the event in its envelope."""

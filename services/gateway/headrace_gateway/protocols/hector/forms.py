@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection, Request
 
 from headrace.model import json_text
+from headrace.model.cursor import FrameCursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.extensions import AGUI_MEDIA_TYPES
@@ -21,7 +22,7 @@ from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.hector import shapes
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.renderer import HectorCursor, HectorRenderer, behind
+from headrace_gateway.protocols.hector.renderer import HectorRenderer, behind
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.streaming.renderer import Interruption, Messages
@@ -186,8 +187,9 @@ def error(problem: Problem) -> tuple[int, Json]:
 
 def read_from(cursor: str) -> str:
     """Return the A2A cursor after which the log must be read for a client at `cursor`."""
-    place = HectorCursor.parse(cursor)
-    return cursor if place is None else place.before
+    place = FrameCursor.parse(cursor)
+    # Possibly with earlier events: the cursor may be inside those of its generation.
+    return cursor if place is None else f"{place.log}:{max(place.generation - 1, 1)}"
 
 
 async def nothing_left(feed: Feed, start: int, cursor: str) -> bool:

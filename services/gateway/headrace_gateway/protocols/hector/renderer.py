@@ -1,34 +1,12 @@
-"""The renderer and the cursor of Hector's AG-UI events."""
+"""The renderer of Hector's AG-UI events."""
 
-import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
 
+from headrace.model.cursor import FrameCursor
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.hector.events import HectorEvent
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
-
-_CURSOR = re.compile(r"([0-9a-z]{4,16}):([1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})")
-
-
-class HectorCursor(NamedTuple):
-    """The event after which a client resumes."""
-
-    log: str
-    generation: int
-    number: int
-
-    @classmethod
-    def parse(cls, cursor: str) -> Self | None:
-        """Parse `cursor`; return None if it is not a cursor of Hector's events."""
-        found = _CURSOR.fullmatch(cursor)
-        return cls(found[1], int(found[2]), int(found[3])) if found else None
-
-    @property
-    def before(self) -> str:
-        """A2A cursor from which all missing events can be read, possibly with earlier ones."""
-        return f"{self.log}:{max(self.generation - 1, 1)}"
 
 
 class HectorRenderer(Renderer):
@@ -72,7 +50,7 @@ class HectorRenderer(Renderer):
 
 def behind(cursor: str) -> tuple[int, int] | None:
     """Return the position after which to render, from a Hector or an A2A cursor; None means all."""
-    if (place := HectorCursor.parse(cursor)) is not None:
-        return place.generation, place.number
+    if (place := FrameCursor.parse(cursor)) is not None:
+        return place.place
     generation = cursor.rpartition(":")[2]
     return (int(generation), 10**9) if generation.isdecimal() else None

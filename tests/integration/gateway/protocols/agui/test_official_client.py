@@ -4,9 +4,10 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 
+from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 from headrace_gateway.protocols.agui.fold import Fold
-from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor, sse
+from headrace_gateway.protocols.agui.frame import AguiFrame, sse
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, RunFrames, SnapshotStart
 from tests.support import javascript
 from tests.support.agui.client_rules import Client

@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.model.cursor import FrameCursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.parts import STEP_STARTED, text_part, thinking_part, tool_arguments_part
-from headrace_gateway.protocols.agui.frame import AguiFrame, FrameCursor
+from headrace_gateway.protocols.agui.frame import AguiFrame
 from headrace_gateway.protocols.agui.run_frames import AfterCursor, RunFrames, SnapshotStart
 from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
 from headrace_gateway.protocols.agui.view import View

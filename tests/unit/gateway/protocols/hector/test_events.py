@@ -12,8 +12,7 @@ from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBM
 from headrace_gateway.protocols.hector.blocks import OpenToolCalls
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.forms import completed, forms_of
-from headrace_gateway.protocols.hector.renderer import HectorCursor
+from headrace_gateway.protocols.hector.forms import completed, forms_of, read_from
 from tests.support.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -372,8 +371,8 @@ def test_it_is_requested_by_any_of_several_headers() -> None:
     assert forms_of(Request(scope)).events
 
 
-def test_a_cursor_names_its_event() -> None:
-    place = HectorCursor.parse("log00000:7.2")
-    assert place is not None
-    assert (place.generation, place.number, place.before) == (7, 2, "log00000:6")
-    assert HectorCursor.parse("log00000:7") is None
+@pytest.mark.parametrize(
+    ("cursor", "before"), [("log00000:7.2", "log00000:6"), ("log00000:7", "log00000:7")]
+)
+def test_the_log_is_read_from_before_the_event_of_a_cursor(cursor: str, before: str) -> None:
+    assert read_from(cursor) == before

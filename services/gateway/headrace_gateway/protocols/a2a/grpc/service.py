@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -13,7 +13,7 @@ from headrace.model import json_text
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.events import Json
 from headrace_gateway.call import Call, admit, admitted_call, call_of, caller_of
-from headrace_gateway.feeds import EntryRenderer, FeedBlock
+from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
 from headrace_gateway.protocols.a2a.grpc.errors import gone, refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
@@ -27,7 +27,7 @@ from headrace_gateway.server.body import hold
 from headrace_gateway.server.open_requests import check_rate
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.grpc import Context, RpcStream
-from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.renderer import Messages, SharedRenderer
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 
 
@@ -40,19 +40,10 @@ class CutOff(Exception):
         self.problem = problem
 
 
-class RpcRenderer(Renderer):
+class RpcRenderer(SharedRenderer):
     """Renders each event as one message. The RPC's status reports an early end."""
 
-    __slots__ = ("_entry_renderer", "_opening")
-
-    def __init__(self, entry_renderer: EntryRenderer, opening: Messages = ()) -> None:
-        """Render events with `entry_renderer`, after `opening`."""
-        self._entry_renderer, self._opening = entry_renderer, opening
-
-    def opening(self) -> Messages:
-        """Return the opening."""
-        opening, self._opening = self._opening, ()
-        return opening
+    __slots__ = ()
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return one message for each event."""
@@ -69,10 +60,12 @@ async def serve_stream(
             cannot represent an event.
     """
     feed, first = streaming.feed, streaming.first
-    opening = () if first is None else (form.event(first.event, streaming.log, first.generation),)
+    opening = b"" if first is None else form.event(first.event, streaming.log, first.generation)
     lost = {} if streaming.recovered else {RECOVERED_HEADER: "false"}
     stream = RpcStream(context, outgoing(call.headers | lost))
-    renderer = RpcRenderer(entry_renderer_for(form.entry_renderer, call, streaming), opening)
+    renderer = RpcRenderer(
+        entry_renderer_for(form.entry_renderer, call, streaming), opening=opening
+    )
     why = await stream.serve(services.subscriptions, feed, streaming.after, renderer)
     if why is not None:
         raise CutOff(problem_of_interruption(why, feed.key.task))
@@ -128,9 +121,13 @@ class Service:
         async def answer(_requests: object, context: Context) -> None:
             asking = RpcRequest(context, self._services.settings)
             try:
-                async with self._services.requests.one("a2a", "grpc"):
-                    opened = await self._opened(asking, method, context)
-                await self._serve(context, opened)
+                async with AsyncExitStack() as holding:
+                    async with self._services.requests.one("a2a", "grpc"):
+                        call, streaming = await self._opened(asking, method, context, holding)
+                    if streaming is None:
+                        await context.send_initial_metadata(outgoing(call.headers))
+                    else:
+                        await serve_stream(self._services, self._form, call, streaming, context)
             except CutOff as cut:
                 await refuse(context, cut.problem, named=self._is_old)
             except grpc.aio.BaseError:
@@ -140,29 +137,18 @@ class Service:
 
         return answer
 
-    async def _opened(self, asking: RpcRequest, method: str, context: Context) -> "_Opened":
+    async def _opened(
+        self, asking: RpcRequest, method: str, context: Context, holding: AsyncExitStack
+    ) -> tuple[Call, OpenedStream | None]:
+        """Return the call, and its stream in `holding` with its permit; None: nothing follows."""
         call, params = await self._read(asking, method, context)
-        free_permit = self._services.stream_limits.acquire(call.caller).release
+        holding.callback(self._services.stream_limits.acquire(call.caller).release)
+        opening = STREAMING[call.operation](self._services, call, params)
         try:
-            opening = STREAMING[call.operation](self._services, call, params)
             streaming = await self._carried_out(asking, opening)
         except NothingFollows:
-            return _Opened(call, free_permit, None)
-        except BaseException:
-            free_permit()
-            raise
-        return _Opened(call, free_permit, streaming)
-
-    async def _serve(self, context: Context, opened: "_Opened") -> None:
-        call, streaming = opened.call, opened.streaming
-        try:
-            if streaming is None:
-                await context.send_initial_metadata(outgoing(call.headers))
-            else:
-                async with streaming:
-                    await serve_stream(self._services, self._form, call, streaming, context)
-        finally:
-            opened.free_permit()
+            return call, None
+        return call, await holding.enter_async_context(streaming)
 
     async def _read(self, asking: RpcRequest, method: str, context: Context) -> tuple[Call, Json]:
         """Return the call and the operation's parameters.
@@ -220,16 +206,6 @@ class Service:
         except asyncio.CancelledError:
             asking.hang_up()
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A stream to serve; None if nothing follows."""
-
-    call: Call
-    free_permit: Callable[[], None]
-    """Releases the permit of the stream."""
-    streaming: OpenedStream | None
 
 
 def _add_from_metadata(asking: RpcRequest, operation: str, params: Json) -> None:

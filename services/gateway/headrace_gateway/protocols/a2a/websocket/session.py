@@ -32,7 +32,13 @@ from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.server.body import parse_object
 from headrace_gateway.services import Services
-from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
+from headrace_gateway.streaming.renderer import (
+    Cause,
+    Interruption,
+    Messages,
+    Renderer,
+    SharedRenderer,
+)
 from headrace_gateway.streaming.websocket import SocketConnection
 from headrace_gateway.tasks.subscribe import NothingFollows, OpenedStream
 from headrace_gateway.websocket_handshake import open_socket
@@ -41,37 +47,26 @@ _BY_CLOSING = {Cause.STOPPING, Cause.STALLED}
 """Causes that the connection's close frame reports for all its streams."""
 
 
-class SocketRenderer(Renderer):
+class SocketRenderer(SharedRenderer):
     """Renders each event as one message."""
 
-    __slots__ = ("_entry_renderer", "_envelope", "_opening", "_task")
+    __slots__ = ("_envelope", "_task")
 
     def __init__(
         self,
         envelope: SocketEnvelope,
         entry_renderer: EntryRenderer,
         task: str,
-        opening: Messages = (),
+        opening: bytes = b"",
     ) -> None:
         """Render events with `entry_renderer`, in `envelope`, after `opening`."""
-        self._envelope, self._entry_renderer, self._task = envelope, entry_renderer, task
-        self._opening = opening
-
-    def opening(self) -> Messages:
-        """Return the opening."""
-        opening, self._opening = self._opening, ()
-        return opening
+        super().__init__(entry_renderer, envelope.head, opening=opening, ending=envelope.end())
+        self._envelope, self._task = envelope, task
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return one message for each event."""
-        head = self._envelope.head
-        return [
-            head + piece for block in blocks for piece in block.pieces(self._entry_renderer, after)
-        ]
-
-    def ending(self) -> Messages:
-        """Return the message that ends the stream."""
-        return (self._envelope.end(),)
+        head, shared = self._splice, self._entry_renderer
+        return [head + piece for block in blocks for piece in block.pieces(shared, after)]
 
     def interrupted(self, why: Interruption) -> Messages:
         """Return an error, unless the connection closes."""
@@ -220,10 +215,10 @@ class A2ASession:
         self, call: Call, envelope: SocketEnvelope, streaming: OpenedStream
     ) -> None:
         feed, first = streaming.feed, streaming.first
-        opening: Messages = ()
+        opening = b""
         if first is not None:
             cursor = Cursor(streaming.log, first.generation)
-            opening = (envelope.event(cursor, first.event, recovered=streaming.recovered),)
+            opening = envelope.event(cursor, first.event, recovered=streaming.recovered)
         entry_renderer = entry_renderer_for(envelope.entry_renderer, call, streaming)
         renderer: Renderer = SocketRenderer(envelope, entry_renderer, feed.key.task, opening)
         start = streaming.after
