@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.embedding import asgi
     from headrace.model.agent_card import Provider
+    from headrace.model.memory import MemoryChanged, MemoryFull, MemoryValue
     from headrace.sdk.agent import Agent, Agents, EndedTask, agent
     from headrace.sdk.card import Card, Skill
     from headrace.sdk.context import RunContext
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
+    from headrace.sdk.memory import Memory
     from headrace.sdk.policy import Limits, Retry
     from headrace.sdk.results import Result
     from headrace.sdk.signals import (
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "embedding": "asgi",
     "model.agent_card": "Provider",
+    "model.memory": "MemoryChanged MemoryFull MemoryValue",
     "sdk.agent": "Agent Agents EndedTask agent",
     "sdk.card": "Card Skill",
     "sdk.context": "RunContext",
@@ -70,6 +73,7 @@ _NAMES = {
     "sdk.emit": "Artifact Complete Data Emission File InputRequired Message Reject "
     "Status Text Thinking ToolArguments ToolCall ToolResult",
     "sdk.errors": "DelegationFailed DelegationRefused MalformedOutput Retryable",
+    "sdk.memory": "Memory",
     "sdk.policy": "Limits Retry",
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
@@ -100,6 +104,10 @@ __all__ = [
     "InputRequired",
     "Limits",
     "MalformedOutput",
+    "Memory",
+    "MemoryChanged",
+    "MemoryFull",
+    "MemoryValue",
     "Message",
     "Messages",
     "Provider",

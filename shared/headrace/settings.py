@@ -144,6 +144,11 @@ class BusSettings(SecretSettings):
     If unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
     streams apply`."""
 
+    memory_max_bytes: int | None = Field(default=None, ge=-1)
+    """Maximum size in bytes of what agents remember; -1: unlimited. A full store refuses values. If
+    unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
+    streams apply`."""
+
     inline_bytes: int = Field(default=128 * 1024, ge=0)
     """Largest file in bytes that is stored inside a task's log. Larger files are stored in the file
     store."""

@@ -9,10 +9,12 @@ import asyncio
 from datetime import datetime
 
 from headrace import clock
+from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.delegation import earliest
 from headrace.model.events import Json
+from headrace.model.memory import MemoryScope
 from headrace.model.messages import HolderReply
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import WORKING
@@ -20,7 +22,7 @@ from headrace.model.timestamp import timestamp
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.drive import drive
-from headrace.sdk.errors import Retryable
+from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
@@ -33,6 +35,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
 from headrace_worker.heartbeats import HolderAnswers
 from headrace_worker.inputs import EarlierInputs, Inputs
+from headrace_worker.memory import AttemptMemory
 from headrace_worker.offload import Offload
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.resources import WorkerResources
@@ -71,6 +74,8 @@ class Attempt:
         """Done when the agent has ended, or is no longer waited for."""
         self.started_children: Children | None = None
         """The child tasks; None: the run has asked for none."""
+        self.used_memory: AttemptMemory | None = None
+        """What the agent remembers; None: it has asked for nothing."""
         self.asleep_until: datetime | None = None
         """When the first sleep ends for which the attempt ends. None: it ends for none."""
         self._is_claimed = False
@@ -222,6 +227,25 @@ class Attempt:
         """What came before the attempt."""
         run = self.assignment.run
         return TaskPast(self.resources.bus, run.key, run.owner, run.context, self.head)
+
+    @property
+    def memory(self) -> AttemptMemory:
+        """What the fleet remembers for the agent, and the task's own memory."""
+        if self.used_memory is None:
+            key, by, run = self.assignment.key, self.claimed.authorship, self.assignment.run
+            self.used_memory = AttemptMemory(
+                AgentMemory(self.resources.bus),
+                MemoryScope(key.tenant, key.agent, run.owner, run.context, key.task),
+                by.writer,
+                self._check_held,
+                is_first=by.run == by.attempt == 1,
+                owner_seconds=self.resources.settings.owner_memory_seconds or None,
+            )
+        return self.used_memory
+
+    def _check_held(self) -> None:
+        if self.interrupted is Interrupt.LOST or self.over.done():
+            raise RunOver(f"the run of task {self.assignment.key.task} has ended here")
 
     async def sleep(self, until: datetime) -> float:
         """Begin the run's next sleep, which ends the attempt, or return the seconds left of it.

@@ -18,6 +18,8 @@ TIME = "Nats-Time-Stamp"
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 """Compare-and-set: store this message only if its subject's last one has this sequence."""
+EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""With `EXPECTED`: the subjects, with wildcards, whose last message is meant."""
 EXPECTED_STREAM = "Nats-Expected-Stream"
 """Store this message only in the stream of this name."""
 TTL = "Nats-TTL"

@@ -212,7 +212,8 @@ class Permissions:
     def _task_state(self) -> Rights:
         streams, p = self._streams, self._prefix
         every = [*self._events, streams.runs, streams.dead, f"KV_{streams.agents}"]
-        every += [*self._buckets(), f"OBJ_{streams.files}", streams.pushes]
+        kept = [f"OBJ_{streams.files}", f"KV_{streams.memory}"]
+        every += [*self._buckets(), *kept, streams.pushes]
         publish = [
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "recheck", "push")),
             *(f"{p}.{kind}.>" for kind in ("dead", "holds")),
@@ -221,9 +222,9 @@ class Permissions:
             *self._making(),
             *_api("STREAM.MSG.GET", every),
             *_api("DIRECT.GET", every),
-            *_api("STREAM.PURGE", [*self._events, streams.runs, f"OBJ_{streams.files}"]),
+            *_api("STREAM.PURGE", [*self._events, streams.runs, *kept]),
             *_api("STREAM.PURGE", [streams.pushes]),
-            *_api("STREAM.MSG.DELETE", [*self._events, f"OBJ_{streams.files}", streams.dead]),
+            *_api("STREAM.MSG.DELETE", [*self._events, *kept, streams.dead]),
             *self._queues(),
             *_consumers((*_KEEPING, "DELETE", "MSG.NEXT"), *self._events, streams.pushes),
             f"$JS.ACK.{streams.pushes}.>",
@@ -315,12 +316,13 @@ class Permissions:
 
     def _api_for(self, group: WorkerGroup) -> Iterator[AccountExport]:
         streams = self._streams
-        agents, files = f"KV_{streams.agents}", f"OBJ_{streams.files}"
-        for stream in (*self._events, streams.runs, streams.dead, agents, files):
+        agents = f"KV_{streams.agents}"
+        read = *self._events, f"OBJ_{streams.files}", f"KV_{streams.memory}"
+        for stream in (*read, streams.runs, streams.dead, agents):
             yield AccountExport(f"{_API}STREAM.INFO.{stream}", api=True)
-        for stream in (*self._events, agents, files):
+        for stream in (*read, agents):
             yield AccountExport(f"{_API}STREAM.MSG.GET.{stream}", api=True)
-        for stream in (*self._events, files):
+        for stream in read:
             yield AccountExport(f"{_API}DIRECT.GET.{stream}", many=True)
         yield AccountExport(f"{_API}CONSUMER.NAMES.{streams.runs}", api=True)
         for consumer in self._consumers(group):
@@ -358,6 +360,7 @@ class Permissions:
             yield AccountExport(f"$KV.{streams.agents}.live.{agent}.*")
             yield AccountExport(f"$O.{streams.files}.C.*.{agent}.*.*")
             yield AccountExport(f"$O.{streams.files}.M.*.{agent}.*.*")
+            yield AccountExport(f"$KV.{streams.memory}.*.{agent}.>")
 
     def _questions(self, operation: str) -> Iterator[AccountExport]:
         for of_all in (False, True):

@@ -50,7 +50,7 @@ _CONTRACT = (
 
 _OPTIONAL = {
     "num_replicas": ("replicas",),
-    "max_bytes": ("events_max_bytes", "files_max_bytes"),
+    "max_bytes": ("events_max_bytes", "files_max_bytes", "memory_max_bytes"),
     "max_msgs": ("runs_max",),
 }
 """The stream settings that Headrace settings can set, with the names of those."""
@@ -93,6 +93,8 @@ class Streams:
         """The key-value bucket of triggers."""
         self.schedules = f"{prefix}SCHEDULES"
         """The schedules, their firings that wait, and what the last ones have begun."""
+        self.memory = f"{prefix}MEMORY"
+        """The key-value bucket of what agents remember."""
 
     def events(self, number: int) -> str:
         """The `number`-th event stream, from 0."""
@@ -196,6 +198,7 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         ),
         _bucket(settings, streams.triggers),
         _schedules(settings),
+        _memory(settings, streams.memory),
     ]
 
 
@@ -277,6 +280,12 @@ def _files(settings: BusSettings, name: str) -> api.StreamConfig:
         # With roll-ups, write access to one file could delete all files.
         allow_rollup_hdrs=False,
     )
+
+
+def _memory(settings: BusSettings, name: str) -> api.StreamConfig:
+    """Return a bucket that is full at a size, and whose messages can be erased."""
+    bucket = _bucket(settings, name)
+    return bucket.evolve(max_bytes=settings.memory_max_bytes, deny_delete=False)
 
 
 def _bucket(settings: BusSettings, name: str) -> api.StreamConfig:

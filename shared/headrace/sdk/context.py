@@ -28,6 +28,7 @@ from headrace.sdk.emit import (
     ToolResult,
 )
 from headrace.sdk.errors import CalledInOtherLoop
+from headrace.sdk.memory import Memory
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import STOPS, Runtime, running_loop
 from headrace.sdk.signals import (
@@ -172,6 +173,16 @@ class RunContext:
         client sent with the run, or ``{}`` for other clients.
         """
         return self._runtime.output.state
+
+    @property
+    def memory(self) -> Memory:
+        """What the agent remembers of the conversation, for all of its tasks.
+
+        ``ctx.memory.of_task`` is the task's, ``ctx.memory.of_owner`` the owner's in all
+        conversations.
+        """
+        store = self._awaited.memory
+        return Memory(store, store.scope._replace(task=None))
 
     async def load_task(self) -> Json:
         """Return the task as it was when this attempt began, from the log: an A2A v1.0 Task.

@@ -13,6 +13,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import FileUnknown, HeadraceError
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
+from headrace.model.memory import MemoryScope
 from headrace.model.task import TaskKey
 from headrace.model.user_message import user_message
 from headrace.sdk.context import RunContext
@@ -29,6 +30,7 @@ from headrace.sdk.emit import (
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
+from headrace.sdk.local_memory import LocalMemory
 from headrace.sdk.results import Delegation, DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt, running_loop
 from headrace.sdk.signals import State, StateDelta
@@ -90,6 +92,7 @@ class DirectRun:
         """None: the agent has ended."""
         self._has_ended = False
         self._state: Any = {}
+        self.memory = LocalMemory(MemoryScope(_ID, agent, _ID, _ID, _ID))
         self.context = RunContext(
             key=TaskKey(_ID, agent, _ID),
             context=_ID,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
+from headrace.model.memory import MemoryScope, MemoryValue
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.results import Delegation, DelegationRequest, Result
 
@@ -152,6 +153,42 @@ class RunInputs(Protocol):
         """Wait for the next A2A Message for a steered agent and return it."""
 
 
+class RunMemory(Protocol):
+    """What the fleet remembers for the run's agent.
+
+    Methods raise `InvalidName` for an invalid key, and `BusUnavailable` if the store does not
+    answer. Those that write raise `RunOver` once the run has ended or another worker has it.
+    """
+
+    @property
+    def scope(self) -> MemoryScope:
+        """The scope of the run's task."""
+
+    async def get(self, scope: MemoryScope, key: str) -> MemoryValue | None:
+        """Return the value of `key`."""
+
+    async def put(self, scope: MemoryScope, key: str, data: bytes, revision: int | None) -> int:
+        """Write the value of `key`, if it has the `revision` (None: any), and return the new one.
+
+        Raises:
+            MemoryChanged: The key has another revision.
+            MemoryFull: The value is too large, or the store is at its limit.
+        """
+
+    async def delete(self, scope: MemoryScope, key: str, revision: int | None) -> None:
+        """Delete `key`, if it has the `revision` (None: any).
+
+        Raises:
+            MemoryChanged: The key has another revision.
+        """
+
+    async def keys(self, scope: MemoryScope, prefix: str) -> list[str]:
+        """Return the keys that begin with `prefix`, sorted."""
+
+    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`."""
+
+
 class RunChildren(Protocol):
     """The tasks that a run delegates. Methods raise as those of `RunContext` do."""
 
@@ -197,6 +234,10 @@ class Runtime(Protocol):
     @property
     def children(self) -> RunChildren:
         """Delegated tasks."""
+
+    @property
+    def memory(self) -> RunMemory:
+        """What the fleet remembers for the agent."""
 
     @property
     def interrupted(self) -> Interrupt:

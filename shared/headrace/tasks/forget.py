@@ -12,6 +12,7 @@ from itertools import batched
 
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
@@ -192,7 +193,8 @@ async def _clear_replaced(bus: Bus, key: TaskKey, sequence: int, tombstone: Tomb
 
 
 async def _clear_kept(bus: Bus, key: TaskKey, *, is_deleted: bool) -> None:
-    """Delete the task's files, and its dead letters if it is deleted."""
+    """Delete the task's files and memory, and its dead letters if it is deleted."""
+    await AgentMemory(bus).erase(key, is_deleted=is_deleted)
     if is_deleted:
         await _drop_letters(bus, key)
         await FileStore(bus).erase(key)

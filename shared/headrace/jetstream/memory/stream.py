@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.jetstream.client import header_lines
 from headrace.jetstream.errors import ErrorCode
-from headrace.jetstream.headers import EXPECTED
+from headrace.jetstream.headers import EXPECTED, EXPECTED_OF
 from headrace.jetstream.memory.wire import matches
 
 type Json = dict[str, Any]
@@ -80,9 +80,13 @@ class MemoryStream:
         """
         there = self.by_subject.get(subject, [])
         previous = there[-1] if there else 0
-        expected = header_lines(block.partition(b"\r\n")[2]).get(EXPECTED) if block else None
-        if expected is not None and int(expected) != previous:
-            text = f"wrong last sequence: {previous}"
+        headers = header_lines(block.partition(b"\r\n")[2]) if block else {}
+        last = self.last_on(headers[EXPECTED_OF]) if EXPECTED_OF in headers else None
+        expected, found = headers.get(EXPECTED), previous
+        if EXPECTED_OF in headers:
+            found = 0 if last is None else last.sequence
+        if expected is not None and int(expected) != found:
+            text = f"wrong last sequence: {found}"
             raise ApiRefusal(ErrorCode.WRONG_LAST_SEQUENCE, text)
         most = self.config.get("max_msgs_per_subject", -1)
         if 0 < most <= len(there):

@@ -1,0 +1,259 @@
+"""The store of what agents remember: a bucket whose keys are grouped by scope.
+
+The subject of a value is ``$KV.MEMORY.<tenant>.<agent>.<task>.<owner>.<context>.k.<key>``, with
+``_`` for a scope without task or context. A message has the value in it, or names the chunks that
+have it, which are stored first and never changed. So a value is replaced by one message.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import orjson
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, KeyChanged, stream_of
+from headrace.jetstream.purge import erase, purge
+from headrace.model.errors import BusUnavailable
+from headrace.model.memory import (
+    MemoryScope,
+    MemoryValue,
+    changed_meanwhile,
+    check_prefix,
+    check_size,
+    decode_key,
+    encode_key,
+)
+from headrace.model.subjects import MAX_TOKEN, encode_token
+from headrace.model.task import TaskKey
+
+INLINE = 256 * 1024
+"""Largest value in bytes that is stored in one message, and size of a chunk."""
+
+DELETED = 30 * 24 * 3600
+"""Seconds for which the mark of a deleted key stays."""
+
+_NONE = "_"
+_HASHED = "_h"
+"""Begins the token of a long context. No encoded name begins so."""
+_HERE, _CHUNKED = b"\x00", b"\x01"
+"""First byte of a message: the value follows, or the description of its chunks."""
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Where the chunks of a value are."""
+
+    name: str
+    count: int
+
+    def encode(self) -> bytes:
+        """Return the message that names them."""
+        return _CHUNKED + orjson.dumps({"name": self.name, "chunks": self.count})
+
+
+def chunks_of(message: bytes) -> Chunks | None:
+    """Return the chunks that a stored message names; None: it has the value itself."""
+    if not message.startswith(_CHUNKED):
+        return None
+    held = orjson.loads(message[1:])
+    return Chunks(held["name"], held["chunks"])
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Return the chunks of a value; none if it fits into one message."""
+    if len(data) <= INLINE:
+        return []
+    return [data[at : at + INLINE] for at in range(0, len(data), INLINE)]
+
+
+def inline(data: bytes) -> bytes:
+    """Return the message that has the value itself."""
+    return _HERE + data
+
+
+def new_chunks(count: int) -> Chunks:
+    """Return a new place for `count` chunks."""
+    return Chunks(secrets.token_hex(8), count)
+
+
+def place_of(scope: MemoryScope) -> str:
+    """Return the beginning of the keys of a scope in the bucket."""
+    context = _NONE if scope.context is None else _context_token(scope.context)
+    return ".".join((scope.tenant, scope.agent, scope.task or _NONE, scope.owner, context))
+
+
+def key_of(scope: MemoryScope, key: str) -> str:
+    """Return where the message of `key` is in the bucket."""
+    return f"{place_of(scope)}.k.{encode_key(key)}"
+
+
+def chunk_of(scope: MemoryScope, chunks: Chunks, number: int) -> str:
+    """Return where a chunk is in the bucket."""
+    return f"{place_of(scope)}.c.{chunks.name}.{number:05d}"
+
+
+def fence_of(scope: MemoryScope) -> str:
+    """Return where a new writer of the scope announces itself."""
+    return f"{place_of(scope)}.f"
+
+
+def _context_token(context: str) -> str:
+    encoded = "".join(encode_token(one) for one in context)
+    if 0 < len(encoded) <= MAX_TOKEN:
+        return encoded
+    return _HASHED + hashlib.sha256(context.encode("utf-8", "replace")).hexdigest()
+
+
+class AgentMemory:
+    """The fleet's store.
+
+    Methods raise `InvalidName` for an invalid key, and `BusUnavailable` if the store does not
+    answer.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        """Store on `bus`."""
+        self.bus, self.bucket = bus, Bucket(bus, bus.streams.memory)
+        self.stream = stream_of(bus.streams.memory)
+
+    def pattern_of(self, scope: MemoryScope) -> str:
+        """Return the subjects of all messages of a scope."""
+        return f"{self.bucket.prefix}{place_of(scope)}.>"
+
+    async def get(self, scope: MemoryScope, key: str) -> MemoryValue | None:
+        """Return the value of `key`, from the leader."""
+        place = key_of(scope, key)
+        for _ in range(_TRIES):
+            found = await self.bucket.get(place)
+            if found.data is None:
+                return None
+            data = await self._content(scope, found.data)
+            if data is not None:
+                return MemoryValue(data, found.sequence)
+        raise BusUnavailable(f"memory key {key!r} is changed all the time; try again")
+
+    async def put(
+        self,
+        scope: MemoryScope,
+        key: str,
+        data: bytes,
+        revision: int | None,
+        *,
+        seconds: int | None = None,
+    ) -> int:
+        """Write the value of `key`, if it has the `revision` (None: any), and return the new one.
+
+        It expires after `seconds`; None: never.
+
+        Raises:
+            MemoryChanged: The key has another revision.
+            MemoryFull: The value is too large.
+        """
+        check_size(key, data)
+        place, pieces = key_of(scope, key), cut(data)
+        chunks = new_chunks(len(pieces))
+        for number, piece in enumerate(pieces):
+            await self.bucket.put(chunk_of(scope, chunks, number), piece, 0, seconds=seconds)
+        message = chunks.encode() if pieces else inline(data)
+        try:
+            return await self._replace(scope, key, place, message, revision, seconds)
+        except KeyChanged:
+            await self._drop(scope, chunks)
+            raise changed_meanwhile(key) from None
+
+    async def delete(self, scope: MemoryScope, key: str, revision: int | None) -> None:
+        """Delete `key`, if it has the `revision` (None: any).
+
+        Raises:
+            MemoryChanged: The key has another revision.
+        """
+        place = key_of(scope, key)
+        while (found := await self.bucket.get(place)).data is not None:
+            if revision not in {None, found.sequence}:
+                raise changed_meanwhile(key)
+            if await self.bucket.delete_revision(place, found.sequence, seconds=DELETED):
+                return await self._drop(scope, chunks_of(found.data))
+        if revision:
+            raise changed_meanwhile(key)
+        return None
+
+    async def keys(self, scope: MemoryScope, prefix: str) -> list[str]:
+        """Return the keys that begin with `prefix`, sorted."""
+        return sorted(await self._messages(scope, prefix))
+
+    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`."""
+        found = dict[str, MemoryValue]()
+        for key, (message, revision) in (await self._messages(scope, prefix)).items():
+            if chunks_of(message) is None:
+                found[key] = MemoryValue(message[1:], revision)
+            elif (value := await self.get(scope, key)) is not None:
+                found[key] = value
+        return found
+
+    async def erase(self, key: TaskKey, *, is_deleted: bool) -> None:
+        """Erase the memory of a task; if it `is_deleted`, overwrite its bytes too."""
+        remove = erase if is_deleted else purge
+        pattern = f"{self.bucket.prefix}{key.tenant}.{key.agent}.{key.task}.>"
+        await remove(self.bus, self.stream, pattern)
+
+    async def erase_scope(self, scope: MemoryScope) -> None:
+        """Erase a scope, and overwrite its bytes."""
+        await erase(self.bus, self.stream, self.pattern_of(scope))
+
+    async def _replace(  # noqa: PLR0917 - what is stored, and where
+        self,
+        scope: MemoryScope,
+        key: str,
+        place: str,
+        message: bytes,
+        revision: int | None,
+        seconds: int | None,
+    ) -> int:
+        """Store the message of a key, and drop the chunks that the one before had.
+
+        Raises:
+            KeyChanged: The key has another revision.
+        """
+        while True:
+            before = await self.bucket.get(place)
+            there = 0 if before.data is None else before.sequence
+            if revision not in {None, there}:
+                raise KeyChanged(key)
+            try:
+                stored = await self.bucket.put(place, message, before.sequence, seconds=seconds)
+            except KeyChanged:
+                if revision is not None:
+                    raise
+                continue
+            await self._drop(scope, None if before.data is None else chunks_of(before.data))
+            return stored
+
+    async def _drop(self, scope: MemoryScope, chunks: Chunks | None) -> None:
+        if chunks is not None:
+            for number in range(chunks.count):
+                await self.bucket.delete(chunk_of(scope, chunks, number), seconds=DELETED)
+
+    async def _messages(self, scope: MemoryScope, prefix: str) -> dict[str, tuple[bytes, int]]:
+        begin = f"{place_of(scope)}.k."
+        within = f"{encode_key(check_prefix(prefix)[:-1])}." if prefix else ""
+        copied = await self.bucket.copy(f"{begin}{within}>", is_latest=True)
+        return {
+            decode_key(place.removeprefix(begin)): (one.data, one.sequence)
+            for place, one in copied.items()
+        }
+
+    async def _content(self, scope: MemoryScope, message: bytes) -> bytes | None:
+        """Return the value of a stored message; None: its chunks have been dropped meanwhile."""
+        chunks = chunks_of(message)
+        if chunks is None:
+            return message[1:]
+        pieces = list[bytes]()
+        for number in range(chunks.count):
+            piece = (await self.bucket.get(chunk_of(scope, chunks, number))).data
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
