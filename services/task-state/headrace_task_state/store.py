@@ -300,7 +300,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class StoreSize:
     """The memory of a store's server, in bytes."""
 
     used: int
@@ -466,7 +466,7 @@ class Store(Protocol):
     async def time(self) -> float:
         """Return the time by the store's clock, seconds since 1970."""
 
-    async def memory(self) -> Memory:
+    async def memory(self) -> StoreSize:
         """Return the store's memory."""
 
     async def check_writes(self) -> None:

@@ -23,13 +23,13 @@ from headrace_task_state.store import (
     Lease,
     LeaseLost,
     LeaseSurvey,
-    Memory,
     PositionMoved,
     Progress,
     ProjectionBehind,
     Range,
     StoredPage,
     StoredTask,
+    StoreSize,
     TaskChange,
     TaskRemoval,
     key_of,
@@ -102,9 +102,9 @@ class MemoryStore:
         """Return the time by this machine's clock, seconds since 1970."""
         return time.time()
 
-    async def memory(self) -> Memory:
+    async def memory(self) -> StoreSize:
         """Return nothing: this store has no limit, and its process's memory is measured anyway."""
-        return Memory(0, 0)
+        return StoreSize(0, 0)
 
     async def check_writes(self) -> None:
         """Return: writes are always accepted."""

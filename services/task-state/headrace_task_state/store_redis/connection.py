@@ -26,7 +26,7 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 from headrace.model.errors import StateUnavailable
 from headrace.server_versions import REDIS_MINIMUM, check_server_version
 from headrace.tls import tls_context
-from headrace_task_state.store import LARGEST_NUMBER, Memory
+from headrace_task_state.store import LARGEST_NUMBER, StoreSize
 from headrace_task_state.store_redis.encoding import constants
 from headrace_task_state.store_redis.settings import Login, RedisSettings
 
@@ -269,10 +269,10 @@ class Connection:
         [[seconds, micros]] = await self.ask(["TIME"])
         return int(seconds) + int(micros) / 1_000_000
 
-    async def memory(self) -> Memory:
+    async def memory(self) -> StoreSize:
         """Return Redis's memory."""
         [found] = await self.ask(["INFO", "memory"])  # which redis-py parses
-        return Memory(int(found["used_memory"]), int(found["maxmemory"]))
+        return StoreSize(int(found["used_memory"]), int(found["maxmemory"]))
 
     async def unlink_all(self, start: str, but: Sequence[str] = ()) -> None:
         """Delete every key that starts with `start`, in small batches; keep those in `but`.
