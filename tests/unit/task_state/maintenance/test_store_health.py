@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 
 from headrace.model.errors import StateUnavailable
 from headrace_task_state.maintenance.store_health import StoreHealth
-from headrace_task_state.store import Memory, Store
+from headrace_task_state.store import Store, StoreSize
 
 
 class FakeStore:
@@ -15,10 +15,10 @@ class FakeStore:
     def __init__(self) -> None:
         self.answers = True
 
-    async def memory(self) -> Memory:
+    async def memory(self) -> StoreSize:
         if not self.answers:
             raise StateUnavailable("Redis: away")
-        return Memory(900, 1000)
+        return StoreSize(900, 1000)
 
     async def check_writes(self) -> None:
         assert self.answers
