@@ -3,7 +3,7 @@
 import { HttpAgent, type HttpAgentConfig, type RunAgentInput } from "@ag-ui/client";
 
 import { RequestRefused } from "./errors.js";
-import { Gateways, type Connecting, type RetryPolicy } from "./gateways.js";
+import { Gateways, type Connecting, type Retry } from "./gateways.js";
 import { RunStream } from "./runs.js";
 import { timestamp, type StartTime } from "./start_time.js";
 
@@ -18,7 +18,7 @@ export interface HeadraceAgentConfig extends HttpAgentConfig {
   cursor?: string;
   /** The time to begin the next run at; see the agent's `startAt`. */
   startAt?: StartTime;
-  retries?: RetryPolicy;
+  retry?: Retry;
 }
 
 /** AG-UI's `HttpAgent`; a run whose connection breaks goes on after its last event. */
@@ -32,9 +32,9 @@ export class HeadraceAgent extends HttpAgent {
   private resumesAfter: string;
 
   constructor(config: HeadraceAgentConfig) {
-    const { otherUrls = [], cursor = "", startAt, retries = {}, ...others } = config;
+    const { otherUrls = [], cursor = "", startAt, retry = {}, ...others } = config;
     // A page that was served knows its URL, so a gateway that does not answer restarts.
-    const connecting = { retries, waits: true, ...(others.fetch ? { fetch: others.fetch } : {}) };
+    const connecting = { retry, waits: true, ...(others.fetch ? { fetch: others.fetch } : {}) };
     super({
       ...others,
       fetch: (url, init) =>

@@ -2,20 +2,20 @@ import { ConnectionLost, RequestRefused } from "./errors.js";
 import { followed } from "./redirects.js";
 
 /** How often a lost connection is retried. The pauses double, and half of each is random. */
-export interface RetryPolicy {
+export interface Retry {
   /** Failures in a row after which the client gives up. Default: 12, after 30 s. */
   attempts?: number;
   /** Milliseconds. Default: 100. */
-  firstPause?: number;
+  backoff?: number;
   /** Milliseconds. Default: 5000. */
-  longestPause?: number;
+  longestBackoff?: number;
   /** Milliseconds without a byte after which a connection counts as lost. Default: 60000. */
   silence?: number;
 }
 
 /** How gateways are reached. */
 export interface Connecting {
-  retries?: RetryPolicy;
+  retry?: Retry;
   /** Also waits, at the very start, for gateways that can't be reached. Default: false. */
   waits?: boolean;
   /** Replaces the global `fetch`. */
@@ -33,15 +33,15 @@ export class Gateways {
   private current = 0;
   private failures = 0;
   private wasConnected = false;
-  private readonly policy: Required<RetryPolicy>;
+  private readonly retry: Required<Retry>;
 
   constructor(
     private readonly urls: readonly string[],
     private readonly connecting: Connecting,
   ) {
     if (urls.length === 0) throw new TypeError("the URL of a gateway is required");
-    const defaults = { attempts: 12, firstPause: 100, longestPause: 5_000, silence: 60_000 };
-    this.policy = { ...defaults, ...connecting.retries };
+    const defaults = { attempts: 12, backoff: 100, longestBackoff: 5_000, silence: 60_000 };
+    this.retry = { ...defaults, ...connecting.retry };
   }
 
   /** Forgets earlier failures. */
@@ -101,7 +101,7 @@ export class Gateways {
     this.current = (this.current + 1) % this.urls.length;
     this.failures += 1;
     const isKnown = this.wasConnected || this.connecting.waits;
-    if (this.failures >= (isKnown ? this.policy.attempts : this.urls.length)) {
+    if (this.failures >= (isKnown ? this.retry.attempts : this.urls.length)) {
       if (reason instanceof RequestRefused) throw reason;
       throw new ConnectionLost(`no answer from ${url}: ${reason}`, { cause: reason });
     }
@@ -112,8 +112,8 @@ export class Gateways {
   }
 
   private nextPause(): number {
-    const { firstPause, longestPause } = this.policy;
-    return Math.min(firstPause * 2 ** (this.failures - 1), longestPause) * (0.5 + Math.random() / 2);
+    const { backoff, longestBackoff } = this.retry;
+    return Math.min(backoff * 2 ** (this.failures - 1), longestBackoff) * (0.5 + Math.random() / 2);
   }
 
   private sent(path: string, init: RequestInit): Promise<Response> {
@@ -129,7 +129,7 @@ export class Gateways {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const silence = new Promise<never>((_, reject) => {
       const broken = () => reject(new Error("the gateway sends no data"));
-      timer = setTimeout(broken, this.policy.silence);
+      timer = setTimeout(broken, this.retry.silence);
     });
     try {
       return await Promise.race([value, silence]);

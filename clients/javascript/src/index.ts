@@ -1,7 +1,7 @@
 /** A2A tasks, streamed over any number of connections. */
 
 export { ConnectionLost, EventsLost, RequestRefused } from "./errors.js";
-export type { Connecting, RetryPolicy } from "./gateways.js";
+export type { Connecting, Retry } from "./gateways.js";
 export { watchTasks } from "./lists.js";
 export type { ListChange, ListFilter } from "./lists.js";
 export type { StartTime } from "./start_time.js";

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { ConnectionLost, RequestRefused, streamTask, watchTasks } from "@headrace/client";
 import { EventsLost, HeadraceAgent } from "@headrace/client/ag-ui";
 
-const retries = { attempts: 3, firstPause: 1, silence: 200 };
+const retry = { attempts: 3, backoff: 1, silence: 200 };
 const headers = { "Content-Type": "text/event-stream" };
 const frame = (id, data) => `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 const ran = { threadId: "t", runId: "r" };
@@ -42,7 +42,7 @@ function silentAfter(text) {
 
 async function run(fetch) {
   const events = [];
-  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retries });
+  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retry });
   await agent.runAgent({ runId: "r" }, { onEvent: ({ event }) => void events.push(event) });
   return { agent, events: events.map(({ type, delta }) => delta ?? type) };
 }
@@ -98,7 +98,7 @@ test("lost events are an error", async () => {
 });
 
 const stream = async (fetch) => {
-  for await (const _ of streamTask("http://gateway", "hello", { fetch, retries }));
+  for await (const _ of streamTask("http://gateway", "hello", { fetch, retry }));
 };
 
 test("a gateway that can't be reached at the start is an error at once", async () => {
@@ -127,7 +127,7 @@ const completed = frame("l:2", {
 
 async function eventsOf(fetch, message = "hello", options = {}) {
   const events = [];
-  for await (const event of streamTask("http://gateway", message, { fetch, retries, ...options })) {
+  for await (const event of streamTask("http://gateway", message, { fetch, retry, ...options })) {
     events.push(event);
   }
   return events;
@@ -163,7 +163,7 @@ test("a signal ends the stream", async () => {
   const { asked, fetch } = gateway(silentAfter(task("WORKING")));
   const controller = new AbortController();
   const reading = async () => {
-    const options = { fetch, retries, signal: controller.signal };
+    const options = { fetch, retry, signal: controller.signal };
     for await (const _ of streamTask("http://gateway", "hello", options)) controller.abort();
   };
   await assert.rejects(reading(), { name: "AbortError" });
@@ -181,7 +181,7 @@ test("a list is watched over connections, and says when to ask for it", async ()
   const noted = (url, init) => urls.push(url) && fetch(url, init);
   const seen = [];
   const filter = { contextId: "c&d", status: "TASK_STATE_WORKING" };
-  for await (const one of watchTasks("http://g/", filter, { fetch: noted, retries, token: "secret" })) {
+  for await (const one of watchTasks("http://g/", filter, { fetch: noted, retry, token: "secret" })) {
     if (seen.push(one) === 3) break;
   }
   assert.deepEqual(seen, [null, change, null]);
@@ -209,7 +209,7 @@ test("an agent's next run may say when it begins, beside what else is forwarded"
     new Response(begun + rest, { headers }),
   );
   const startAt = "2030-01-31T09:00:00Z";
-  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retries, startAt });
+  const agent = new HeadraceAgent({ url: "http://gateway", fetch, retry, startAt });
   const forwardedProps = { mode: "quick", headrace: { priority: "low" } };
   const { startAt: cloned } = agent.clone();
   await agent.runAgent({ runId: "r", forwardedProps });

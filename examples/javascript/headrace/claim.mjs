@@ -76,7 +76,7 @@ async function whoHolds(bus, key) {
 
 async function begin(bus, worker, request, policy, { last, attempt }) {
   const recovered = await recover(bus, request.key, request.run, last);
-  const behind = attempt === 1 && (await taskToAwait(bus, request.key, recovered.metadata["headrace.behind"]));
+  const behind = attempt === 1 && (await taskToAwait(bus, request.key, recovered.metadata["headrace.wait_for"]));
   if (behind) return { behind };
   const authorship = {
     log: request.body.log,

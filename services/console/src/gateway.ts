@@ -40,7 +40,7 @@ export async function authorized(url: string, init: RequestInit = {}): Promise<R
 }
 
 /** How streams reach the gateway. A tab stays open over an outage: it tries for some 20 minutes. */
-export const CONNECTION = { fetch: authorized, retries: { attempts: 300 } };
+export const CONNECTION = { fetch: authorized, retry: { attempts: 300 } };
 
 /**
  * Returns the JSON of a path of the gateway.

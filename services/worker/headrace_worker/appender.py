@@ -193,7 +193,7 @@ class Appender:
         return self._sender is not None
 
     def offer(self, draft: Draft) -> bool:
-        """Accept an event; if False, the agent must await `room` before the next.
+        """Accept an event; if False, the agent must await `drain` before the next.
 
         Raises:
             MalformedOutput: the event does not fit into a message.
@@ -260,7 +260,7 @@ class Appender:
         """
         self._pending.check(draft)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the log has caught up with the agent."""
         while not self._state.is_closed and not self._pending.has_room:
             await self._pending.changed()

@@ -123,7 +123,7 @@ class Emitter:
         """The bare Message that `end` was made from, if any."""
 
     def emit(self, output: Emission) -> bool:
-        """Emit the agent's output; if False, await `room` before emitting more.
+        """Emit the agent's output; if False, await `drain` before emitting more.
 
         Raises:
             MalformedOutput: the output is invalid, or not allowed at this point.
@@ -157,10 +157,10 @@ class Emitter:
         self._has_emitted = True
         await self._appender.deliver(last, checkpoint=held)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the log has caught up with the output."""
         await self._loop_turns.take()
-        await self._appender.room()
+        await self._appender.drain()
 
     @property
     def state(self) -> Any:  # noqa: ANN401  # any JSON

@@ -19,7 +19,7 @@ from headrace.client.list_stream import ListStream
 from headrace.client.outgoing_message import Attachment, OutgoingMessage
 from headrace.client.paged_list import PagedList
 from headrace.client.paths import agent_path, run_path, task_path
-from headrace.client.retries import RetryPolicy
+from headrace.client.retries import Retry
 from headrace.client.run_stream import RunStream
 from headrace.client.schedules import ClientSchedules
 from headrace.client.task_stream import TaskStream
@@ -60,7 +60,7 @@ class Client:
         self,
         *urls: str,
         token: Token | None = None,
-        retry: RetryPolicy | None = None,
+        retry: Retry | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
         """Use a fleet's gateways.
@@ -74,7 +74,7 @@ class Client:
         Raises:
             ValueError: a URL is not an http(s) URL, or there is none.
         """
-        self._gateways = Gateways(urls, token, retry or RetryPolicy(), http)
+        self._gateways = Gateways(urls, token, retry or Retry(), http)
 
     async def __aenter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from headrace.client.errors import (
     Unreachable,
     read_error,
 )
-from headrace.client.retries import Retries, RetryPolicy
+from headrace.client.retries import Retries, Retry
 from headrace.model import json_text
 from headrace.model.events import Json
 
@@ -72,7 +72,7 @@ class Gateways:
         self,
         urls: Sequence[str],
         token: Token | None,
-        policy: RetryPolicy,
+        retry: Retry,
         http: httpx.AsyncClient | None,
     ) -> None:
         """Use the gateways at `urls`; `http` is the caller's own, and is left open.
@@ -83,7 +83,7 @@ class Gateways:
         self._urls = [_checked(url) for url in urls]
         if not self._urls:
             raise ValueError("the URL of a gateway is required")
-        self._token, self._policy = token, policy
+        self._token, self._retry = token, retry
         self._http = http or httpx.AsyncClient(verify=_verification(self._urls))
         self._is_own = http is None
         self._first = 0
@@ -140,7 +140,7 @@ class Gateways:
 
     def retries(self) -> Retries:
         """Return the count of failures for one operation."""
-        return Retries(self._policy, len(self._urls), was_connected=self._has_answered)
+        return Retries(self._retry, len(self._urls), was_connected=self._has_answered)
 
     async def failed(self, retries: Retries, error: Unreachable) -> None:
         """Turn away from the gateway that the operation used, and pause where necessary.

@@ -84,7 +84,7 @@ START_AT = "headrace.startAt"
 ENDING = "headrace.ending"
 """Metadata key of a status: the state in which the holder will end the run, recorded before it
 cancels the run's child tasks. A worker that takes over a run to be CANCELED cancels it."""
-WAIT_FOR = "headrace.behind"
+WAIT_FOR = "headrace.wait_for"
 """Metadata key of generation 1: ids of tasks of the same agent. No worker begins this task while
 any of them is SUBMITTED or WORKING."""
 RECOVERED = "headrace.recovered"

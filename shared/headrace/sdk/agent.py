@@ -33,6 +33,7 @@ from headrace.sdk.errors import Misdeclared, UnknownOption
 from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
+from headrace.sdk.tool_call import Callee
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
         return declare
     if isinstance(function, Agent):
         raise Misdeclared(f"agent {function.name!r} is already declared with @agent{called_at()}")
-    if hasattr(function, "call"):
+    if isinstance(function, Callee):
         raise Misdeclared(
             f"a tool can't be an agent; write @tool or @agent, or a function for each{called_at()}"
         )

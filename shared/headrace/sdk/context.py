@@ -342,7 +342,7 @@ class RunContext:
             output = await self._awaited.files.offloaded(output)
         accepts = self._awaited.output
         if not accepts.emit(output):
-            await accepts.room()
+            await accepts.drain()
 
     def new_id(self, kind: str) -> str:
         """Return a new id for a `kind` such as "call". Other attempts get the same ids."""

@@ -150,7 +150,7 @@ class DirectRun:
         except json_patch.LimitExceeded as excess:
             raise MalformedOutput(f"the state, or its patch, {excess}") from None
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the output has been used."""
         await self._emitted.join()
 
@@ -166,7 +166,7 @@ class DirectRun:
         """Emit `output`; nothing is saved, as there is no other attempt."""
         if output is not None:
             self.emit(output)
-        await self.room()
+        await self.drain()
 
     def new_id(self, kind: str) -> str:
         """Return a new id."""

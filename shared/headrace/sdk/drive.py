@@ -99,7 +99,7 @@ async def _stream(agent: RunnableAgent, ctx: RunContext) -> None:
                 if type(output) in FILES:
                     output = await runtime.files.offloaded(output)  # noqa: PLW2901  # the same, as the log takes it
                 if not emit(output):
-                    await accepts.room()
+                    await accepts.drain()
         except MalformedOutput as error:
             raise _located(agent, error, _frame_of(stream)) from error
 

@@ -43,14 +43,14 @@ class RunOutput(Protocol):
     """The output of one attempt. Its methods raise `RunOver` once the run has ended."""
 
     def emit(self, output: Emission) -> bool:
-        """Accept the agent's output. False: await `room` before emitting more.
+        """Accept the agent's output. False: await `drain` before emitting more.
 
         Raises:
             MalformedOutput: The output is invalid, or is not allowed at this point.
             RunOver: The run has ended.
         """
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the log has caught up with the emitted output."""
 
     async def checkpoint(

@@ -1,7 +1,7 @@
 """Calls of a tool: its content or its error."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.model.errors import HeadraceError
 
@@ -22,6 +22,7 @@ class ToolOutput:
     """Why the call failed. Empty: it succeeded."""
 
 
+@runtime_checkable
 class Callee(Protocol):
     """Anything that an agent can call during a run."""
 

@@ -15,13 +15,14 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast, overload, runtime_checkable
+from typing import Any, Protocol, overload, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model.events import Json
+from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, is_of_fleet
 from headrace.sdk.source import called_at, declared_at
@@ -38,6 +39,7 @@ Its size is the greatest concurrency of a worker. A thread is started only if no
 concurrency of runs bounds the threads, and no tool waits for another run's."""
 
 
+@runtime_checkable
 class Tool(Protocol):
     """A tool that agents and models can call by name."""
 
@@ -183,9 +185,8 @@ def tool(
     """
 
     def declare(declared: Callable[..., Any]) -> FunctionTool:
-        if _is_agent(declared):
-            named = getattr(declared, "name", "")
-            why = f"agent {named!r} can't be a tool; delegate to it, in a function"
+        if isinstance(declared, Agent):
+            why = f"agent {declared.name!r} can't be a tool; delegate to it, in a function"
             raise Misdeclared(f"{why}{called_at()}")
         signature = signature_of(declared)
         called = name or getattr(declared, "__name__", "")
@@ -209,12 +210,13 @@ def as_tools(
         Misdeclared: Two tools have the same name, or an item is not a tool.
     """
     tools, sources = list[Tool](), list[ToolSource]()
+    each: object
     for each in given:
         if isinstance(each, ToolSource):
             sources.append(each)
-        elif hasattr(each, "call"):
-            tools.append(cast("Tool", each))
-        elif _is_agent(each):
+        elif isinstance(each, Tool):
+            tools.append(each)
+        elif isinstance(each, Agent):
             raise Misdeclared("Agent is not a tool; delegate to it, in a function")
         elif callable(each):
             tools.append(tool(each))
@@ -222,11 +224,6 @@ def as_tools(
             raise Misdeclared(f"{type(each).__name__} is not a tool; use a function or Tool")
     by_name(tools)
     return tools, sources
-
-
-def _is_agent(given: object) -> bool:
-    """Return whether `given` is an agent: it can be called too, but is no tool."""
-    return hasattr(given, "card")
 
 
 def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:

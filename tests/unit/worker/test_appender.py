@@ -165,7 +165,7 @@ async def test_who_is_far_ahead_waits_until_the_log_has_caught_up(
     answers = [appender.offer(event(number, size=20)) for number in range(10)]
     assert answers[0] is True
     assert answers[-1] is False
-    waiting = asyncio.ensure_future(appender.room())
+    waiting = asyncio.ensure_future(appender.drain())
     await settle()
     assert not waiting.done()
     writer.free.set()
@@ -228,7 +228,7 @@ async def test_who_waits_for_room_is_let_go_by_a_loss() -> None:
     appender = make(writer, max_events=1)
     writer.failures = [Fenced("another was first")]
     await in_flight(writer, appender, event(2))
-    waiting = asyncio.ensure_future(appender.room())
+    waiting = asyncio.ensure_future(appender.drain())
     writer.free.set()
     await asyncio.wait_for(waiting, 60)
 
@@ -366,7 +366,7 @@ async def test_an_agent_without_room_does_not_wait_for_the_tick() -> None:
     writer, ticks = FakeWriter(), FakeTicks()
     appender = make(writer, max_events=1, ticks=ticks)
     assert not appender.offer_text(event(1))
-    await asyncio.wait_for(appender.room(), 60)
+    await asyncio.wait_for(appender.drain(), 60)
     await settle()
     assert writer.sizes == [1]
 

@@ -57,7 +57,7 @@ class Backlog:
         waiting: int = struct.unpack("i", answer)[0]
         return waiting
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Return when more may be written."""
         await self._drained()
 
@@ -117,10 +117,10 @@ class SlowClient:
         self._taken = taken
         return now - self._since if self._since is not None else 0.0
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Return when the client has received most bytes, if that can be measured."""
         if self._backlog is not None:
-            await self._backlog.room()
+            await self._backlog.drain()
 
     async def taken(self) -> None:
         """Return when this process holds nothing more for the client."""

@@ -258,7 +258,7 @@ class Subscription:
         """Wait until the client has received most of its bytes."""
         # Events read before there is room would only be kept in memory.
         self._writing = True
-        await self._transport.slow.room()
+        await self._transport.slow.drain()
         self._writing = False
         self._most = _LITTLE
 

@@ -239,9 +239,8 @@ class NewTaskBatch:
     """Tasks that a batch adds to the view together: one command per key, not several per task.
 
     They are new, begin and end in the batch, and nothing else of the batch is about them. A view
-    that is rebuilt from last entries consists of such tasks. When each was added by commands of its
-    own, Redis spent most of the time in the script. The arguments are those of `add_together` in
-    ``lua/listings.lua``.
+    that is rebuilt from last entries consists of such tasks: commands for each of them would take
+    most of Redis' time. The arguments are those of `add_together` in ``lua/listings.lua``.
     """
 
     def __init__(

@@ -189,7 +189,7 @@ class Child:
             _log.warning("task %s: not relayed: %s", self.key.task, error)
             return
         if not has_room:
-            await appender.room()
+            await appender.drain()
 
     def _update_state(self, entry: Entry) -> None:
         self._is_over = entry.ends_run

@@ -12,13 +12,13 @@ from headrace.client import (
     Client,
     ConnectionLost,
     RequestRefused,
-    RetryPolicy,
+    Retry,
     StreamEvent,
 )
 from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
-AT_ONCE = RetryPolicy(attempts=4, first_pause=0.0)
+AT_ONCE = Retry(attempts=4, backoff=0.0)
 STOPPING = b": the gateway stops\nretry: 500\n\n"
 AWAY = ScriptedResponse(503, {"error": {"message": "restarting"}})
 

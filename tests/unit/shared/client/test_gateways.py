@@ -8,11 +8,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from headrace.client import Client, ConnectionLost, RequestRefused, RetryPolicy
+from headrace.client import Client, ConnectionLost, RequestRefused, Retry
 from headrace.model.events import Json
 from tests.support.fake_gateway import ScriptedResponse, answering
 
-AT_ONCE = RetryPolicy(attempts=4, first_pause=0.0)
+AT_ONCE = Retry(attempts=4, backoff=0.0)
 TASK: Json = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_CANCELED"}}
 
 type Handler = Callable[[httpx.Request], httpx.Response]

@@ -6,11 +6,11 @@ import threading
 import httpx
 import pytest
 
-from headrace.client import Client, ConnectionLost, RequestRefused, RetryPolicy
+from headrace.client import Client, ConnectionLost, RequestRefused, Retry
 from headrace.model.events import Json
 from tests.support.fake_gateway import ScriptedResponse, answering
 
-AT_ONCE = RetryPolicy(attempts=2, first_pause=0.0)
+AT_ONCE = Retry(attempts=2, backoff=0.0)
 STREAM = "/v1/agents/a/message:stream"
 REST = "/v1/agents/a/tasks/t1:subscribe"
 NOW = "/v1/agents/a/tasks/t1?historyLength=0"
@@ -142,7 +142,7 @@ async def test_a_list_is_read_on_after_a_read_that_timed_out_or_failed() -> None
         return httpx.Response(200, json={"triggers": [{"name": "two"}], "next": None})
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    once = RetryPolicy(attempts=1)
+    once = Retry(attempts=1)
     triggers = Client("http://here", retry=once, http=http).triggers.list()
     assert (await anext(triggers))["name"] == "one"
     with pytest.raises(TimeoutError):

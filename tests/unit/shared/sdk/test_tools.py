@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from headrace import RunContext, agent, tool
+from headrace import RunContext, ToolOutput, agent, tool
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.tools import as_tools
 
@@ -109,9 +109,20 @@ def test_a_function_without_a_schema_is_refused(function: object, why: str) -> N
         as_tools([function])  # type: ignore[list-item]  # object is wider than what is taken
 
 
+class HalfTool:
+    """Can be called, but has neither a description nor parameters."""
+
+    name = "half"
+
+    async def call(self, *_: object) -> ToolOutput:
+        return ToolOutput()
+
+
 def test_what_is_no_tool_is_refused() -> None:
     with pytest.raises(Misdeclared, match="int is not a tool"):
         as_tools([3])  # type: ignore[list-item]  # what is refused
+    with pytest.raises(Misdeclared, match="HalfTool is not a tool"):
+        as_tools([HalfTool()])  # type: ignore[list-item]  # it has no schema for a model
 
 
 async def test_as_many_tools_block_at_once_as_runs_call_them() -> None:
