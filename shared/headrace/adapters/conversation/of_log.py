@@ -33,7 +33,8 @@ from headrace.model.events import (
     status_metadata,
     status_parts,
 )
-from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, SUBMITTED
+from headrace.model.parts import ToolResultPart
+from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED
 from headrace.sdk.checkpoint import decode
 from headrace.sdk.shared_state import SharedState
 
@@ -96,6 +97,7 @@ class _Log:
         self.turns: list[Turn] = []
         self._task, self._run = task, 0
         self._run_start, self._has_question = 0, False
+        self._result: Turn | None = None
         self._arguments: dict[str, list[str]] = {}
         self._credentials = set[int]()
 
@@ -120,8 +122,8 @@ class _Log:
 
     def add_result(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Add a checkpoint's data on the tool result stored with it."""
-        if isinstance(kept, dict) and self.turns and self.turns[-1].role == "tool":
-            self.turns[-1].verbatim = _verbatim(kept)
+        if isinstance(kept, dict) and self._result is not None:
+            self._result.verbatim = _verbatim(kept)
 
     def add_names(self, kept: Any) -> None:  # noqa: ANN401  # any JSON
         """Add a checkpoint's message ids to the run's output so far."""
@@ -170,11 +172,18 @@ class _Log:
         elif status.get("state") == INPUT_REQUIRED:
             self._has_question = bool(metadata.get(INTERRUPTS))
             self._mark_prompt((status.get("message") or {}).get("messageId"))
+        elif status.get("state") == COMPLETED:
+            self._mark_last()
 
     def _mark_prompt(self, name: str | None) -> None:
         for item in self.turns[-1].items if self.turns else ():
             if isinstance(item, TextItem) and item.id == name:
                 item.asks = True
+
+    def _mark_last(self) -> None:
+        last = self.turns[-1] if len(self.turns) > self._run_start else None
+        if last is not None and last.role == "assistant" and not last.is_complete:
+            last.is_last = any(turn.is_complete for turn in self.turns[self._run_start :])
 
     def _add_message(self, message: Json) -> None:
         if message.get("role") == "ROLE_USER":
@@ -213,8 +222,7 @@ class _Log:
 
     def _add_part(self, part: Json, name: str, label: str = "") -> None:
         if (result := parts.tool_result(part)) is not None:
-            turn = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
-            self.turns.append(turn)
+            self._add_result(result)
         elif (call := parts.tool_call(part)) is not None:
             self._add(CallItem(*call, encrypted=parts.encrypted_value(part)))
         elif parts.is_partial_tool_call(part):
@@ -225,6 +233,13 @@ class _Log:
             self._add_text(text, name)
         elif _is_result(part):
             self._add(ResultItem(part, name, label))
+
+    def _add_result(self, result: ToolResultPart) -> None:
+        """Add a tool's result behind its call; what a tool emits itself follows the results."""
+        turn = Turn("tool", f"{result.id}-result", self._task, self._run, result=result)
+        is_beside = _is_beside(self.turns[self._run_start :], result.id)
+        self.turns.insert(len(self.turns) - is_beside, turn)
+        self._result = turn
 
     def _add_arguments(self, part: Json) -> None:
         call = parts.tool_call_id(part)
@@ -270,6 +285,15 @@ class _Log:
             ]
             turn.items[:] = kept
         self.turns = [turn for turn in self.turns if turn.role != "assistant" or turn.items]
+
+
+def _is_beside(run: Sequence[Turn], call: str) -> bool:
+    """Return whether the last turn was emitted while a call of the response before was executed."""
+    match [turn for turn in reversed(run) if turn.role == "assistant"]:
+        case [last, asking, *_] if last is run[-1]:
+            asked, beside = ({each.id for each in turn.calls} for turn in (asking, last))
+            return call in asked and call not in beside
+    return False
 
 
 def _verbatim(kept: Json) -> Verbatim | None:

@@ -168,6 +168,8 @@ class Turn:
     """For a tool: see `TextItem.origin`."""
     answers: bool = False
     """For the user: whether it answers the previous run's interrupts."""
+    is_last: bool = False
+    """For the agent: whether it ends a completed run, behind responses that were saved."""
 
     @property
     def text(self) -> str:
@@ -193,6 +195,22 @@ def user_turn(message: Json, task: str = "", run: int = 0) -> list[Turn]:
     if others:
         turns.append(Turn("user", message.get("messageId", ""), task, run, others))
     return turns
+
+
+def without_restated(turns: Iterable[Turn]) -> list[Turn]:
+    """Return the turns without what an agent made of its model's last response.
+
+    This is a structured answer, or a tool's result that is the answer: frameworks do not send it to
+    the model. Only an adapter that saves every response can tell it from the model's own output.
+    """
+    kept, saved = list[Turn](), set[tuple[str, int]]()
+    for turn in turns:
+        run = turn.task, turn.run
+        if turn.verbatim is not None and turn.role == "assistant":
+            saved.add(run)
+        if not (turn.is_last and run in saved):
+            kept.append(turn)
+    return kept
 
 
 def answered(turns: Iterable[Turn]) -> list[Turn]:

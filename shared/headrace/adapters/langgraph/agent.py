@@ -20,7 +20,7 @@ from headrace.adapters.declaration import (
 )
 from headrace.adapters.langgraph.calls import GraphCalls
 from headrace.adapters.langgraph.events import LangGraphEvents
-from headrace.adapters.langgraph.input import input_for
+from headrace.adapters.langgraph.input import input_for, shared_state
 from headrace.adapters.langgraph.interrupts import decided, resuming
 from headrace.adapters.langgraph.memory import caution_about
 from headrace.adapters.langgraph.threads import RunStart, Thread, check_unasked
@@ -264,7 +264,8 @@ async def _given(
     if options.input_of is not None:
         return options.input_of(ctx)
     earlier = start if thread is not None else None
-    return await input_for(ctx, graph, earlier, options.memory, options.state_keys)
+    sent = await input_for(ctx, graph, earlier, options.memory, options.output)
+    return sent | shared_state(ctx, graph, earlier, options.state_keys)
 
 
 async def _pass(thread: Thread, decision: Decision, state_keys: Sequence[str]) -> None:

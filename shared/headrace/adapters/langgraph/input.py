@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import (
@@ -17,7 +18,7 @@ from langgraph.types import Overwrite
 
 from headrace.adapters.as_json import as_json
 from headrace.adapters.conversation.memory import Memory, conversation, with_content
-from headrace.adapters.conversation.turns import ResultItem, Turn, answered, user_turn
+from headrace.adapters.conversation.turns import Item, ResultItem, Turn, answered, user_turn
 from headrace.adapters.langgraph.calls import graphs_id
 from headrace.adapters.langgraph.threads import RunStart
 from headrace.model import json_text
@@ -85,12 +86,12 @@ async def input_for(
     graph: Pregel[Any, Any, Any, Any],
     start: RunStart | None,
     memory: Memory,
-    state_keys: Sequence[str],
+    output: str,
 ) -> Json:
     """Return the messages that are new to a graph, and what an AG-UI client sent with them.
 
-    The client's state is included for `state_keys` where it differs from the graph's. Its tools and
-    its context are under ``tools`` and ``ag-ui``, if the graph has such keys.
+    The client's tools and its context are under ``tools`` and ``ag-ui``, if the graph has such
+    keys. `output` is the key of the graph's answer.
 
     Raises:
         Retryable: The conversation or a file can't be read now.
@@ -103,12 +104,10 @@ async def input_for(
         turns = _with_earlier(start.earlier, own)
         for turn in turns:
             turn.parts = await with_content(ctx, turn.parts)
-    messages = messages_of(turns)
+    messages = messages_of(_without_output(turns, output))
     if start is not None:
         _name_as_the_graph(messages, start.values)
     given: Json = {"messages": messages}
-    known = start.values if start is not None and isinstance(start.values, dict) else {}
-    given |= _shared(ctx, graph, known, state_keys)
     tools, context = ctx.agui.get("tools") or [], ctx.agui.get("context") or []
     from_client = {"tools": tools, "ag-ui": {"tools": tools, "context": context}}
     return given | {key: value for key, value in from_client.items() if key in graph.channels}
@@ -132,9 +131,37 @@ def _with_earlier(earlier: Sequence[Turn], own: Sequence[Turn]) -> list[Turn]:
     return [*answered(earlier), *own]
 
 
-def _shared(
-    ctx: RunContext, graph: Pregel[Any, Any, Any, Any], known: Json, state_keys: Sequence[str]
+def _without_output(turns: Sequence[Turn], output: str) -> list[Turn]:
+    """Return the turns without data that only restate in another form what a model has said.
+
+    A graph keeps these under the key `output`, and not among its messages. They stay where a run
+    has nothing else that an answer could be remembered by.
+    """
+    answers = (turn for turn in turns if turn.role == "assistant" and (turn.text or turn.calls))
+    spoke = {(turn.task, turn.run) for turn in answers}
+    kept = list[Turn]()
+    for turn in turns:
+        if turn.role == "assistant" and (turn.task, turn.run) in spoke:
+            items = [item for item in turn.items if not _is_output(item, output)]
+            if items:
+                kept.append(replace(turn, items=items))
+        else:
+            kept.append(turn)
+    return kept
+
+
+def _is_output(item: Item, output: str) -> bool:
+    return isinstance(item, ResultItem) and "data" in item.part and item.name == output
+
+
+def shared_state(
+    ctx: RunContext,
+    graph: Pregel[Any, Any, Any, Any],
+    start: RunStart | None,
+    state_keys: Sequence[str],
 ) -> Json:
+    """Return the client's state for `state_keys`, where it differs from the graph's."""
+    known = start.values if start is not None and isinstance(start.values, dict) else {}
     state = ctx.agui.get("state")
     if not isinstance(state, dict):
         return {}

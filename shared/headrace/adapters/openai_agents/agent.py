@@ -21,7 +21,13 @@ from openai import APIError
 from headrace.adapters.as_json import as_json
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import Memory, conversation
-from headrace.adapters.conversation.turns import Turn, answered, open_calls, other_parts
+from headrace.adapters.conversation.turns import (
+    Turn,
+    answered,
+    open_calls,
+    other_parts,
+    without_restated,
+)
 from headrace.adapters.declaration import Declaration, declare_capabilities, declare_card
 from headrace.adapters.openai.content import TAKES, without_image_urls
 from headrace.adapters.openai.run import refusal_of
@@ -139,7 +145,7 @@ async def _run(
     given: Any,  # noqa: ANN401  # whatever the agent takes
 ) -> None:
     """Execute one run; its tools get `given` as context."""
-    turns = await conversation(ctx, options.memory, FORMAT)
+    turns = without_restated(await conversation(ctx, options.memory, FORMAT))
     for turn in turns:
         turn.parts = options.shown(turn.parts)
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Unpack
 
 from pydantic import BaseModel
@@ -31,7 +31,12 @@ from pydantic_ai.toolsets import FunctionToolset
 from headrace.adapters.busy import is_busy
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import Memory, conversation
-from headrace.adapters.conversation.turns import Turn, other_parts, without_answers
+from headrace.adapters.conversation.turns import (
+    Turn,
+    other_parts,
+    without_answers,
+    without_restated,
+)
 from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_capabilities, declare_card
 from headrace.adapters.pydantic_ai.events import PydanticEvents, ReplayedResponses
 from headrace.adapters.pydantic_ai.messages import FORMAT, Past, prompt_of
@@ -99,7 +104,7 @@ def pydantic_ai_agent(
 
     @agent(name=name, **declared)
     async def run(ctx: RunContext) -> None:
-        turns = await conversation(ctx, memory, FORMAT)
+        turns = without_restated(await conversation(ctx, memory, FORMAT))
         try:
             start = await _begin(ctx, turns, is_text=wrapped.output_type is str)
         except AnswerInvalid as error:
@@ -242,8 +247,10 @@ def _is_busy(error: ModelAPIError) -> bool:
 
 def _with_state(deps: Any, ctx: RunContext) -> Any:  # noqa: ANN401  # whatever the agent depends on
     """Return the dependencies with the client's shared state, if they have a ``state``."""
+    if isinstance(deps, type) or not is_dataclass(deps):
+        return deps
     held = getattr(deps, "state", None)
-    if held is None or isinstance(deps, type) or not is_dataclass(deps):
+    if held is None or all(each.name != "state" for each in fields(deps)):
         return deps
     state = type(held).model_validate(ctx.state) if isinstance(held, BaseModel) else ctx.state
     taking: Any = deps

@@ -112,7 +112,7 @@ async def chat_model(script: Script) -> AsyncIterator[ChatModel]:
 def _reply(output: ModelOutput) -> Reply:
     if isinstance(output, Refuses):
         return Reply(status=output.status, headers={"retry-after": "0"})
-    pieces: list[Json] = [{"content": piece} for piece in output.pieces]
+    pieces: list[Json] = [{"role": "assistant", "content": piece} for piece in output.pieces]
     for index, (name, tool, arguments) in enumerate(output.calls):
         text = orjson.dumps(arguments).decode()
         pieces.append(call(index, id=name, name=tool))

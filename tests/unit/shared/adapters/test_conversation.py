@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from headrace import Data, File, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.adapters.conversation.of_client import turns_of_agui
 from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.adapters.conversation.turns import (
     NAMES,
     RESPONSE,
+    RESULT,
     CallItem,
     ReasoningItem,
     ResultItem,
@@ -16,6 +19,7 @@ from headrace.adapters.conversation.turns import (
     Verbatim,
     answered,
     open_calls,
+    without_restated,
 )
 from headrace.model import events, parts
 from headrace.model.delegation import CHILD
@@ -334,3 +338,39 @@ def test_arguments_that_a_run_left_unfinished_are_none_of_a_later_call_with_that
     log.say(ToolArguments("call_1", '{"city": "Paris"}', "weather", end=True))
     [call] = log.turns[-1].calls
     assert call == CallItem("call_1", "weather", {"city": "Paris"}, '{"city": "Paris"}')
+
+
+def test_what_a_tool_emits_itself_follows_its_result() -> None:
+    log = Log()
+    call, other = (ToolCall("draw", {}, name) for name in ("c1", "c2"))
+    log.say(call, other, checkpoint={RESPONSE: {}})
+    log.say(File("a.png", b"png", "image/png"))
+    log.say(ToolResult("c1", "drawn"), checkpoint={RESULT: {"format": "f", "response": "kept"}})
+    log.say(ToolResult("c2", "drawn, too"))
+    log.say(Text("There."))
+    turns = answered(log.turns)
+    assert shape(turns[1:]) == [
+        ("assistant", ["CallItem", "CallItem"], ""),
+        ("tool", "drawn"),
+        ("tool", "drawn, too"),
+        ("assistant", ["ResultItem", "TextItem"], "There."),
+    ]
+    assert turns[2].verbatim == Verbatim("f", "kept")
+
+
+def test_what_is_made_of_a_saved_response_is_not_the_models() -> None:
+    log = Log()
+    log.say(Text("six"), checkpoint={RESPONSE: {"format": "f", "response": "six"}})
+    log.say(Data({"sides": 6}))
+    assert without_restated(log.turns) == log.turns, "the run may still go on"
+    log.status(COMPLETED)
+    assert shape(without_restated(log.turns)[1:]) == [("assistant", ["TextItem"], "six")]
+
+
+@pytest.mark.parametrize("saved", [None, {RESPONSE: {}}], ids=["no response", "its calls"])
+def test_an_answer_that_nothing_was_saved_of_stays(saved: Json | None) -> None:
+    log = Log()
+    log.say(ToolCall("draw", {}, "c1"), checkpoint=saved)
+    log.say(ToolResult("c1", "drawn"), Text("There."))
+    log.status(COMPLETED)
+    assert without_restated(log.turns) == log.turns
