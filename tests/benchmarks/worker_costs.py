@@ -33,7 +33,7 @@ from headrace_worker.appender import Appender, StampBase
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
-from headrace_worker.usage import UsageMeter, UsageTotals
+from headrace_worker.usage import Prices
 from tests.support.fake_log_writer import FakeLogWriter
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import TaskSubmitter, fresh_names, open_submitter
@@ -85,8 +85,8 @@ async def per_token() -> float:
         Encoder(task, context, ids),
         Endings(task, context, ids),
         outbox,
-        ids,
-        meter=UsageMeter(UsageTotals()),
+        prices=Prices(),
+        used=None,
         may_answer=False,
     )
     runtime = SimpleNamespace(loop=None, output=emitter)

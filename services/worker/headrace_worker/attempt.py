@@ -40,7 +40,6 @@ from headrace_worker.offload import Offload
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
-from headrace_worker.usage import UsageMeter, UsageTotals
 
 
 class Attempt:
@@ -48,13 +47,11 @@ class Attempt:
 
     claimed: ClaimedRun
     appender: Appender
-    inputs: Inputs
     encoder: Encoder
     endings: Endings
     output: Emitter
     ctx: RunContext
     """It and the attributes above are there once the run is claimed."""
-    usage: UsageTotals
     head: int
     """Stream sequence of the log's last entry before the agent's first, likewise."""
 
@@ -78,15 +75,15 @@ class Attempt:
         """What the agent remembers; None: it has asked for nothing."""
         self.asleep_until: datetime | None = None
         """When the first sleep ends for which the attempt ends. None: it ends for none."""
+        self._inputs: Inputs | None = None
+        """None: there have been no messages during the run."""
         self._is_claimed = False
 
     def begin(self, claimed: ClaimedRun) -> None:
         """Make the parts for the `claimed` run; from now on others can reach and interrupt it."""
         resources, assignment, recovered = self.resources, self.assignment, claimed.recovered
         settings, card = resources.settings, self.agent.card
-        task, context = assignment.key.task, assignment.run.context
         self.claimed, self.head = claimed, claimed.writer.sequence
-        self.usage = recovered.usage
         self.appender = Appender(
             claimed.writer,
             claimed.authorship,
@@ -96,18 +93,15 @@ class Attempt:
             max_events=settings.emit_buffer_events,
             max_bytes=settings.emit_buffer_bytes,
         )
-        earlier = EarlierInputs(recovered.queued, recovered.waiting)
-        self.inputs = Inputs(
-            self.appender, (task, context), card.follow_ups, earlier, self.interrupt
-        )
-        ids = RunIds(task, assignment.run.generation, recovered.checkpoint.ids)
-        self.encoder, self.endings = _encoding(claimed, (task, context, ids))
+        task, run = assignment.key.task, assignment.run
+        ids = RunIds(task, run.generation, recovered.checkpoint.ids)
+        self.encoder, self.endings = _encoding(claimed, (task, run.context, ids))
         self.output = Emitter(
             self.encoder,
             self.endings,
             self.appender,
-            ids,
-            meter=UsageMeter(self.usage, resources.prices),
+            prices=resources.prices,
+            used=recovered.used,
             may_answer=card.bare_message,
         )
         self.ctx = self._context()
@@ -128,21 +122,22 @@ class Attempt:
             metadata=claimed.recovered.metadata,
             deadline=claimed.deadline,
             checkpoint_data=claimed.recovered.checkpoint.data,
-            traceparent=claimed.span.traceparent,
+            traceparent=claimed.traceparent,
             _runtime=self,
         )
 
     def _accept_requests(self) -> None:
         resources = self.resources
         control = resources.bus.subjects.control(self.assignment.key)
-        self.hold.answers = HolderAnswers(control, self._holder_reply, self.interrupt, self.inputs)
+        self.hold.answers = HolderAnswers(control, self)
         resources.watch.add(self.appender)
-        if self.inputs.waiting and self.inputs.interrupts:
+        if self.waiting and self.inputs.interrupts:
             self.interrupt(Interrupt.SUPERSEDED)
         if self.claimed.recovered.is_canceling:
             self.interrupt(Interrupt.CANCELED)
 
-    def _holder_reply(self) -> HolderReply:
+    def holder_reply(self) -> HolderReply:
+        """Return the answer to who holds the task; any thread may ask."""
         by, resources = self.claimed.authorship, self.resources
         return HolderReply(
             writer=by.writer,
@@ -208,6 +203,33 @@ class Attempt:
             await self.started_children.detach()
 
     # Few runs use these parts.
+    @property
+    def inputs(self) -> Inputs:
+        """The messages that arrive during the run, also if there are none yet."""
+        if self._inputs is None:
+            run, recovered = self.assignment.run, self.claimed.recovered
+            self._inputs = Inputs(
+                self.appender,
+                (run.key.task, run.context),
+                self.agent.card.follow_ups,
+                EarlierInputs(recovered.queued, recovered.waiting),
+                self.interrupt,
+            )
+        return self._inputs
+
+    @property
+    def waiting(self) -> list[QueuedMessage]:
+        """The messages that are not answered, in the order of the log."""
+        if self._inputs is None and not self.claimed.recovered.queued:
+            return []
+        return self.inputs.waiting
+
+    @property
+    def refuses_inputs(self) -> bool:
+        """Whether the agent accepts no message now; any thread may ask."""
+        has_no_question = self._inputs is None or self._inputs.refuses
+        return self.agent.card.follow_ups == "reject" and has_no_question
+
     @property
     def children(self) -> Children:
         """The child tasks, also if there are none yet."""
@@ -296,10 +318,12 @@ class Attempt:
 def _encoding(claimed: ClaimedRun, run: tuple[str, str, RunIds]) -> tuple[Encoder, Endings]:
     """Return the encoder and the endings of `run`; they record texts if its span wants them."""
     state = claimed.recovered.shared_state()
-    index, tools = claimed.recovered.checkpoint.index, claimed.span.tools
-    if (texts := claimed.span.texts) is None:
-        return Encoder(*run, index, state, tool_spans=tools), Endings(*run)
-    encoder = RecordingEncoder(*run, index, state, texts=texts, tool_spans=tools)
+    index, span = claimed.recovered.checkpoint.index, claimed.span
+    if span is None:
+        return Encoder(*run, index, state), Endings(*run)
+    if (texts := span.texts) is None:
+        return Encoder(*run, index, state, tool_spans=span.tools), Endings(*run)
+    encoder = RecordingEncoder(*run, index, state, texts=texts, tool_spans=span.tools)
     return encoder, RecordingEndings(texts, *run)
 
 

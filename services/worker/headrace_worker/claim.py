@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headrace import clock
+from headrace import clock, tracing
 from headrace.directory import renewed, silent_for
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry
@@ -300,7 +300,10 @@ class ClaimedRun:
     recovered: RecoveredRun
     authorship: StampBase
     writer: LogWriter
-    span: AttemptSpan
+    traceparent: str | None
+    """W3C trace context for what the agent does: the span's, or else the request's."""
+    span: AttemptSpan | None
+    """None: traces are not exported."""
     deadline: datetime | None = None
     """Deadline of the run."""
 
@@ -354,12 +357,17 @@ async def _begin(
         return Obsolete(reason)
     writer = LogWriter.after(bus, assignment.key, free.last)
     stamp = authorship.stamp(writer.generation + 1)
-    span = AttemptSpan.start(run, free.attempt, recovered)
-    await writer.append([_working(worker, assignment, free, recovered, span)], stamp, _TIMEOUT)
+    traceparent = recovered.metadata.get(events.TRACEPARENT) or run.terms.traceparent
+    span = None
+    if tracing.is_enabled():
+        span = AttemptSpan.start(run, free.attempt, recovered, traceparent)
+    working = _working(worker, assignment, free, recovered, span)
+    await writer.append([working], stamp, _TIMEOUT)
     # A run that was handed back, to be retried or to sleep, has no holder.
     if recovered.holder not in {"", worker}:
         series_of(agent).taken_over.inc()
-    return ClaimedRun(recovered, authorship, writer, span, deadline)
+    traceparent = span.traceparent if span else traceparent
+    return ClaimedRun(recovered, authorship, writer, traceparent, span, deadline)
 
 
 async def _give_up(
@@ -407,11 +415,15 @@ async def _left_unstarted(
 
 
 def _working(
-    worker: str, assignment: Assignment, free: Claimable, recovered: RecoveredRun, span: AttemptSpan
+    worker: str,
+    assignment: Assignment,
+    free: Claimable,
+    recovered: RecoveredRun,
+    span: AttemptSpan | None,
 ) -> Draft:
     metadata: Json = {events.ATTEMPT: free.attempt, events.WORKER: worker}
-    if span.own_traceparent is not None:
-        metadata[events.ATTEMPT_TRACEPARENT] = span.own_traceparent
+    if span is not None:
+        metadata[events.ATTEMPT_TRACEPARENT] = span.traceparent
     if free.attempt > 1:
         metadata[events.DISCARDED_AFTER] = recovered.kept
     return events.status_update(

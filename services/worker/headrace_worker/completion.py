@@ -23,6 +23,7 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.claim import why_overdue
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
+from headrace_worker.usage import UsageTotals
 
 _log = logging.getLogger(__name__)
 
@@ -63,13 +64,15 @@ async def end(attempt: Attempt) -> None:
 
 
 async def _let_go(attempt: Attempt) -> None:
-    attempt.claimed.span.note_error("taken_over")
+    if (span := attempt.claimed.span) is not None:
+        span.note_error("taken_over")
     await attempt.detach_children()
     _log.info("task %s: another worker has taken over", attempt.ctx.task)
 
 
 async def _try_again(attempt: Attempt, again: Retryable) -> None:
-    attempt.claimed.span.note_error(attempt.raised)
+    if (span := attempt.claimed.span) is not None:
+        span.note_error(attempt.raised)
     own = attempt.agent.retry.pause(attempt.failures)
     pause = own if again.after is None else again.after
     task, count = attempt.ctx.task, attempt.failures
@@ -125,8 +128,8 @@ async def _append_end(attempt: Attempt, end: End) -> int | None:
         _log_fault(attempt, end.fault)
         raise
     _log_fault(attempt, end.fault)
-    if (totals := attempt.usage).is_reported:
-        attempt.series.count_usage(totals)
+    if (used := attempt.output.used) is not None:
+        attempt.series.count_usage(used)
     return next_run
 
 
@@ -146,8 +149,8 @@ def _log_fault(attempt: Attempt, fault: Fault | None) -> None:
 async def _append(attempt: Attempt, end: End) -> int | None:
     if attempt.started_children is not None:
         await _end_children(attempt, attempt.started_children, end.state)
-    if attempt.usage.is_reported:
-        end = _with_usage(attempt, end)
+    if (used := attempt.output.used) is not None:
+        end = _with_usage(attempt, end, used)
     with suppress(RunOver):  # Then `close` raises why.
         for draft in attempt.encoder.last_halves():
             attempt.appender.offer(draft)
@@ -157,11 +160,11 @@ async def _append(attempt: Attempt, end: End) -> int | None:
         for artifact in attempt.claimed.recovered.unfinished_artifacts
         if artifact not in emitted
     ]
-    inputs, appender = attempt.inputs, attempt.appender
-    if not inputs.waiting:
+    appender = attempt.appender
+    if not attempt.waiting:
         with suppress(GivesWay):
             await appender.close(
-                [*retractions, end.draft], end.state, gives_way=lambda: bool(inputs.waiting)
+                [*retractions, end.draft], end.state, gives_way=lambda: bool(attempt.waiting)
             )
             _note_end(attempt, end)
             return None
@@ -173,7 +176,7 @@ async def _append(attempt: Attempt, end: End) -> int | None:
     # The run does not end here: append the last message, then the next input.
     last = [attempt.working(message=end.message)] if end.message else []
     await appender.close([*retractions, *last], WORKING)
-    return await appender.begin_next_run(lambda: _next_input(attempt, *inputs.waiting))
+    return await appender.begin_next_run(lambda: _next_input(attempt, *attempt.waiting))
 
 
 async def _end_unanswered(attempt: Attempt, end: End) -> None:
@@ -191,7 +194,8 @@ async def _end_unanswered(attempt: Attempt, end: End) -> None:
 
 def _note_end(attempt: Attempt, end: End) -> None:
     attempt.series.observe_end(attempt.appender, attempt.claimed.recovered.time, end.state)
-    attempt.claimed.span.note_end(end.state, end.fault.error if end.fault else None)
+    if (span := attempt.claimed.span) is not None:
+        span.note_end(end.state, end.fault.error if end.fault else None)
 
 
 async def _end_children(attempt: Attempt, children: Children, state: str) -> None:
@@ -206,12 +210,12 @@ async def _end_children(attempt: Attempt, children: Children, state: str) -> Non
     await children.end(state)
 
 
-def _with_usage(attempt: Attempt, end: End) -> End:
-    usage, ctx = attempt.usage.metadata(), attempt.ctx
+def _with_usage(attempt: Attempt, end: End, used: UsageTotals) -> End:
     if end.state == BARE_MESSAGE:
         return end
+    ctx, seconds = attempt.ctx, attempt.loop.time() - attempt.appender.began
     # Usage in the agent's own metadata (a remote agent's) takes precedence.
-    metadata = {**usage, **end.metadata}
+    metadata = {**used.metadata(seconds), **end.metadata}
     draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
     return replace(end, draft=draft, metadata=metadata)
 
@@ -276,7 +280,7 @@ def _is_task_shown(attempt: Attempt) -> bool:
     recovered, ctx = attempt.claimed.recovered, attempt.ctx
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
         return True
-    if attempt.inputs.waiting:
+    if attempt.waiting:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > attempt.resources.timing.bare_message

@@ -22,9 +22,8 @@ from headrace.sdk.emit import (
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.signals import Step, Subagent, Usage
 from headrace_worker.appender import Appender
-from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.usage import UsageMeter
+from headrace_worker.usage import Prices, UsageTotals
 
 _log = logging.getLogger(__name__)
 
@@ -101,22 +100,21 @@ class Emitter:
         encoder: Encoder,
         endings: Endings,
         appender: Appender,
-        ids: RunIds,
         *,
-        meter: UsageMeter,
+        prices: Prices,
+        used: UsageTotals | None,
         may_answer: bool,
     ) -> None:
         """Emit into `appender`; `may_answer` allows a bare Message instead of a task.
 
-        The totals of `meter` contain the token usage of earlier attempts at the run.
+        `used` is the usage of earlier attempts at the run, if there was any.
         """
-        self._ids = ids
         self._encoder, self._endings, self._appender = encoder, endings, appender
-        self._may_answer, self._meter = may_answer, meter
+        self._may_answer, self._prices, self.used = may_answer, prices, used
         self._has_emitted = False
         self._loop_turns = LoopTurns()
         self._lost_numbers = LostNumbers(encoder.task)
-        self.new_id = ids.mint
+        self.new_id = encoder.ids.mint
         self.end: End | None = None
         """The end that the agent emitted, or None."""
         self.answer: Message | None = None
@@ -150,7 +148,7 @@ class Emitter:
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the run's end")
         *before, last = self._encoder.checkpoint(output)
-        held = Checkpoint(data, self._ids.minted, self._encoder.next_index).encode()
+        held = Checkpoint(data, self._encoder.ids.minted, self._encoder.next_index).encode()
         self._lost_numbers.check(data, held.encode(), "checkpoint")
         for draft in before:
             self._appender.offer(draft)
@@ -167,6 +165,12 @@ class Emitter:
         """A copy of the state that the agent shares with its user interface."""
         return self._encoder.state.now
 
+    @property
+    def usage(self) -> UsageTotals:
+        """What the run has used, also if nothing has been reported yet."""
+        self.used = self.used or UsageTotals()
+        return self.used
+
     def _emit(self, output: Emission) -> bool:
         if self.end is not None:
             raise MalformedOutput(f"{type(output).__name__} after the run's end")
@@ -175,7 +179,7 @@ class Emitter:
         if isinstance(output, ENDINGS):
             return self._end_with(output)
         if isinstance(output, Usage):
-            output = self._meter.take(output)
+            output = self.usage.take(output, self._prices)
         has_room = True
         for draft in self._encoder.drafts(output):
             self._lost_numbers.check(output, draft.head)

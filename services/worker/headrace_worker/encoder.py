@@ -116,7 +116,7 @@ class Encoder:
         """
         self._tool_spans = tool_spans
         self._state = state
-        self.task, self._context, self._ids = task, context, ids
+        self.task, self._context, self.ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
         self._relayed_events: RelayedEvents | None = None
         self._open_text: TextChunks | None = None
@@ -154,8 +154,8 @@ class Encoder:
         """
         check_texts(output)
         if isinstance(output, SIGNALS):
-            part = part_of(output, self._ids, self.state)
-            return [self._message_event(self._ids.mint("message"), part)]
+            part = part_of(output, self.ids, self.state)
+            return [self._message_event(self.ids.mint("message"), part)]
         self._open_text = None
         match output:
             case Thinking():
@@ -224,7 +224,7 @@ class Encoder:
             case File() | Data():
                 yield self._result(output)
             case Status():
-                yield self._message_event(self._ids.mint("message"), parts.notice_part(output.text))
+                yield self._message_event(self.ids.mint("message"), parts.notice_part(output.text))
 
     def _text(self, output: Text) -> Iterator[Draft]:
         block, former = self._block(TEXT, output)
@@ -295,7 +295,7 @@ class Encoder:
 
     def _tool_call(self, output: ToolCall) -> Iterator[Draft]:
         self._blocks.interrupt(TOOL)
-        call_id = output.id or self._ids.mint("call")
+        call_id = output.id or self.ids.mint("call")
         if self._blocks.continued(ARGUMENTS, call_id) is not None:
             # Its arguments have already been emitted in pieces.
             last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
@@ -306,7 +306,7 @@ class Encoder:
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
-        yield self._message_event(self._ids.mint("message"), part)
+        yield self._message_event(self.ids.mint("message"), part)
 
     def _tool_arguments(self, output: ToolArguments) -> Iterator[Draft]:
         if not output.id:
@@ -336,10 +336,10 @@ class Encoder:
                 output.id, output.error or output.content, has_failed=bool(output.error)
             )
         part = parts.tool_result_part(output.id, output.content, output.error)
-        return self._message_event(self._ids.mint("message"), part)
+        return self._message_event(self.ids.mint("message"), part)
 
     def _result(self, output: File | Data) -> Draft:
-        artifact = output.id or self._ids.mint(type(output).__name__.lower())
+        artifact = output.id or self.ids.mint(type(output).__name__.lower())
         part = result_part(output)
         return self._artifact(artifact, part, output.name, last_chunk=True)
 
@@ -347,7 +347,7 @@ class Encoder:
         if isinstance(output, Artifact):
             self.artifacts[output.id] = None
         if self._relayed_events is None:
-            self._relayed_events = RelayedEvents(self.task, self._context, self._ids, self._blocks)
+            self._relayed_events = RelayedEvents(self.task, self._context, self.ids, self._blocks)
         return self._relayed_events.draft(output)
 
     def _message_event(self, message: str, part: Json) -> Draft:

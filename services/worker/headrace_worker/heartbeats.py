@@ -21,10 +21,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -58,18 +57,30 @@ _EXTENDED = 0.5
 _FLUSH = 1
 
 
-@dataclass(frozen=True, slots=True)
-class HolderAnswers:
-    """How the holder of a task answers requests."""
+class Holder(Protocol):
+    """The attempt that holds a task, as it answers requests."""
+
+    def holder_reply(self) -> HolderReply:
+        """Return who it is; called on the heartbeat thread."""
+
+    def interrupt(self, why: Interrupt) -> None:
+        """Stop the agent; called on the worker's loop."""
+
+    @property
+    def refuses_inputs(self) -> bool:
+        """Whether the agent accepts no message now; read on the heartbeat thread."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """Takes submitted messages; used on the worker's loop."""
+
+
+class HolderAnswers(NamedTuple):
+    """Who answers requests to the holder of a task."""
 
     subject: str
     """Control subject of the task."""
-    answer: Callable[[], HolderReply]
-    """Called on any thread: most runs are never asked who holds them."""
-    interrupt: Callable[[Interrupt], None]
-    """Called on the worker's loop for a cancel request."""
-    inputs: Inputs
-    """Takes submitted messages, on the worker's loop."""
+    holder: Holder
 
 
 class Hold:
@@ -364,16 +375,17 @@ class WorkerLeases:
             await self._take_in(msg, request, answers)
             return
         if request.ask == "cancel":
-            self._workers_loop.call_soon_threadsafe(answers.interrupt, Interrupt.CANCELED)
-        await self._heartbeat_thread.bus.connection.publish(msg.reply, answers.answer().encode())
+            self._workers_loop.call_soon_threadsafe(answers.holder.interrupt, Interrupt.CANCELED)
+        answer = answers.holder.holder_reply().encode()
+        await self._heartbeat_thread.bus.connection.publish(msg.reply, answer)
 
     async def _take_in(self, msg: Msg, request: Control, answers: HolderAnswers) -> None:
         taken: int | InputRefusal = InputRefusal("blocked")
-        if answers.inputs.refuses:
+        if answers.holder.refuses_inputs:
             taken = InputRefusal("policy")
         elif self._silence < self._timing.take_in:
             work = asyncio.run_coroutine_threadsafe(
-                answers.inputs.take_in(request), self._workers_loop
+                _taken_in(answers.holder, request), self._workers_loop
             )
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
@@ -383,7 +395,7 @@ class WorkerLeases:
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
-        answer = answers.answer().model_copy(update=more)
+        answer = answers.holder.holder_reply().model_copy(update=more)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
     async def _stop_answering(self, hold: Hold) -> None:
@@ -415,6 +427,10 @@ class WorkerLeases:
             else:
                 _log.warning("the event loop has not run for %.1f s", silence)
         return True
+
+
+async def _taken_in(holder: Holder, request: Control) -> int | InputRefusal:
+    return await holder.inputs.take_in(request)
 
 
 def _task_of(hold: Hold) -> str:

@@ -72,7 +72,7 @@ class RecoveredRun:
     """Child tasks of the run's attempts."""
     unsaved: list[Json] = field(default_factory=list)
     """Parts that changed the shared state after `kept`; the next checkpoint saves them."""
-    usage: UsageTotals = field(default_factory=UsageTotals)
+    used: UsageTotals | None = None
     """Usage reported by all attempts of the run, including those whose output is discarded."""
 
     @property
@@ -214,7 +214,8 @@ def _note_signals(recovered: RecoveredRun, event: Json) -> None:
     recovered.unsaved += [part for part in content if parts.event_type(part) in _STATE]
     for part in content:
         if parts.event_type(part) == parts.USAGE:
-            recovered.usage.add(usage_of(part.get("data")))
+            recovered.used = recovered.used or UsageTotals()
+            recovered.used.add(usage_of(part.get("data")))
 
 
 def _is_canceled(event: Json) -> bool:

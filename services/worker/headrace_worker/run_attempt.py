@@ -1,6 +1,7 @@
 """The way of an attempt: claim the run, run the agent, end the run, acknowledge the request."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -39,7 +40,7 @@ async def run_attempt(attempt: Attempt) -> None:
         # Deliveries of another run's request decide nothing, and its place is wanted meanwhile.
         claimed = await (once_readable(attempt, claims) if run.cleans_up else claims())
         if isinstance(claimed, ClaimedRun):
-            by, traceparent = claimed.authorship, claimed.span.traceparent or ""
+            by, traceparent = claimed.authorship, claimed.traceparent or ""
             log_context.begin(replace(about, attempt=by.attempt, traceparent=traceparent))
             await _execute(attempt, claimed)
         else:
@@ -60,7 +61,8 @@ async def _execute(attempt: Attempt, claimed: ClaimedRun) -> None:
     series.attempts.inc()
     series.working += 1
     try:
-        with claimed.span.lasting():
+        span = claimed.span
+        with nullcontext() if span is None else span.lasting(lambda: attempt.output.used):
             attempt.begin(claimed)
             overdue = None
             if claimed.deadline is not None:

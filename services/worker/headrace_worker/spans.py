@@ -1,15 +1,14 @@
 """The spans of an attempt: its own, and those of its tool calls."""
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
-from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
-from headrace.model.events import TRACEPARENT
 from headrace.model.run import Run
 from headrace.model.task import FAILED
 from headrace.span_content import (
@@ -72,33 +71,27 @@ class ToolSpans:
 
 
 class AttemptSpan:
-    """The span of an attempt. It is invalid, and costs nothing, where traces are not exported."""
+    """The span of an attempt."""
 
-    def __init__(self, span: Span, request_traceparent: str | None, usage: UsageTotals) -> None:
-        """Record at the end the `usage` that is added from now on."""
-        self._span, self._usage = span, usage
+    def __init__(self, span: Span, traceparent: str, used: UsageTotals | None) -> None:
+        """Record what is used beyond `used`; the span's W3C trace context is `traceparent`."""
+        self._span, self.traceparent = span, traceparent
         self._finish_reason = "stop"
-        self._input_tokens, self._output_tokens = usage.input_tokens, usage.output_tokens
-        self.own_traceparent = tracing.traceparent_of(span)
-        """W3C trace context of the span; None if traces are not exported."""
-        captures = self.own_traceparent is not None and tracing.captures_content()
+        self._used = (used.input_tokens, used.output_tokens) if used else (0, 0)
+        captures = tracing.captures_content()
         self.texts = BoundedText() if captures else None
         """The attempt's output, collected for the span; None if content is not captured."""
-        self.tools = (
-            ToolSpans(self.own_traceparent, captures_content=captures)
-            if self.own_traceparent
-            else None
-        )
-        """Spans of the tool calls; None if traces are not exported."""
-        self.traceparent = self.own_traceparent or request_traceparent
-        """W3C trace context for what the agent does: the span's, or else the request's."""
+        self.tools = ToolSpans(traceparent, captures_content=captures)
+        """Spans of the tool calls."""
 
     @classmethod
-    def start(cls, run: Run, attempt: int, recovered: RecoveredRun) -> "AttemptSpan":
-        """Start the span as a child of the request's, linked to the last attempt's."""
-        parent = recovered.metadata.get(TRACEPARENT) or run.terms.traceparent
-        if not tracing.is_enabled():
-            return cls(trace.INVALID_SPAN, parent, recovered.usage)
+    def start(
+        cls, run: Run, attempt: int, recovered: RecoveredRun, parent: str | None
+    ) -> "AttemptSpan | None":
+        """Start the span as a child of `parent`, the request's, linked to the last attempt's.
+
+        None: this process exports no traces.
+        """
         attributes: dict[str, Plain] = {
             "gen_ai.conversation.id": run.context,
             "headrace.task.id": run.key.task,
@@ -109,15 +102,19 @@ class AttemptSpan:
             attributes["gen_ai.input.messages"] = input_json(recovered.message)
         links = [recovered.traceparent] if recovered.traceparent else []
         span = tracing.start_span_of(_template(run.key.agent), parent, attributes, links)
-        return cls(span, parent, recovered.usage)
+        traceparent = tracing.traceparent_of(span)
+        return None if traceparent is None else cls(span, traceparent, recovered.used)
 
-    def lasting(self) -> AbstractContextManager[None]:
-        """Make the span the current one in the block, and end it with the block."""
-        return tracing.CurrentSpan(self._span, self._note_totals)
+    def lasting(self, used: Callable[[], UsageTotals | None]) -> AbstractContextManager[None]:
+        """Make the span the current one in the block, and end it with the block.
 
-    def _note_totals(self) -> None:
-        if used := self._usage_attributes():
-            self._span.set_attributes(used)
+        It records what the run has `used` then.
+        """
+        return tracing.CurrentSpan(self._span, lambda: self._note_totals(used()))
+
+    def _note_totals(self, used: UsageTotals | None) -> None:
+        if used is not None:
+            self._span.set_attributes(self._usage_attributes(used))
         if self.texts is not None:
             output = output_json(self.texts.text, self._finish_reason)
             self._span.set_attribute("gen_ai.output.messages", output)
@@ -134,14 +131,12 @@ class AttemptSpan:
         kind = error if isinstance(error, str) else type(error).__name__
         tracing.note_error(self._span, tracing.OTHER if error is None else kind)
 
-    def _usage_attributes(self) -> dict[str, int | str]:
-        usage = self._usage
-        if not usage.is_reported:
-            return {}
+    def _usage_attributes(self, used: UsageTotals) -> dict[str, int | str]:
+        input_tokens, output_tokens = self._used
         found: dict[str, int | str] = {
-            "gen_ai.usage.input_tokens": usage.input_tokens - self._input_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens - self._output_tokens,
-            "gen_ai.response.model": usage.model,
+            "gen_ai.usage.input_tokens": used.input_tokens - input_tokens,
+            "gen_ai.usage.output_tokens": used.output_tokens - output_tokens,
+            "gen_ai.response.model": used.model,
         }
         return {name: value for name, value in found.items() if value}
 

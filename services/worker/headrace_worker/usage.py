@@ -1,7 +1,6 @@
 """Token usage: what it costs, and the totals of a run with its earlier attempts."""
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -21,56 +20,53 @@ _log = logging.getLogger(__name__)
 
 
 class UsageTotals:
-    """Totals of the agent's usage reports."""
+    """What a run has used; there is none until something is reported."""
 
     def __init__(self) -> None:
-        """Start measuring time."""
-        self._began = time.monotonic()
-        self._tokens = 0
+        """Start without a report."""
+        self.tokens = 0
+        """Tokens reported so far, also by child tasks."""
         self.input_tokens = 0
         """Input tokens reported so far, without those of child tasks."""
         self.output_tokens = 0
         """Output tokens reported so far, without those of child tasks."""
         self.cost = 0.0
         """Cost reported so far, without that of child tasks."""
-        self._model = ""
-        self.is_reported = False
-        """Whether there has been any report, also by child tasks."""
+        self.model = ""
+        """The model reported last; empty if none was."""
+        self._has_warned = False
 
     def add(self, used: Usage) -> None:
         """Add one report."""
-        self.is_reported = True
-        self._tokens += used.total_tokens or used.input_tokens + used.output_tokens
+        self.tokens += used.total_tokens or used.input_tokens + used.output_tokens
         self.input_tokens += used.input_tokens
         self.output_tokens += used.output_tokens
         self.cost += used.cost
-        self._model = used.model or self._model
+        self.model = used.model or self.model
 
-    @property
-    def tokens(self) -> int:
-        """Tokens reported so far."""
-        return self._tokens
+    def take(self, usage: Usage, prices: "Prices") -> Usage:
+        """Add `usage`, and return it with its cost, without what is no count or cost."""
+        priced = prices.priced(self._sound(usage))
+        self.add(priced)
+        return priced
 
-    @property
-    def model(self) -> str:
-        """The model reported last; empty if none was."""
-        return self._model
+    def metadata(self, seconds: float) -> Json:
+        """Return ``tokens_used``, ``model`` and ``execution_time``, which is `seconds`."""
+        totals: Json = {"tokens_used": self.tokens}
+        if self.model:
+            totals["model"] = self.model
+        return totals | {"execution_time": round(seconds, 3)}
 
-    def add_tokens(self, tokens: int) -> None:
-        """Add tokens that a child task has used."""
-        if tokens:
-            self.is_reported = True
-            self._tokens += tokens
-
-    def metadata(self) -> Json:
-        """Return ``tokens_used``, ``model`` (last reported) and ``execution_time``, in seconds."""
-        if not self.is_reported:
-            return {}
-        totals: Json = {"tokens_used": self._tokens}
-        if self._model:
-            totals["model"] = self._model
-        totals["execution_time"] = round(time.monotonic() - self._began, 3)
-        return totals
+    def _sound(self, usage: Usage) -> Usage:
+        counts: dict[str, Any] = {name: token_count(getattr(usage, name)) for name in COUNTS}
+        sound = replace(usage, **counts, cost=cost_of(usage.cost))
+        if sound != usage and not self._has_warned:
+            self._has_warned = True
+            names = (*COUNTS, COST)
+            wrong = [f"Usage.{n}" for n in names if getattr(sound, n) != getattr(usage, n)]
+            rule = "must be a number that is not negative, a whole one for tokens; it counts as 0"
+            _log.warning("%s %s", ", ".join(wrong), rule)
+        return sound
 
 
 _PER = 1_000_000
@@ -141,29 +137,3 @@ class Prices:
             return usage
         price = next((one for one in self._prices if one.is_of(usage)), None)
         return usage if price is None else replace(usage, cost=price.cost(usage))
-
-
-class UsageMeter:
-    """Prices and counts what an attempt reports."""
-
-    def __init__(self, totals: UsageTotals, prices: Prices | None = None) -> None:
-        """Add to `totals`; without `prices`, only reported cost counts."""
-        self.totals, self._prices = totals, prices or Prices()
-        self._has_warned = False
-
-    def take(self, usage: Usage) -> Usage:
-        """Count `usage`, and return it with its cost, without what is no count or cost."""
-        priced = self._prices.priced(self._sound(usage))
-        self.totals.add(priced)
-        return priced
-
-    def _sound(self, usage: Usage) -> Usage:
-        counts: dict[str, Any] = {name: token_count(getattr(usage, name)) for name in COUNTS}
-        sound = replace(usage, **counts, cost=cost_of(usage.cost))
-        if sound != usage and not self._has_warned:
-            self._has_warned = True
-            names = (*COUNTS, COST)
-            wrong = [f"Usage.{n}" for n in names if getattr(sound, n) != getattr(usage, n)]
-            rule = "must be a number that is not negative, a whole one for tokens; it counts as 0"
-            _log.warning("%s %s", ", ".join(wrong), rule)
-        return sound

@@ -7,7 +7,7 @@ from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.blocks import RunIds
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings
-from headrace_worker.usage import UsageMeter, UsageTotals
+from headrace_worker.usage import Prices
 from tests.unit.worker.test_appender import FakeTicks, FakeWriter, make, settle
 
 
@@ -17,8 +17,8 @@ def emitter_of(writer: FakeWriter, ticks: AppendTicks) -> Emitter:
         Encoder("0-task", "context", ids),
         Endings("0-task", "context", ids),
         make(writer, ticks=ticks),
-        ids,
-        meter=UsageMeter(UsageTotals()),
+        prices=Prices(),
+        used=None,
         may_answer=False,
     )
 

@@ -106,7 +106,7 @@ async def _calls_of_a_tick(leases: WorkerLeases) -> int:
 
 
 def _answers(subject: str) -> HolderAnswers:
-    return HolderAnswers(subject, *cast("Any", [None] * 3))
+    return HolderAnswers(subject, cast("Any", None))
 
 
 async def test_a_tick_does_no_work_for_holds_that_are_not_due(clock: Clock) -> None:

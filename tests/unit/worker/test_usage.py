@@ -7,7 +7,7 @@ import pytest
 
 from headrace import Usage
 from headrace.sdk.token_usage import usage_of
-from headrace_worker.usage import UsageMeter, UsageTotals
+from headrace_worker.usage import Prices, UsageTotals
 
 
 @pytest.mark.parametrize("wrong", ["5", None, -1, 0.5, math.nan, math.inf, 2**60, True])
@@ -15,18 +15,18 @@ def test_what_is_no_count_is_left_out_and_named_once(
     caplog: pytest.LogCaptureFixture,
     wrong: Any,  # noqa: ANN401  # what an outside party states
 ) -> None:
-    meter = UsageMeter(UsageTotals())
-    taken = [meter.take(Usage("m", "p", wrong, 7, cost=-1.0)) for _ in range(2)]
+    totals, wrong_usage = UsageTotals(), Usage("m", "p", wrong, 7, cost=-1.0)
+    taken = [totals.take(wrong_usage, Prices()) for _ in range(2)]
     assert taken == [Usage("m", "p", 0, 7)] * 2
-    assert (meter.totals.tokens, meter.totals.cost) == (14, 0.0)
+    assert (totals.tokens, totals.cost) == (14, 0.0)
     [warning] = caplog.messages
     assert warning.startswith("Usage.input_tokens, Usage.cost must be a number")
 
 
 def test_usage_that_is_sound_is_counted_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    meter, used = UsageMeter(UsageTotals()), Usage("m", "p", 3, 4, total_tokens=9, cost=0.5)
-    assert meter.take(used) == used
-    assert (meter.totals.tokens, meter.totals.cost, caplog.messages) == (9, 0.5, [])
+    totals, used = UsageTotals(), Usage("m", "p", 3, 4, total_tokens=9, cost=0.5)
+    assert totals.take(used, Prices()) == used
+    assert (totals.tokens, totals.cost, caplog.messages) == (9, 0.5, [])
 
 
 @pytest.mark.parametrize("reported", [None, "x", [], {"model": 5, "inputTokens": "3", "cost": "1"}])

@@ -202,7 +202,8 @@ class Child:
     def _result(self) -> Result:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
-        self._parent.usage.add_tokens(result.tokens)
+        if result.tokens:
+            self._parent.output.usage.tokens += result.tokens
         if state in _SUCCESSFUL or state == BARE_MESSAGE:
             return result
         ended = _ENDS.get(state, f"the task ended as {state}")

@@ -95,7 +95,8 @@ class Children:
         lineage = Lineage.of(self._parent.ctx.metadata)
         if lineage is None or lineage.budget is None:
             return None
-        return max(lineage.budget - self._parent.usage.tokens, 0)
+        used = self._parent.output.used
+        return max(lineage.budget - (used.tokens if used else 0), 0)
 
     async def delegate(self, request: DelegationRequest) -> Result:
         """Return the result of the child for `request`, as `RunContext.delegate` does."""
