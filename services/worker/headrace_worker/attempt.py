@@ -40,6 +40,7 @@ from headrace_worker.offload import Offload
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
+from headrace_worker.usage import UsageTotals
 
 
 class Attempt:
@@ -203,6 +204,16 @@ class Attempt:
             await self.started_children.detach()
 
     # Few runs use these parts.
+    @property
+    def used(self) -> UsageTotals | None:
+        """What the run has used so far, its child tasks' tokens included; None: nothing yet."""
+        return self.output.used
+
+    @property
+    def usage(self) -> UsageTotals:
+        """The same to add to."""
+        return self.output.usage
+
     @property
     def inputs(self) -> Inputs:
         """The messages that arrive during the run, also if there are none yet."""

@@ -128,7 +128,7 @@ async def _append_end(attempt: Attempt, end: End) -> int | None:
         _log_fault(attempt, end.fault)
         raise
     _log_fault(attempt, end.fault)
-    if (used := attempt.output.used) is not None:
+    if (used := attempt.used) is not None:
         attempt.series.count_usage(used)
     return next_run
 
@@ -149,7 +149,7 @@ def _log_fault(attempt: Attempt, fault: Fault | None) -> None:
 async def _append(attempt: Attempt, end: End) -> int | None:
     if attempt.started_children is not None:
         await _end_children(attempt, attempt.started_children, end.state)
-    if (used := attempt.output.used) is not None:
+    if (used := attempt.used) is not None:
         end = _with_usage(attempt, end, used)
     with suppress(RunOver):  # Then `close` raises why.
         for draft in attempt.encoder.last_halves():

@@ -62,7 +62,7 @@ async def _execute(attempt: Attempt, claimed: ClaimedRun) -> None:
     series.working += 1
     try:
         span = claimed.span
-        with nullcontext() if span is None else span.lasting(lambda: attempt.output.used):
+        with nullcontext() if span is None else span.lasting(lambda: attempt.used):
             attempt.begin(claimed)
             overdue = None
             if claimed.deadline is not None:

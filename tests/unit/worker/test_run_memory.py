@@ -12,8 +12,10 @@ from headrace.testing import TestFleet
 RUNS = 20
 
 BYTES = 7_400
-"""Allocated by the worker's own code and for its models per run. It was 6,900; with what a run has for
-messages, usage and its span, 7,480."""
+"""Allocated by the worker's own code and for its models per run.
+
+It was 6,900; with what a run has for messages, usage and its span, 7,480.
+"""
 
 _COUNTED = (f"{headrace_worker.__path__[0]}/*", "*/pydantic/main.py")
 

@@ -203,7 +203,7 @@ class Child:
         task, state = self._fold.task(), self._fold.state
         result = Result(self.key.agent, task)
         if result.tokens:
-            self._parent.output.usage.tokens += result.tokens
+            self._parent.usage.tokens += result.tokens
         if state in _SUCCESSFUL or state == BARE_MESSAGE:
             return result
         ended = _ENDS.get(state, f"the task ended as {state}")

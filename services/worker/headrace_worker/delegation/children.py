@@ -95,7 +95,7 @@ class Children:
         lineage = Lineage.of(self._parent.ctx.metadata)
         if lineage is None or lineage.budget is None:
             return None
-        used = self._parent.output.used
+        used = self._parent.used
         return max(lineage.budget - (used.tokens if used else 0), 0)
 
     async def delegate(self, request: DelegationRequest) -> Result:

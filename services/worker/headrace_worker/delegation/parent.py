@@ -7,10 +7,10 @@ from headrace.sdk.runtime import Interrupt
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.concurrency import Permit
-from headrace_worker.emitter import Emitter
 from headrace_worker.inputs import Inputs
 from headrace_worker.offload import Offload
 from headrace_worker.resources import WorkerResources
+from headrace_worker.usage import UsageTotals
 
 
 class Parent(Protocol):
@@ -20,10 +20,17 @@ class Parent(Protocol):
     assignment: Assignment
     permit: Permit
     appender: Appender
-    output: Emitter
     ctx: RunContext
     interrupted: Interrupt
     """Why its agent is being stopped."""
+
+    @property
+    def used(self) -> UsageTotals | None:
+        """What the run has used so far, its children's tokens included; None: nothing yet."""
+
+    @property
+    def usage(self) -> UsageTotals:
+        """The same to add to."""
 
     @property
     def inputs(self) -> Inputs:
