@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
@@ -36,7 +36,6 @@ from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp
 from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
-from headrace_gateway.server.route import Route
 from headrace_gateway.server.websocket_close import close_at_once, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from headrace.jetstream.objects import FileInfo, FileStore
 from headrace.model.task import TaskKey
@@ -15,7 +16,6 @@ from headrace_gateway.server.auth.signed_urls import LIFETIME, READ, SIGNED_PATH
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import public_url
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import query_of, task_key
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Scope
-
-from headrace_gateway.server.route import Route
 
 SITE = Path(__file__).parent / "site"
 

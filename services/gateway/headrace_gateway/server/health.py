@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from headrace.jetstream.connection import Bus
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace_gateway.server.json_response import NO_STORE, json_response
-from headrace_gateway.server.route import Route
 
 _TIMEOUT = 1.0
 

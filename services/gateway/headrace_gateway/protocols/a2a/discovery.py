@@ -4,6 +4,7 @@ from email.utils import formatdate
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
@@ -20,7 +21,6 @@ from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.json_response import NO_STORE, cacheable, json_response, revalidated
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import mounted_at, public_grpc, public_url
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.model.events import Json
@@ -40,7 +41,6 @@ from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, protocol_of, requests_of
 from headrace_gateway.server.public_url import public_grpc, public_url
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.model import json_text
@@ -37,7 +38,6 @@ from headrace_gateway.server.body import check_content_type, parse_object, read_
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.origin import Origins, PageRefused
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows

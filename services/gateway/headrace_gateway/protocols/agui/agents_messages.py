@@ -1,12 +1,12 @@
 """Snapshots in which the agent replaces the conversation that the client holds."""
 
-from pydantic import ValidationError
+from ag_ui.core import Message
+from pydantic import TypeAdapter, ValidationError
 
 from headrace.model.events import Json
 from headrace.model.json_patch import Document
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT
 from headrace_gateway.protocols.agui.call_names import CallNames
-from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.output import Output
 from headrace_gateway.protocols.agui.snapshot import snapshot_of
 from headrace_gateway.protocols.agui.tool_calls import KIND
@@ -94,15 +94,17 @@ def _held(message: Json) -> Held:
     return ClientMessage(message)
 
 
+_MESSAGES = TypeAdapter(list[Message])
+
+
 def _validated(value: object) -> list[Json]:
-    adapter = MODELS.value.messages
     try:
-        messages = adapter.validate_python(value)
+        messages = _MESSAGES.validate_python(value)
     except ValidationError:
         raise ValueError("the messages are not valid AG-UI messages") from None
     if len({message.id for message in messages}) != len(messages):
         raise ValueError("two messages have the same id")
-    content: list[Json] = adapter.dump_python(
+    content: list[Json] = _MESSAGES.dump_python(
         messages, mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )
     return content

@@ -2,11 +2,11 @@
 
 import logging
 
+from ag_ui.core import AgentCapabilities
 from pydantic import ValidationError
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.models import MODELS
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def capabilities(card: AgentCard) -> Json:
     for category, declared in card.capabilities.items():
         merged = {**found.get(category, {}), **declared} if isinstance(declared, dict) else declared
         try:
-            checked = MODELS.value.capabilities.model_validate({category: merged})
+            checked = AgentCapabilities.model_validate({category: merged})
         except ValidationError as error:
             _log.warning("capabilities of %s: skipping %s: %s", card.name, category, error)
             continue

@@ -17,7 +17,6 @@ from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, is_set
 from headrace_gateway.protocols.agui.history import past_of
-from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import NamedRun, check_id, named_run
 from headrace_gateway.protocols.agui.open_run import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
@@ -73,7 +72,6 @@ class RunEndpoint:
         check_body_type(request)
         extras = in_query(request.query_params)
         body = await read_body(request, self._services.body_limits)
-        await MODELS.ready()
         run_input = RunInput.read(body, extras)
         call = await admitted_call(self._services, request, admission, thread=run_input.thread)
 
@@ -97,7 +95,6 @@ class RunEndpoint:
 
     async def _attached(self, request: Request, call: Call, named: NamedRun) -> ASGIApp:
         encoding = encoding_for(request)
-        await MODELS.ready()
 
         async def opening() -> ASGIApp:
             cursor = FrameCursor.parse(call.cursor) if request.method == "GET" else None
@@ -141,9 +138,8 @@ class RunEndpoint:
         except RunUnknown:
             return False
 
-    async def capabilities_of(self, card: AgentCard) -> Json:
+    def capabilities_of(self, card: AgentCard) -> Json:
         """Return an agent's capabilities in AG-UI's format."""
-        await MODELS.ready()
         return capabilities(card)
 
     async def stop(self, request: Request) -> ASGIApp:
@@ -160,14 +156,13 @@ class RunEndpoint:
         card = self._services.directory.card(name)
         if card is None:
             raise AgentUnknown(f"agent {name!r} does not exist")
-        return json_response(await self.capabilities_of(card), headers=NO_STORE)
+        return json_response(self.capabilities_of(card), headers=NO_STORE)
 
     async def thread(self, request: Request) -> ASGIApp:
         """Return a thread's messages, state and runs."""
         call = await call_of(self._services, request, "ListTasks")
         name = request.path_params["thread"]
         check_id("threadId", name)
-        await MODELS.ready()
         past = await past_of(RunThread(self._services, call, name))
         if not past.runs:
             raise RunUnknown(f"thread {name} does not exist")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
@@ -16,7 +16,6 @@ from headrace.lazy import Lazy
 from headrace_gateway.json_errors import map_errors_to_json
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 
 if TYPE_CHECKING:

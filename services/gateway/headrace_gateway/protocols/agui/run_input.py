@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import orjson
+from ag_ui.core import RunAgentInput
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -22,7 +23,6 @@ from headrace.model.run_ids import in_order_of_calls, own_id
 from headrace.model.user_content import to_parts
 from headrace_gateway.json_errors import InputInvalid, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
-from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.protocols.agui.plain_input import PlainItems
 
@@ -223,7 +223,7 @@ def _validated(body: Json) -> Json:
 
 
 def _modelled(body: Json) -> Json:
-    return MODELS.value.run_input.model_validate(body).model_dump(mode="json", by_alias=True)
+    return RunAgentInput.model_validate(body).model_dump(mode="json", by_alias=True)
 
 
 def _complaint(error: ValidationError, body: Json) -> str:

@@ -19,7 +19,6 @@ from headrace_gateway.call import SocketCalls
 from headrace_gateway.json_errors import error_answer, json_object
 from headrace_gateway.protocols.agui.extras import in_query
 from headrace_gateway.protocols.agui.frame import AguiFrame
-from headrace_gateway.protocols.agui.models import MODELS
 from headrace_gateway.protocols.agui.named_run import attach_frame, frame_traceparent
 from headrace_gateway.protocols.agui.open_run import open_again, open_run
 from headrace_gateway.protocols.agui.run_frames import OpenedRun
@@ -93,7 +92,6 @@ class RunSession:
                 await self._refuse(error)
 
     async def _open(self, caller: Caller, body: bytes) -> OpenedRun:
-        await MODELS.ready()
         frame = json_object(body)
         traceparent, named = frame_traceparent(frame), attach_frame(frame)
         if named is None:

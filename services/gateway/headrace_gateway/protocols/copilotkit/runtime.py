@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message
 
 from headrace.directory import AgentCard
@@ -29,7 +29,6 @@ from headrace_gateway.json_errors import (
 from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import EVENT_STREAM
 
@@ -46,7 +45,7 @@ class Runs(Protocol):
     async def stopped(self, request: Request, thread: str, run: str | None) -> bool:
         """Stop the given run, or the thread's newest; return False if it was not running."""
 
-    async def capabilities_of(self, card: AgentCard) -> Json:
+    def capabilities_of(self, card: AgentCard) -> Json:
         """Return an agent's capabilities in AG-UI's format."""
 
 
@@ -119,7 +118,7 @@ class CopilotRuntime:
                 "name": name,
                 "description": card.description,
                 "className": "Headrace",
-                "capabilities": await (await self._runs()).capabilities_of(card),
+                "capabilities": (await self._runs()).capabilities_of(card),
             }
             for name, card in cards.items()
         }

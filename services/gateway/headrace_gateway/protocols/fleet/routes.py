@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from starlette.requests import Request
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from headrace import log_context, tracing
@@ -26,7 +26,6 @@ from headrace_gateway.protocols.fleet import (
     webhook_deliveries,
 )
 from headrace_gateway.server.open_requests import Endpoint
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 from starlette.requests import Request
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.model import json_text
@@ -20,7 +20,6 @@ from headrace_gateway.protocols.hector.forms import completed
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import parse_object, read_body
 from headrace_gateway.server.open_requests import Endpoint, forward_request
-from headrace_gateway.server.route import Route
 from headrace_gateway.services import Services
 
 
