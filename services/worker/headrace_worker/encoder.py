@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.model import events, parts
+from headrace.model import events, json_text, parts
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import (
@@ -71,7 +71,7 @@ from headrace_worker.relayed_events import RelayedEvents, checked, end_parts
 from headrace_worker.spans import ToolSpans
 
 PIECE = 64 * 1024
-"""Maximum characters of text or arguments in one event; longer ones are split."""
+"""Maximum characters of text, or of a call's arguments, in one event; longer ones are split."""
 
 
 def pieces(text: str, *, end: bool) -> Iterator[tuple[str, bool]]:
@@ -306,7 +306,14 @@ class Encoder:
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
-        yield self._message_event(self.ids.mint("message"), part)
+        whole = self._message_event(self.ids.mint("message"), part)
+        if whole.size <= PIECE:
+            yield whole
+            return
+        text = json_text.text(output.arguments)
+        long = ToolArguments(call_id, text, end=True, encrypted=output.encrypted)
+        block = Block(self.ids.mint("arguments"), type=output.name, label=call_id)
+        yield from self._argument_pieces(block, long)
 
     def _tool_arguments(self, output: ToolArguments) -> Iterator[Draft]:
         if not output.id:
@@ -319,6 +326,9 @@ class Encoder:
         if output.end and self._tool_spans is not None:
             self._tool_spans.begin(output.id, block.type)
         block.label = output.id
+        yield from self._argument_pieces(block, output)
+
+    def _argument_pieces(self, block: Block, output: ToolArguments) -> Iterator[Draft]:
         whole = block.joined(output.delta, end=output.end)
         *before, (delta, end) = pieces(whole, end=output.end)
         for piece, _ in before:

@@ -24,14 +24,17 @@ from headrace import (
     Text,
     ToolArguments,
     ToolCall,
+    ToolResult,
     agent,
 )
+from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import Json
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
+from tests.support.log_reading import folded, state
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually, soon
 
@@ -253,6 +256,27 @@ async def test_malformed_output_fails_the_task_with_the_reason(
     assert state == FAILED
     assert "malformed" in output
     assert reason in output
+
+
+async def test_arguments_of_any_length_are_in_the_log(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    arguments = {"text": "ü" * 1_000_000, "number": 2**64}
+
+    @agent()
+    async def writer(_: RunContext) -> AsyncIterator[Emission]:
+        yield ToolCall("write", arguments, "c1")
+        yield ToolResult("c1", "written")
+
+    async with working(writer):
+        task = await submitter.start("writer", "x")
+        log = await task.ended()
+    assert state(await folded(task)) == "COMPLETED"
+    _, response, result = turns_of_log(log)
+    assert [(call.id, call.name, call.arguments) for call in response.calls] == [
+        ("c1", "write", arguments)
+    ]
+    assert (result.result and result.result.id) == "c1"
 
 
 async def test_an_agent_may_correct_output_that_was_reported_as_malformed(

@@ -7,9 +7,10 @@ from typing import cast
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule
+from headrace.log import TailRule, find_generation
+from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
-from headrace.model.task import COMPLETED, WORKING
+from headrace.model.task import COMPLETED, WORKING, TaskKey
 from headrace_gateway import feeds as feeds_module
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, FeedReader, Feeds
@@ -116,3 +117,30 @@ async def test_a_change_wakes_only_readers_that_wait(bus: Bus, feeds: Feeds) -> 
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert reader not in feed._waiting
+
+
+@pytest.mark.parametrize(("after", "searches"), [(0, 0), (2, 1), (5, 1)])
+async def test_a_reader_behind_the_ring_finds_its_place_in_the_log_once(
+    bus: Bus, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, after: int, searches: int
+) -> None:
+    searched = list[int]()
+
+    async def find(bus: Bus, key: TaskKey, generation: int, last: Entry) -> int:
+        searched.append(generation)
+        return await find_generation(bus, key, generation, last)
+
+    monkeypatch.setattr(feeds_module, "find_generation", find)
+    log = TaskLog(bus)
+    await log.begin()
+    for number in range(5):
+        await log.append(f"text {number}")
+    async with await feeds.open(log.key) as feed:
+        feed.ring.clear()
+        reader, current = feed.reader(after), feed.reader(6)
+        read = [block.entry.generation for block in await reader.read()]
+        await log.append("more")
+        await current.read()
+        feed.ring.clear()
+        read += [block.entry.generation for block in await reader.read()]
+    assert read == [*range(after + 1, 8)]
+    assert searched == [after + 1] * searches

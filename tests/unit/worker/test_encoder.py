@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import Data, File, Status, Text, Thinking, ToolArguments, ToolCall, ToolResult
-from headrace.model import parts
+from headrace.model import json_text, parts
 from headrace.model.events import Draft, Json
 from headrace.sdk.emit import Output
 from headrace.sdk.errors import MalformedOutput
@@ -303,6 +303,21 @@ def test_long_arguments_are_cut_into_pieces_and_sealed_with_the_last() -> None:
     ends = [parts.is_block_end(piece) for piece in pieces]
     sealed = ["seal" in piece["metadata"].values() for piece in pieces]
     assert ends == sealed == [False, False, True]
+
+
+def test_a_call_with_long_arguments_is_cut_into_pieces_as_often_as_its_id_recurs() -> None:
+    arguments = {"text": "ä" * PIECE, "number": 2**64, "none": None}
+    rendered = rendering()
+    for number in range(2):
+        output = say(rendered, ToolCall("f", arguments, "c", encrypted="seal"))
+        [name] = {message(event)["messageId"] for event in output}
+        assert name.endswith(f"-{number}")
+        pieces = [message(event)["parts"][0] for event in output]
+        assert [len(piece["text"]) <= PIECE for piece in pieces] == [True, True]
+        assert {parts.tool_name(piece) for piece in pieces} == {"f"}
+        assert [parts.is_block_end(piece) for piece in pieces] == [False, True]
+        assert "seal" in pieces[-1]["metadata"].values()
+        assert json_text.decode("".join(piece["text"] for piece in pieces).encode()) == arguments
 
 
 def test_long_text_is_cut_into_pieces() -> None:
