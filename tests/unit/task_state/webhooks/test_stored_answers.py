@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,7 +31,8 @@ class UserStream:
         if number > len(self.names):
             return None
         block = f"NATS/1.0\r\nNats-Msg-Id: {self.names[number - 1]}\r\n\r\n".encode()
-        return {"seq": number, "hdrs": base64.b64encode(block).decode()}
+        stored = datetime.fromtimestamp(999 + number, UTC).isoformat()
+        return {"seq": number, "hdrs": base64.b64encode(block).decode(), "time": stored}
 
 
 def _first_at(start: str) -> int:
@@ -71,12 +72,23 @@ async def test_an_earlier_answer_has_the_stream_read_from_its_time() -> None:
 
 
 async def test_an_answer_is_found_behind_those_that_fill_a_reading_from_an_earlier_time() -> None:
-    stream = UserStream(*map(str, range(9_999)))
-    stored = StoredAnswers(stream.read)
+    stream = UserStream(*map(str, range(99)))
+    stored = StoredAnswers(stream.read, most_read=100)
     assert await stored.has(PLACE, "0", 1000.0)
     stream.names += ["x", "y"]
-    assert await stored.has(PLACE, "y", 10_999.0)
+    assert await stored.has(PLACE, "y", 1099.0)
     assert not await stored.has(PLACE, "z", 1000.0)
+
+
+async def test_any_number_of_late_answers_has_each_message_read_once() -> None:
+    stream = UserStream(*map(str, range(2000)))
+    stored = StoredAnswers(stream.read, most_read=100)
+    late = [stored.has(PLACE, f"late {number}", 1000.0 + number) for number in range(2000)]
+    assert sum(await asyncio.gather(*late)) == 0
+    assert stream.reads == 2000 + 1
+    early = [stored.has(PLACE, str(number), 1000.0 + number) for number in range(1980, 2000)]
+    assert sum(await asyncio.gather(*early)) == 20
+    assert stream.reads == 2000 + 1
 
 
 async def test_a_stream_that_was_made_anew_is_read_from_its_beginning() -> None:
@@ -143,7 +155,8 @@ async def test_answers_of_many_subjects_are_found() -> None:
     async def read(_: str, query: dict[str, Any]) -> dict[str, Any] | None:
         block = f"NATS/1.0\r\nNats-Msg-Id: {query['next_by_subj']}\r\n\r\n".encode()
         hdrs = base64.b64encode(block).decode()
-        return None if "seq" in query else {"seq": 1, "hdrs": hdrs}
+        first = {"seq": 1, "hdrs": hdrs, "time": "1970-01-01T00:00:01Z"}
+        return None if "seq" in query else first
 
     stored = StoredAnswers(read)
     found = [await stored.has(place, place.subject, 1.0) for place in subjects]
