@@ -42,8 +42,16 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
-    from headrace.sdk.errors import DelegationFailed, DelegationRefused, MalformedOutput, Retryable
+    from headrace.sdk.errors import (
+        DelegationFailed,
+        DelegationRefused,
+        MalformedOutput,
+        Retryable,
+        StepChanged,
+        StepFailed,
+    )
     from headrace.sdk.memory import Memory
+    from headrace.sdk.once import once
     from headrace.sdk.policy import Limits, Retry
     from headrace.sdk.results import Result
     from headrace.sdk.signals import (
@@ -72,8 +80,10 @@ _NAMES = {
     "sdk.direct_run": "FleetRequired Reply",
     "sdk.emit": "Artifact Complete Data Emission File InputRequired Message Reject "
     "Status Text Thinking ToolArguments ToolCall ToolResult",
-    "sdk.errors": "DelegationFailed DelegationRefused MalformedOutput Retryable",
+    "sdk.errors": "DelegationFailed DelegationRefused MalformedOutput Retryable StepChanged "
+    "StepFailed",
     "sdk.memory": "Memory",
+    "sdk.once": "once",
     "sdk.policy": "Limits Retry",
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
@@ -123,6 +133,8 @@ __all__ = [
     "StateDelta",
     "Status",
     "Step",
+    "StepChanged",
+    "StepFailed",
     "Subagent",
     "Text",
     "Thinking",
@@ -137,6 +149,7 @@ __all__ = [
     "agent",
     "asgi",
     "on",
+    "once",
     "schedule",
     "tool",
 ]

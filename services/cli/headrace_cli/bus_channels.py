@@ -107,6 +107,7 @@ ENTRY_HEADERS: Json = {
         entry.ATTEMPT: _NUMBER,
         entry.OWNER: _TEXT,
         entry.CHECKPOINT: _TEXT,
+        entry.STEP: _TEXT,
     },
 }
 

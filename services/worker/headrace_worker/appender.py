@@ -113,7 +113,13 @@ class StampBase:
         same = (stamp.log, stamp.run, stamp.attempt) == (self.log, self.run, self.attempt)
         return same and not entry.ends_run
 
-    def stamp(self, generation: int, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
+    def stamp(
+        self,
+        generation: int,
+        state: str = WORKING,
+        checkpoint: str | None = None,
+        step: str | None = None,
+    ) -> Stamp:
         """Return the stamp of an entry that starts at `generation`."""
         return Stamp(
             self.log,
@@ -124,6 +130,7 @@ class StampBase:
             self.attempt,
             self.owner if state in RUN_OVER else None,
             checkpoint,
+            step,
         )
 
 
@@ -225,12 +232,14 @@ class Appender:
         draft: Draft,
         *,
         checkpoint: str | None = None,
+        step: str | None = None,
         state: str = WORKING,
         receipt: Receipt | None = None,
     ) -> Receipt:
         """Accept an event and return its receipt: the one given, or a new one.
 
-        A `checkpoint`, or a `state` other than WORKING, makes the event the last of its message.
+        A `checkpoint`, a `step`, or a `state` other than WORKING, makes the event the last of its
+        message.
 
         Raises:
             MalformedOutput, RunOver: as for `offer`.
@@ -238,14 +247,19 @@ class Appender:
         self._pending.check(draft)
         self.offer(draft)
         receipt = receipt or Receipt()
-        self._pending.attach(receipt, checkpoint, state)
+        self._pending.attach(receipt, checkpoint, step, state)
         return receipt
 
     async def deliver(
-        self, draft: Draft, *, checkpoint: str | None = None, state: str = WORKING
+        self,
+        draft: Draft,
+        *,
+        checkpoint: str | None = None,
+        step: str | None = None,
+        state: str = WORKING,
     ) -> int:
         """Accept an event as `post` does, wait until it is stored and return its generation."""
-        return await self.post(draft, checkpoint=checkpoint, state=state).stored()
+        return await self.post(draft, checkpoint=checkpoint, step=step, state=state).stored()
 
     def look(self) -> None:
         """Read what other writers have appended after this attempt's last entry."""
@@ -321,7 +335,7 @@ class Appender:
         def make() -> EntryContent:
             if gives_way():
                 raise GivesWay
-            return [draft], self._stamp(state)
+            return [draft], self._stamp(state=state)
 
         await self._store(make)
 
@@ -390,7 +404,7 @@ class Appender:
         self._state = self._state.to(AppenderState.SENDING)
         message = self._pending.take()
         try:
-            sent = self._writer.send(message.drafts, self._stamp(message.state, message.checkpoint))
+            sent = self._writer.send(message.drafts, self._stamp(message, message.state))
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             message.lost()
             self._give_up(loss)
@@ -477,10 +491,13 @@ class Appender:
     ) -> EntryContent:
         if gives_way():
             raise GivesWay
-        return message.drafts, self._stamp(state, message.checkpoint)
+        return message.drafts, self._stamp(message, state)
 
-    def _stamp(self, state: str = WORKING, checkpoint: str | None = None) -> Stamp:
-        return self.authorship.stamp(self._writer.generation + 1, state, checkpoint)
+    def _stamp(self, message: PendingMessage | None = None, state: str = WORKING) -> Stamp:
+        checkpoint = step = None
+        if message is not None:
+            checkpoint, step = message.checkpoint, message.step
+        return self.authorship.stamp(self._writer.generation + 1, state, checkpoint, step)
 
     async def _store(
         self, make: Callable[[], EntryContent], sent: AppendRequest | None = None

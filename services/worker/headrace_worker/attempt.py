@@ -24,6 +24,7 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.drive import drive
 from headrace.sdk.errors import Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
+from headrace.sdk.steps import Steps
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.blocks import RunIds
@@ -40,6 +41,7 @@ from headrace_worker.offload import Offload
 from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
+from headrace_worker.step_log import AttemptSteps
 from headrace_worker.usage import UsageTotals
 
 
@@ -107,6 +109,8 @@ class Attempt:
         )
         self.ctx = self._context()
         self._is_claimed = True
+        if recovered.steps:
+            self.output.steps = self.steps
         if recovered.known_children.known:
             self.started_children = Children(self, recovered.known_children)
         self._accept_requests()
@@ -247,6 +251,17 @@ class Attempt:
         if self.started_children is None:
             self.started_children = Children(self, self.claimed.recovered.known_children)
         return self.started_children
+
+    @property
+    def steps(self) -> Steps:
+        """The run's steps, also if there are none yet."""
+        if self.output.steps is None:
+            recovered, key = self.claimed.recovered, self.assignment.key
+            log = AttemptSteps(self)
+            self.output.steps = Steps(
+                key, self.ctx.run, log, recovered.steps, recovered.asked_steps
+            )
+        return self.output.steps
 
     @property
     def files(self) -> Offload:

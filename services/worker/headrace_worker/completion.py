@@ -280,7 +280,8 @@ def _is_task_shown(attempt: Attempt) -> bool:
     recovered, ctx = attempt.claimed.recovered, attempt.ctx
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
         return True
-    if attempt.waiting:
+    # The record of a step is an event of a task.
+    if attempt.waiting or attempt.output.steps is not None:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > attempt.resources.timing.bare_message

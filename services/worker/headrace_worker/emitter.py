@@ -21,6 +21,7 @@ from headrace.sdk.emit import (
 )
 from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.signals import Step, Subagent, Usage
+from headrace.sdk.steps import Steps
 from headrace_worker.appender import Appender
 from headrace_worker.encoder import Encoder, End, Endings
 from headrace_worker.usage import Prices, UsageTotals
@@ -117,6 +118,8 @@ class Emitter:
         self.new_id = encoder.ids.mint
         self.end: End | None = None
         """The end that the agent emitted, or None."""
+        self.steps: Steps | None = None
+        """The run's steps; None: the log has none, and the attempt has asked for none."""
         self.answer: Message | None = None
         """The bare Message that `end` was made from, if any."""
 
@@ -148,7 +151,9 @@ class Emitter:
         if self.end is not None:
             raise MalformedOutput("a checkpoint after the run's end")
         *before, last = self._encoder.checkpoint(output)
-        held = Checkpoint(data, self._encoder.ids.minted, self._encoder.next_index).encode()
+        left = [] if self.steps is None else self.steps.unasked
+        ids, index = self._encoder.ids.minted, self._encoder.next_index
+        held = Checkpoint(data, ids, index, left).encode()
         self._lost_numbers.check(data, held.encode(), "checkpoint")
         for draft in before:
             self._appender.offer(draft)

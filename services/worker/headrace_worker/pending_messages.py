@@ -75,7 +75,7 @@ class Receipt:
 class PendingMessage:
     """A message that is being assembled."""
 
-    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state")
+    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state", "step")
 
     def __init__(self) -> None:
         """Start empty."""
@@ -87,6 +87,8 @@ class PendingMessage:
         """The task's state after the message, unless it is the run's last."""
         self.checkpoint: str | None = None
         """Checkpoint stored with the events: JSON for the agent's next attempt."""
+        self.step: str | None = None
+        """JSON of the step that the last event stands for."""
 
     def stored(self, first: int) -> None:
         """Record that the events are stored, from generation `first` on."""
@@ -198,16 +200,19 @@ class PendingMessages:
         self.events += 1
         self._bytes += size
 
-    def attach(self, receipt: Receipt, checkpoint: str | None, state: str) -> None:
+    def attach(
+        self, receipt: Receipt, checkpoint: str | None, step: str | None, state: str
+    ) -> None:
         """Attach what belongs to the last event.
 
-        A `checkpoint`, or a `state` other than WORKING, makes the event the last of its message.
+        A `checkpoint`, a `step`, or a `state` other than WORKING, makes the event the last of its
+        message.
         """
         message = self._last
         receipt.index = len(message.drafts) - 1
         message.receipts.append(receipt)
-        if checkpoint is not None or state != WORKING:
-            message.checkpoint, message.state = checkpoint, state
+        if checkpoint is not None or step is not None or state != WORKING:
+            message.checkpoint, message.step, message.state = checkpoint, step, state
             self._end_message()
 
     def take(self) -> PendingMessage:

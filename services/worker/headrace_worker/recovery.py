@@ -12,6 +12,7 @@ from headrace.model.errors import LogLost
 from headrace.model.events import AGUI, Json
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.sleep import asleep_until, sleep_of
+from headrace.model.step import StepRecord
 from headrace.model.task import CANCELED, TaskKey
 from headrace.sdk.checkpoint import Checkpoint, decode
 from headrace.sdk.shared_state import SharedState
@@ -51,6 +52,8 @@ class RecoveredRun:
     """Those that were handed back for a sleep."""
     sleeps: dict[str, datetime] = field(default_factory=dict)
     """When each sleep of the run ends, by its id."""
+    steps: list[StepRecord] = field(default_factory=list)
+    """The run's recorded steps, oldest first."""
     asleep_until: datetime | None = None
     """When the sleep ends for which the last attempt ended. None: it ended for none."""
     replaced: list[tuple[str, str]] = field(default_factory=list)
@@ -74,6 +77,12 @@ class RecoveredRun:
     """Parts that changed the shared state after `kept`; the next checkpoint saves them."""
     used: UsageTotals | None = None
     """Usage reported by all attempts of the run, including those whose output is discarded."""
+
+    @property
+    def asked_steps(self) -> list[StepRecord]:
+        """The recorded steps that had been asked for where the attempt continues."""
+        left = set(self.checkpoint.steps)
+        return [one for one in self.steps if one.generation <= self.kept and one.id not in left]
 
     @property
     def not_counted(self) -> int:
@@ -188,6 +197,9 @@ def _go_through(recovered: RecoveredRun, entry: Entry) -> None:
         why = events.why_handed_back(event)
         recovered.handed_back += why in {events.LEAVING, events.ASLEEP}
         recovered.slept += why == events.ASLEEP
+    if entry.stamp.step is not None and entry.stamp.attempt:
+        step = StepRecord.decode(entry.stamp.step, entry.last_generation)
+        recovered.steps += [] if step is None else [step]
     if entry.stamp.checkpoint is not None:
         recovered.kept, recovered.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         recovered.unfinished_artifacts.clear()

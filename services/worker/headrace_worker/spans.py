@@ -112,6 +112,12 @@ class AttemptSpan:
         """
         return tracing.CurrentSpan(self._span, lambda: self._note_totals(used()))
 
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Make a span of the agent's step `name` the current one in the block."""
+        attributes = {"headrace.step.name": name}
+        span = tracing.start_span(f"step {name}", SpanKind.INTERNAL, self.traceparent, attributes)
+        return tracing.CurrentSpan(span)
+
     def _note_totals(self, used: UsageTotals | None) -> None:
         if used is not None:
             self._span.set_attributes(self._usage_attributes(used))

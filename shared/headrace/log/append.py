@@ -36,7 +36,7 @@ from headrace.model.task import TaskKey
 _log = logging.getLogger(__name__)
 
 HEADER_ROOM = 16 * 1024
-"""Bytes of a message that are reserved for headers (a checkpoint takes up to 8 KB)."""
+"""Bytes of a message that are reserved for headers (a checkpoint or a step takes up to 8 KB)."""
 
 _FRAMING = 128
 """Bytes of a message's headers beside those of its stamp, at most."""
@@ -223,8 +223,8 @@ class LogWriter:
             if (size := _size(headers)) > HEADER_ROOM:
                 raise EventTooLarge(size, HEADER_ROOM)
             answer = self._publish(payload, headers)
-            if stamp.owner is None and stamp.checkpoint is None:
-                # With an owner it begins or ends a run, with a checkpoint it has no like.
+            if stamp.owner is None and stamp.checkpoint is None and stamp.step is None:
+                # With an owner it begins or ends a run, with one of the others it has no like.
                 self._learn(stamp, headers)
         self._is_appending = True
         return AppendRequest(payload, stamp, len(drafts), answer)

@@ -39,6 +39,7 @@ RUN = "Headrace-Run"
 ATTEMPT = "Headrace-Attempt"
 OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
+STEP = "Headrace-Step"
 
 BARE_MESSAGE = "HEADRACE_ANSWERED"
 """Instead of a task state: the log ended with a bare Message, and there is no task to list."""
@@ -97,6 +98,8 @@ class Stamp(NamedTuple):
     """The owner, as a subject token: on generation 1, and on entries of workers that end a run."""
     checkpoint: str | None = None
     """JSON of at most 8 KB that the agent saved with these events."""
+    step: str | None = None
+    """JSON of a `StepRecord` that the entry's last event stands for."""
 
     def headers(self, version: str = CONTRACT_VERSION) -> dict[str, str]:
         """Return the headers that `parse_stamp` reads back, of a readable `version`."""
@@ -114,6 +117,8 @@ class Stamp(NamedTuple):
             headers[OWNER] = self.owner
         if self.checkpoint is not None:
             headers[CHECKPOINT] = self.checkpoint
+        if self.step is not None:
+            headers[STEP] = self.step
         return headers
 
 
@@ -188,6 +193,7 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
             attempt=_number(headers.get(ATTEMPT, "0"), least=0),
             owner=_matching(_OWNER, headers[OWNER]) if OWNER in headers else None,
             checkpoint=headers.get(CHECKPOINT),
+            step=headers.get(STEP),
         )
     except (KeyError, ValueError) as error:
         raise UndecodableMessage(subject, f"bad header: {error}") from None
@@ -212,9 +218,11 @@ def read_stamp(
     if known is not None and block.find(_OWN, rest) < 0:
         number = block[at + len(_FIRST) : end]
         if number.isdigit() and len(number) <= _DIGITS and (first := int(number)):
-            log, _, writer, state, run, attempt, owner, _ = known
+            log, _, writer, state, run, attempt, owner, *_ = known
             # Its own constructor, which is a function in Python, takes three times as long.
-            return tuple.__new__(Stamp, (log, first, writer, state, run, attempt, owner, None))
+            return tuple.__new__(
+                Stamp, (log, first, writer, state, run, attempt, owner, None, None)
+            )
     stamp = _match_stamp(block)
     if stamp is None:
         return parse_stamp(subject, headers())

@@ -37,6 +37,10 @@ ASLEEP_UNTIL = "headrace.asleepUntil"
 SLEEP = "headrace.sleep"
 """Metadata key of a WORKING status that records when a sleep of the run ends: an object with its
 ``id`` and ``until``, an RFC 3339 time."""
+STEP = "headrace.step"
+"""Metadata key of a WORKING status that shows a step: an object with its ``name``, its ``state``
+(`started`, which only longer steps have, `completed` or `failed`), and ``seconds`` in the latter
+two."""
 QUEUED = "headrace.queued"
 """Metadata key of a status that queues a message to a working task: an object with the user's
 ``message`` and its ``metadata``. The message is not an input yet."""

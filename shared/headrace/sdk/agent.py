@@ -222,8 +222,8 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
         try:
             _check_options(unknown, called)
             _check_groups({"card": card, "retry": retry, "limits": limits}, called)
-            retry.check(called)
-            limits.check(called)
+            retry.check(f"agent {called!r}")
+            limits.check(f"agent {called!r}")
             announced = _announced(
                 card,
                 name=called,

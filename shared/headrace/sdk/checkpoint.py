@@ -1,10 +1,12 @@
 """Checkpoints: the agent's own data and the run's id counters, saved for the next attempt."""
 
+import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model import json_text
+from headrace.model.step import StepId
 from headrace.sdk.errors import MalformedOutput
 
 MOST = 8 * 1024
@@ -24,6 +26,8 @@ class Checkpoint:
     """Number of ids of each kind that the run has generated."""
     index: int = 0
     """Index of the run's next block."""
+    steps: list[StepId] = field(default_factory=list)
+    """The recorded steps that the attempt had not asked for yet."""
 
     def encode(self) -> str:
         """Return the header's value, in ASCII.
@@ -39,7 +43,8 @@ class Checkpoint:
             raise MalformedOutput(f"a checkpoint of {len(data)} bytes exceeds the limit of {MOST}")
         is_plain = data.isascii() and json_text.EXACT not in data
         kept = {_PLAIN: self.data} if is_plain else {_CODED: b64encode(data).decode()}
-        return json_text.encode({**kept, "ids": self.ids, "index": self.index}).decode()
+        steps = {"steps": json.dumps(self.steps)} if self.steps else {}
+        return json_text.encode({**kept, "ids": self.ids, "index": self.index, **steps}).decode()
 
 
 def decode(header: str | None) -> Checkpoint:
@@ -47,6 +52,7 @@ def decode(header: str | None) -> Checkpoint:
     try:
         held = json_text.decode(header or "null")
         data = json_text.decode(b64decode(held[_CODED])) if _CODED in held else held[_PLAIN]
-        return Checkpoint(data, dict(held["ids"]), int(held["index"]))
+        steps = [(str(name), use) for name, use in json.loads(held.get("steps", "[]"))]
+        return Checkpoint(data, dict(held["ids"]), int(held["index"]), steps)
     except (KeyError, TypeError, ValueError):
         return Checkpoint()

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import sys
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from random import Random
+from typing import Any, Self, overload
+from uuid import UUID, uuid5
 
 from headrace import clock
 from headrace.model import events, parts
@@ -29,6 +31,7 @@ from headrace.sdk.emit import (
 )
 from headrace.sdk.errors import CalledInOtherLoop
 from headrace.sdk.memory import Memory
+from headrace.sdk.policy import Retry
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import STOPS, Runtime, running_loop
 from headrace.sdk.signals import (
@@ -39,12 +42,15 @@ from headrace.sdk.signals import (
     Raw,
     State,
     StateDelta,
-    Step,
     Subagent,
     Usage,
 )
 from headrace.sdk.source import called_at
+from headrace.sdk.steps import StepCall, step_scope
 from headrace.sdk.tool_call import Callee, ToolError
+
+_UUIDS = UUID("0f4cbb3e-58a4-5d6c-8c5e-2f1b7c5f9a46")
+"""Namespace of `RunContext.uuid`."""
 
 _LONGEST_SLEEP = timedelta(days=365)
 
@@ -304,6 +310,131 @@ class RunContext:
         if left > 0:
             await asyncio.sleep(left)
 
+    @overload
+    async def step[T](
+        self,
+        name: str,
+        function: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        *args: Any,  # noqa: ANN401  # the function's
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        returns: Any = None,  # noqa: ANN401  # a type
+        interruptible: bool = False,
+        record_errors: bool = False,
+        **kwargs: Any,  # noqa: ANN401  # the function's
+    ) -> T: ...
+
+    @overload
+    async def step[T](
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,  # noqa: ANN401  # the function's
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        returns: Any = None,  # noqa: ANN401  # a type
+        interruptible: bool = False,
+        record_errors: bool = False,
+        **kwargs: Any,  # noqa: ANN401  # the function's
+    ) -> T: ...
+
+    async def step(  # noqa: PLR0913  # by keyword
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        returns: Any = None,
+        interruptible: bool = False,
+        record_errors: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Call ``function(*args, **kwargs)`` once in the run, and return its recorded result.
+
+        The result is stored in the log before this method returns it. If another attempt asks for
+        the step again, it gets the record, and the function is not called. A worker that is killed
+        between the function's effect and its record leaves none: then the function is called again,
+        with the same `idempotency_key` if it has a parameter of that name.
+
+        The result is the one that JSON gives back: a tuple becomes a list, for example. If the
+        function's return annotation, or `returns`, is a type that Pydantic knows, it is validated
+        as that.
+
+        The step is known by `name` and the number of that name's use in the run. Calls at the same
+        time need names, or keys, of their own. A function that is not async runs in a thread. If
+        the run is stopped meanwhile, the function goes on, and its result is recorded first.
+
+        Args:
+            name: The step's name, which user interfaces show.
+            function: The function, async or not.
+            args: The function's arguments.
+            key: Names this use of the name, instead of its number.
+            retry: When the function is called again in the same attempt. None: never.
+            timeout: Maximum seconds of one call. A thread goes on after it.
+            returns: Type of the result. None: the function's annotation.
+            interruptible: Whether the function is cancelled if the run is stopped.
+            record_errors: Whether the function's error is recorded as its result is. It is then
+                raised as `StepFailed`, by this attempt as by others.
+            kwargs: The function's keyword arguments.
+
+        Raises:
+            StepFailed: The function failed, and its error is recorded.
+            StepChanged: The agent asks for other steps than the log has, or with other arguments.
+            StepAmbiguous: Such a call is in progress.
+            MalformedOutput: The result is not JSON, or does not fit its type.
+            TimeoutError: The function took more than `timeout` seconds.
+            RunOver: The run has ended.
+        """
+        call = StepCall(
+            name=name,
+            function=function,
+            args=args,
+            kwargs=kwargs,
+            key=key,
+            retry=retry,
+            timeout=timeout,
+            returns=returns,
+            interruptible=interruptible,
+            record_errors=record_errors,
+        )
+        return await self._awaited.steps.run(call)
+
+    async def now(self, name: str = "now") -> datetime:
+        """Return the time of day in UTC, the same in each attempt.
+
+        It is recorded as a step is, in a message of its own, and shown nowhere. Calls at the same
+        time need a `name` of their own. In a step's function it is the present time.
+        """
+        if step_scope() is not None:
+            return clock.now()
+        call = StepCall(name=f"ctx.now {name}", function=_time, is_shown=False)
+        time: datetime = await self._awaited.steps.run(call)
+        return time
+
+    def random(self, name: str = "") -> Random:
+        """Return a generator of random numbers, which gives the same ones in each attempt.
+
+        Its seed is derived from the run and the number of the call, so it costs nothing, and is no
+        secret. Calls of parallel code need a `name` of their own, as their order may change.
+        """
+        return Random(self._minted(f"random {name}"))  # noqa: S311  # as the docstring says
+
+    def uuid(self, name: str = "") -> UUID:
+        """Return a UUID, the same in each attempt; it is derived as `random` is, and no secret."""
+        return uuid5(_UUIDS, self._minted(f"uuid {name}"))
+
+    def _minted(self, kind: str) -> str:
+        scope = step_scope()
+        own = self.new_id(kind) if scope is None else scope.mint(kind)
+        return f"{self.task}/{self.run}/{own}"
+
     async def auth_required(
         self, prompt: str, schema: Json | None = None, timeout: float = 300.0
     ) -> Json:
@@ -421,10 +552,6 @@ class RunContext:
         """Change what an activity shows (see `ActivityDelta`)."""
         await self.emit(ActivityDelta(activity_id, patch))
 
-    async def step(self, name: str, *, finished: bool = False) -> None:
-        """Emit the start of a step, or its end if `finished`."""
-        await self.emit(Step(name, finished))
-
     async def subagent(self, subagent: Subagent) -> None:
         """Emit the start or the end of a subagent's work (see `Subagent`)."""
         await self.emit(subagent)
@@ -523,6 +650,10 @@ class RunContext:
     def tokens_left(self) -> int | None:
         """Tokens that this run and its children may still use. None: no budget."""
         return self._runtime.children.tokens_left
+
+
+async def _time() -> datetime:
+    return clock.now()
 
 
 def _method() -> str:

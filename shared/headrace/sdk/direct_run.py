@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NoReturn, Self
 
 from headrace import clock
@@ -14,6 +16,7 @@ from headrace.model.errors import FileUnknown, HeadraceError
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
 from headrace.model.memory import MemoryScope
+from headrace.model.step import StepRecord
 from headrace.model.task import TaskKey
 from headrace.model.user_message import user_message
 from headrace.sdk.context import RunContext
@@ -34,6 +37,7 @@ from headrace.sdk.local_memory import LocalMemory
 from headrace.sdk.results import Delegation, DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt, running_loop
 from headrace.sdk.signals import State, StateDelta
+from headrace.sdk.steps import Steps
 
 _ID = "direct"
 
@@ -207,6 +211,20 @@ class DirectRun:
     ) -> list[list[Entry]]:
         """Return nothing, likewise."""
         return []
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The run's steps: they are called, and recorded nowhere."""
+        return Steps(self.context.key, 1, self)
+
+    is_alone = False
+
+    def shown(self, name: str) -> AbstractContextManager[object]:  # noqa: ARG002  # to nobody
+        """Show nothing: a step is no output."""
+        return nullcontext()
+
+    async def record(self, record: StepRecord, shown: Json | None) -> None:
+        """Store nothing: there is no other attempt."""
 
     async def sleep(self, until: datetime) -> float:
         """Return the seconds to sleep: there is no other attempt."""

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from headrace.sdk import unawaited
+from headrace.sdk.active_run import set_active_run
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES, Emission
 from headrace.sdk.errors import AgentExited, AgentReadTerminal, CallNotAwaited, MalformedOutput
@@ -50,6 +51,7 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         CallNotAwaited: the agent called a method of `ctx` without await.
         Exception: any other error of the agent.
     """
+    set_active_run(ctx)
     not_awaited = unawaited.watch(ctx)
     try:
         if agent.streams:

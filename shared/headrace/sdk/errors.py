@@ -81,6 +81,38 @@ class CalledInOtherLoop(Misused):
     code = "called_in_other_loop"
 
 
+class StepChanged(Misused):
+    """The agent's code, or its path through it, does not fit the steps that the log has.
+
+    The run fails before the step's function is called.
+    """
+
+    code = "step_changed"
+
+
+class StepAmbiguous(Misused):
+    """Two calls of a step at the same time can't be told apart in another attempt."""
+
+    code = "step_ambiguous"
+
+
+class StepFailed(HeadraceError):
+    """A step failed, and its error is recorded: each attempt gets it.
+
+    Attributes:
+        step: The step's name.
+        kind: Name of the error's class.
+        reason: The error's message.
+    """
+
+    code = "step_failed"
+
+    def __init__(self, step: str, kind: str, reason: str) -> None:
+        """Keep the step's name, and the error's class and message."""
+        super().__init__(f"step {step!r} failed: {kind}: {reason}")
+        self.step, self.kind, self.reason = step, kind, reason
+
+
 class Retryable(HeadraceError):
     """Raised by an agent to have its run tried again after a pause.
 

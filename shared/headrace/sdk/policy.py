@@ -15,7 +15,10 @@ LONGEST = 10 * 365 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When a run is attempted again: its worker was killed, or its agent raised a `Retryable`."""
+    """When a run is attempted again: its worker was killed, or its agent raised a `Retryable`.
+
+    Also when a step's function is called again in the same attempt (`RunContext.step`).
+    """
 
     attempts: int = 3
     """Maximum number of attempts at one run. After the last one the task fails and a dead letter is
@@ -26,7 +29,7 @@ class Retry:
     on: tuple[type[Exception], ...] = ()
     """Further errors of the agent after which its run is attempted again, such as
     ``(TimeoutError, httpx.TransportError)``. An exception group counts if each of its errors does.
-    """
+    A step is attempted again after any of its function's errors if this is empty."""
 
     def pause(self, failures: int) -> float:
         """Return the pause in seconds after the `failures`-th failed attempt."""
@@ -56,23 +59,21 @@ class Retry:
             return True
         return isinstance(error, self.on)
 
-    def check(self, agent: str) -> None:
-        """Check the values.
+    def check(self, of: str) -> None:
+        """Check the values of the declaration `of`, such as ``agent 'echo'``.
 
         Raises:
             Misdeclared: A value is out of range or of another type.
         """
-        _check_number("retry.attempts", self.attempts, agent, "a whole number", int)
-        _check_number("retry.backoff", self.backoff, agent, "a number of seconds", int | float)
+        _check_number("retry.attempts", self.attempts, of, "a whole number", int)
+        _check_number("retry.backoff", self.backoff, of, "a number of seconds", int | float)
         if self.attempts < 1:
-            raise Misdeclared(f"the retry.attempts of agent {agent!r} must be at least 1")
+            raise Misdeclared(f"the retry.attempts of {of} must be at least 1")
         if not 0 <= self.backoff <= LONGEST:
             rule = f"must not be negative, and at most {LONGEST:.0f} s"
-            raise Misdeclared(f"the retry.backoff of agent {agent!r} {rule}")
+            raise Misdeclared(f"the retry.backoff of {of} {rule}")
         if not _are_errors(self.on):
-            raise Misdeclared(
-                f"the retry.on of agent {agent!r} must be a tuple of classes of exceptions"
-            )
+            raise Misdeclared(f"the retry.on of {of} must be a tuple of classes of exceptions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +88,22 @@ class Limits:
     """Seconds within which a worker must start the task after its message was sent. Otherwise the
     task is REJECTED. None: the fleet's setting."""
 
-    def check(self, agent: str) -> None:
-        """Check the values.
+    def check(self, of: str) -> None:
+        """Check the values of the declaration `of`, such as ``agent 'echo'``.
 
         Raises:
             Misdeclared: A value is out of range or of another type.
         """
         name = "limits.concurrency"
-        _check_number(name, self.concurrency, agent, "a whole number", int | None)
+        _check_number(name, self.concurrency, of, "a whole number", int | None)
         if self.concurrency is not None and self.concurrency < 1:
-            raise Misdeclared(f"the {name} of agent {agent!r} must be at least 1")
+            raise Misdeclared(f"the {name} of {of} must be at least 1")
         seconds = {"limits.timeout": self.timeout, "limits.start_within": self.start_within}
         for name, value in seconds.items():
-            _check_number(name, value, agent, "a number of seconds", int | float | None)
+            _check_number(name, value, of, "a number of seconds", int | float | None)
             if value is not None and not 0 < value <= LONGEST:
                 rule = f"must be more than 0 s and at most {LONGEST:.0f} s"
-                raise Misdeclared(f"the {name} of agent {agent!r} {rule}")
+                raise Misdeclared(f"the {name} of {of} {rule}")
 
 
 def _are_errors(kinds: object) -> bool:
@@ -111,13 +112,11 @@ def _are_errors(kinds: object) -> bool:
     )
 
 
-def _check_number(option: str, value: object, agent: str, rule: str, kind: Any) -> None:  # noqa: ANN401  # a type
+def _check_number(option: str, value: object, of: str, rule: str, kind: Any) -> None:  # noqa: ANN401  # a type
     """Check the type of an option's value.
 
     Raises:
         Misdeclared: It is of another type.
     """
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise Misdeclared(
-            f"the {option} of agent {agent!r} must be {rule}, not {type(value).__name__}"
-        )
+        raise Misdeclared(f"the {option} of {of} must be {rule}, not {type(value).__name__}")

@@ -14,6 +14,7 @@ from headrace.model.fork import ForkOf
 from headrace.model.memory import MemoryScope, MemoryValue
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.results import Delegation, DelegationRequest, Result
+from headrace.sdk.steps import Steps
 
 
 class Interrupt(IntEnum):
@@ -238,6 +239,10 @@ class Runtime(Protocol):
     @property
     def memory(self) -> RunMemory:
         """What the fleet remembers for the agent."""
+
+    @property
+    def steps(self) -> Steps:
+        """The run's steps."""
 
     @property
     def interrupted(self) -> Interrupt:

@@ -10,11 +10,8 @@ import re
 import secrets
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, overload, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -25,18 +22,14 @@ from headrace.model.events import Json
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, is_of_fleet
+from headrace.sdk.once import call_once
 from headrace.sdk.source import called_at, declared_at
+from headrace.sdk.steps import IDEMPOTENCY_KEY, digest_of
+from headrace.sdk.thread_pool import call_in_thread
 from headrace.sdk.tool_call import ToolError, ToolOutput
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
-
-_THREADS = ThreadPoolExecutor(10_000, "tool")
-"""For functions that are not async. asyncio's own pool has only a few threads and also resolves
-host names, so blocking tools would delay new connections and each other.
-
-Its size is the greatest concurrency of a worker. A thread is started only if none is idle, so the
-concurrency of runs bounds the threads, and no tool waits for another run's."""
 
 
 @runtime_checkable
@@ -104,6 +97,8 @@ class FunctionTool:
     signature: Signature
     timeout: float | None = None
     """Maximum duration of a call in seconds. None: unlimited."""
+    once: bool = False
+    """Whether each call is a step (`RunContext.step`), known by its arguments."""
 
     @property
     def parameters(self) -> Json:
@@ -128,8 +123,7 @@ class FunctionTool:
         """
         try:
             given = self.signature.read(arguments)
-            async with asyncio.timeout(self.timeout):
-                returned = await self._call(ctx, given)
+            returned = await (self._once if self.once else self._called)(ctx, given)
             return ToolOutput(returned if isinstance(returned, str) else _json(returned))
         except ToolError as error:
             return ToolOutput(error=str(error))
@@ -143,12 +137,17 @@ class FunctionTool:
                 raise
             return ToolOutput(error=failed(ctx, self.name, error))
 
-    async def _call(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
+    async def _once(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
+        alike = digest_of((), given.model_dump(mode="json"))
         arguments = self.signature.arguments(given, ctx)
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(**arguments)
-        call = partial(copy_context().run, self.function, **arguments)
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        return await call_once(ctx, self.name, self.function, (), arguments, alike, self.timeout)
+
+    async def _called(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
+        arguments = self.signature.arguments(given, ctx)
+        async with asyncio.timeout(self.timeout):
+            if inspect.iscoroutinefunction(self.function):
+                return await self.function(**arguments)
+            return await call_in_thread(self.function, **arguments)
 
 
 @overload
@@ -157,7 +156,7 @@ def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 
 @overload
 def tool(
-    *, name: str = "", description: str = "", timeout: float | None = None
+    *, name: str = "", description: str = "", timeout: float | None = None, once: bool = False
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -168,6 +167,7 @@ def tool(
     name: str = "",
     description: str = "",
     timeout: float | None = None,
+    once: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Declare a function as a tool. Pydantic must support the annotations of its parameters.
 
@@ -179,6 +179,9 @@ def tool(
         name: Default: the function's name.
         description: Default: the part of the docstring before ``Args:``.
         timeout: Maximum duration of a call in seconds. None: unlimited.
+        once: Whether each call is a step: its result is recorded, and another attempt that makes
+            the call gets the record. A parameter `idempotency_key` gets the step's key, and is
+            not part of the schema.
 
     Raises:
         Misdeclared: A parameter has no annotation, or its annotation has no JSON Schema.
@@ -188,10 +191,10 @@ def tool(
         if isinstance(declared, Agent):
             why = f"agent {declared.name!r} can't be a tool; delegate to it, in a function"
             raise Misdeclared(f"{why}{called_at()}")
-        signature = signature_of(declared)
+        signature = signature_of(declared, hidden=IDEMPOTENCY_KEY if once else "")
         called = name or getattr(declared, "__name__", "")
         return FunctionTool(
-            called, description or signature.description, declared, signature, timeout
+            called, description or signature.description, declared, signature, timeout, once
         )
 
     if function is None:
@@ -261,8 +264,8 @@ def _complaints(error: ValidationError) -> str:
     return "; ".join(problems)
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
-    """Read a function's signature and docstring.
+def signature_of(function: Callable[..., Any], hidden: str = "") -> Signature:
+    """Read a function's signature, without the parameter `hidden`, and its docstring.
 
     Raises:
         Misdeclared: A parameter has no annotation, can't be passed by keyword, or has no JSON
@@ -274,7 +277,9 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = [
-            _checked(p, hints, function) for p in inspect.signature(function).parameters.values()
+            _checked(p, hints, function)
+            for p in inspect.signature(function).parameters.values()
+            if p.name != hidden
         ]
         contexts = [p.name for p in parameters if hints[p.name] is RunContext]
         fields: dict[str, Any] = {

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from headrace.model import json_text, parts
 from headrace.model.delegation import CHILD
 from headrace.model.entry import Entry
-from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, TAKEN, Json
+from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, STEP, TAKEN, Json
 from headrace.model.run_ids import run_digest
+from headrace.model.step import ShownStep
 from headrace.model.task import FAILED, INTERRUPTED, REJECTED, TERMINAL, WORKING
 from headrace_gateway.protocols.agui.attempts import AttemptEvents
 from headrace_gateway.protocols.agui.blocks import TEXT
@@ -161,6 +162,8 @@ class EventFold:
             return
         if ATTEMPT in metadata:
             self.attempts.begin(metadata)
+        if STEP in metadata and (step := ShownStep.of(metadata)) is not None:
+            self._parts.step(step)
         if TAKEN in metadata:
             # This is the user's own message, which an AG-UI client already has.
             return

@@ -6,6 +6,7 @@ from headrace.model import parts
 from headrace.model.events import Json
 from headrace.model.parts import TITLE
 from headrace.model.run_ids import unique_id
+from headrace.model.step import STARTED, ShownStep
 from headrace.model.usage_counts import MOST_TOKENS
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
@@ -150,6 +151,14 @@ class PartEvents:
         else:
             return False
         return True
+
+    def step(self, step: ShownStep) -> None:
+        """Emit what an event shows of a recorded step: its start, its end, or both at once."""
+        if step.state == STARTED:
+            self._begin_step(step.name)
+        elif not self._output.end(("step", step.name)):
+            self._begin_step(step.name)
+            self._output.end(("step", step.name))
 
     def _step_started(self, part: Json, name: str) -> None:
         self._begin_step(_named(part, parts.STEP_NAME, name))

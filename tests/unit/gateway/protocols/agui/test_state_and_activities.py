@@ -1,5 +1,7 @@
 from headrace.model import parts
-from headrace.model.events import Json
+from headrace.model.events import STEP, Json
+from headrace.model.step import COMPLETED, FAILED, STARTED, ShownStep
+from headrace.model.task import WORKING
 from headrace_gateway.protocols.agui.fold import UNREADABLE
 from tests.support.agui.logs import AguiLog, hinted
 
@@ -131,6 +133,23 @@ def test_steps_begin_once_and_end() -> None:
     log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
     log.say(hinted(parts.STEP_FINISHED, agui_step_name="plan"))
     log.say(hinted(parts.STEP_STARTED, agui_step_name="act"))
+    assert [(e["type"], e["stepName"]) for e in agui_events(log)] == [
+        ("STEP_STARTED", "plan"),
+        ("STEP_FINISHED", "plan"),
+        ("STEP_STARTED", "act"),
+        ("STEP_FINISHED", "act"),
+    ]
+
+
+def test_a_recorded_step_begins_with_its_start_or_with_its_record() -> None:
+    log = AguiLog.started()
+    shown = [
+        ShownStep("plan", STARTED),
+        ShownStep("plan", COMPLETED, 0.2),
+        ShownStep("act", FAILED),
+    ]
+    for metadata in [*(step.metadata() for step in shown), {STEP: "malformed"}]:
+        log.append([log.status(WORKING, metadata=metadata)], state=WORKING)
     assert [(e["type"], e["stepName"]) for e in agui_events(log)] == [
         ("STEP_STARTED", "plan"),
         ("STEP_FINISHED", "plan"),
