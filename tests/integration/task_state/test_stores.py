@@ -23,6 +23,7 @@ from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.messages import ListTasks
 from headrace.model.subjects import Subjects
 from headrace.model.task import (
+    CANCELED,
     COMPLETED,
     FAILED,
     INPUT_REQUIRED,
@@ -40,6 +41,7 @@ from headrace_task_state.store import (
     After,
     DueList,
     Ignored,
+    Lease,
     LeaseLost,
     PositionMoved,
     Progress,
@@ -1148,3 +1150,106 @@ async def test_days_and_tenants_are_counted_apart(stored_range: StoredRange) -> 
         ("input=100", "ms=86404000", "output=20", "runs=1", "tokens=120"),
     ]
     assert await stored_range.reader.usage("other", [DAY]) == []
+
+
+async def test_a_message_that_the_status_has_is_none_of_the_last_ones(
+    stored_range: StoredRange,
+) -> None:
+    log = LegalLog(new_key())
+    for number in range(2):
+        log.submit(f"question {number}")
+        log.begin_attempt()
+        for name, state in (("a", WORKING), ("b", WORKING), ("c", INPUT_REQUIRED)):
+            said = {"messageId": f"{name}{number}", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}
+            log.append([log.status(state, said)], state=state)
+    writer, batches, fold = await stored_range.writer(), Batches(SUBJECTS, 5, 30), TaskFold()
+    for arrival, entry in zip(arrivals([log], random.Random(0)), log.parsed(), strict=True):
+        await stored_range.apply(writer, batches, [arrival])
+        fold.apply_entry(entry)
+        for length in range(1, 6):
+            stored = await stored_range.reader.task(log.key.tenant, log.key.task, length)
+            assert stored is not None
+            assert read_found(stored).fold.task(length) == fold.task(length)
+    assert len(fold.task()["history"]) > 5
+
+
+async def test_a_survey_has_the_replicas_lost_leases_and_free_ranges(making: Making) -> None:
+    store = making()
+    try:
+        first, second = store.leases("first"), store.leases("second")
+        lease = await first.take(RANGES[0])
+        assert lease is not None
+        for held in ({RANGES[0]: lease}, {}):
+            survey = await first.renew(held)
+            assert (survey.replicas, survey.lost, survey.free) == (["first"], [], [])
+        lost = Lease(RANGES[0], "another", lease.projection_number)
+        survey = await second.renew({RANGES[0]: lost})
+        assert (survey.replicas, survey.lost) == (["first", "second"], [RANGES[0]])
+        await first.release([lease])
+        assert (await second.renew({})).free == RANGES
+        await first.leave()
+        assert (await second.renew({})).replicas == ["second"]
+    finally:
+        await store.close()
+
+
+async def test_a_parent_that_is_completed_from_its_log_keeps_its_children(
+    stored_range: StoredRange,
+) -> None:
+    parent, child = LegalLog(new_key()), LegalLog(new_key())
+    parent.submit("hello")
+    parent.begin_attempt()
+    parent.append([parent.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    lineage = Lineage(parent.key.task, parent.key.agent, 1, "child", (parent.key.agent,))
+    child.submit("help", {DELEGATION: lineage.to_json()})
+    history, children = (arrivals([log], random.Random(0)) for log in (parent, child))
+    summary = summary_of(parent.entries[-1][0], history[-1], parent.key)
+    assert summary is not None
+    [asked] = Batches(SUBJECTS, 5, 30).build(children, Progress()).changes
+    [whole] = Batches(SUBJECTS, 5, 30).build(history, Progress()).changes
+    assert isinstance(whole, TaskChange)
+    writer = await stored_range.writer()
+    await writer.apply(stored_range.progress, stored_range.progress, [summary, asked])
+    assert await writer.complete(f"default:{parent.key.task}", history[-1].sequence, whole)
+    # A run of the parent ends: its children are looked after at once.
+    parent.append([parent.status(CANCELED)], state=CANCELED)
+    last = arrivals([parent], random.Random(0))[-1:]
+    stored_range.progress = Progress(len(history))
+    await writer.apply(Progress(), stored_range.progress, [])
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), last)
+    assert await writer.due(DueList.CHILDREN, 1, 10) == [f"default:{child.key.task}"]
+
+
+async def test_hundreds_of_tasks_that_begin_in_a_batch_are_all_listed(
+    stored_range: StoredRange,
+) -> None:
+    logs = [LegalLog(new_key()) for _ in range(600)]
+    for log in logs:
+        log.submit("hello")
+    writer = await stored_range.writer()
+    await stored_range.apply(writer, Batches(SUBJECTS, 5, 30), arrivals(logs, random.Random(0)))
+    due = await writer.due(DueList.AT_WORK, LATE, 1000)
+    assert sorted(due) == sorted(f"default:{log.key.task}" for log in logs)
+
+
+async def test_a_day_with_too_many_counters_counts_new_owners_together(
+    valkey: ValkeyProcess,
+) -> None:
+    store, log, most = making_redis(valkey.url)(), using_log(), 100_000
+    day = f"{store.keys.usage}d:{log.key.tenant}:{DAY}"
+    try:
+        stored_range = StoredRange(store)
+        writer = await stored_range.writer()
+        for first in range(0, most, 1000):
+            held = [word for n in range(first, first + 1000) for word in (f"o{n}:a:a:runs", 1)]
+            await store.redis.ask(["HSET", day, *held])
+        await stored_range.apply(
+            writer, Batches(SUBJECTS, 5, 30), arrivals([log], random.Random(0))
+        )
+        fields, left = await store.redis.ask(["HLEN", day], ["TTL", day])
+        together = [row for row in await counted(stored_range) if row[1] == "*"]
+    finally:
+        await store.close()
+    assert together == [(DAY, "*", log.key.agent, log.key.agent, *ONCE)]
+    assert fields == most + len(ONCE)
+    assert left > 24 * 3600

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, find_generation
+from headrace.log import TailRule, find_generation, last_entry
 from headrace.model.entry import Entry
-from headrace.model.errors import LogLost
+from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import COMPLETED, WORKING, TaskKey
 from headrace_gateway import feeds as feeds_module
 from headrace_gateway.background_work import BackgroundWork
@@ -144,3 +144,22 @@ async def test_a_reader_behind_the_ring_finds_its_place_in_the_log_once(
         read += [block.entry.generation for block in await reader.read()]
     assert read == [*range(after + 1, 8)]
     assert searched == [after + 1] * searches
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["its end is known", "it is read"])
+async def test_a_feed_that_fails_to_open_behind_an_entry_follows_nothing(
+    bus: Bus, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    log, opened = TaskLog(bus), list[Feed]()
+    await log.begin()
+    last = await last_entry(bus, log.key)
+
+    async def fail(feed: Feed, *_: object) -> None:
+        opened.append(feed)
+        raise BusUnavailable("no answer")
+
+    monkeypatch.setattr(Feed, "open", fail)
+    with pytest.raises(BusUnavailable, match="no answer"):
+        await feeds.open_after(log.key, last if is_known else None)
+    assert [feed.users for feed in opened] == [0]
+    assert len(feeds) == 0

@@ -7,9 +7,11 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import TimeoutError  # noqa: A004 - nats-py's own
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig
 from nats.js.errors import BadRequestError, NotFoundError, ServiceUnavailableError
 
-from headrace.jetstream.paced_pulls import PacedPulls
+from headrace.jetstream.paced_pulls import PacedJetStream, PacedPulls
 
 
 class ScriptedSource:
@@ -69,6 +71,18 @@ async def test_no_message_in_time_is_no_failure(caplog: pytest.LogCaptureFixture
     assert caplog.messages == []
 
 
+async def test_no_message_in_time_ends_a_problem() -> None:
+    gone = ServiceUnavailableError()
+    pulls = pulls_of(ScriptedSource(gone, TimeoutError(), BadRequestError(description="broken")))
+    assert await pulls.fetch() == []
+    assert pulls.problem == "its consumer does not answer"
+    with pytest.raises(TimeoutError):
+        await pulls.fetch()
+    assert pulls.problem == ""
+    assert await pulls.fetch() == []
+    assert "broken" in pulls.problem
+
+
 async def test_a_consumer_that_is_gone_is_made_again_and_no_other() -> None:
     gone, message = ServiceUnavailableError(), Msg(Client(), subject="orders")
     there = ScriptedSource(gone, [message])
@@ -83,3 +97,32 @@ async def test_a_consumer_that_is_gone_is_made_again_and_no_other() -> None:
     assert all(problems[:3])
     assert (problems[3], missing.made) == ("", 1)
     assert [await pulls_of(there).fetch(), there.made] == [[], 0]
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [(None, "orders"), (ConsumerConfig(), "orders"), (ConsumerConfig(filter_subject="a.>"), "a.>")],
+    ids=["no configuration", "no filter", "a filter"],
+)
+async def test_a_missing_consumer_is_made_with_its_filter(
+    config: ConsumerConfig | None,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source, asked = ScriptedSource(ServiceUnavailableError(), is_gone=True), list[object]()
+
+    async def subscribe(_: object, subject: str, **options: object) -> ScriptedSource:
+        asked.append((subject, options["stream"]))
+        return source
+
+    async def add(_: object, stream: str, config: object) -> None:
+        asked.append((stream, config))
+
+    monkeypatch.setattr(JetStreamContext, "pull_subscribe", subscribe)
+    monkeypatch.setattr(JetStreamContext, "add_consumer", add)
+    pulls = await PacedJetStream(Client()).pull_subscribe("orders", config=config, stream="S")
+    pulls._pause = 0.0
+    assert await pulls.fetch() == []
+    assert asked == [(named, "S"), ("S", config)]
+    assert caplog.messages[-1] == f"{named}: its consumer was gone, and is made again"
