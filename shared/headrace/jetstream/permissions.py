@@ -235,6 +235,7 @@ class Permissions:
             "_R_.>",
             *(one.subject for one in self._answers),
             *_api("STREAM.MSG.GET", _streams_of(self._answers)),
+            *_api("DIRECT.GET", _streams_of(self._answers)),
         ]
         heard = f"{p}.state.>", self._subjects.process(TASK_STATE)
         return self._rights(TASK_STATE, publish, *heard)

@@ -6,22 +6,27 @@ prefix ``ce-``, percent-encoded.
 
 import logging
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from urllib.parse import quote
 
+from nats.aio.msg import Msg
 from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
 from headrace.jetstream.api import get_message, store, until_answered
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID
+from headrace.jetstream.headers import EXPECTED_STREAM, MESSAGE_ID, SEQUENCE, TIME
+from headrace.log.read import headers_of
 from headrace.model import json_text
 from headrace.model.answers import CHAIN, DEPTH, TRIGGER, TaskAnswers, state_of
 from headrace.model.errors import BusUnavailable, DeniedByNats, EventTooLarge, NobodyListens
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
-from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, StoredMessage
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +38,11 @@ _SEARCH = 3.0
 _LONGEST_SILENCE = 600.0
 """Seconds for which a leader may not answer although NATS does: longer than any election. Then the
 stream can't be searched, and an answer that it may have is published again."""
+
+_READ_AT_ONCE = 500
+_READ_BYTES = 1024 * 1024
+_NOT_DIRECT = 60.0
+"""Seconds for which the leader alone is asked after a replica has not answered."""
 
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
@@ -56,6 +66,8 @@ class BusAnswers:
         self._search = search
         self._silent = dict[str, tuple[float, float]]()
         """When a stream's leader first and last did not answer, by the monotonic clock."""
+        self._not_direct = dict[str, float]()
+        """Until when no replica of a stream is asked, by the monotonic clock."""
         self._stored = StoredAnswers(self._read)
 
     async def publish(
@@ -145,10 +157,28 @@ class BusAnswers:
         self._silent[stream] = begun, now
         return now > begun + self._longest_silence
 
-    async def _read(self, stream: str, query: Json) -> Json | None:
-        return await until_answered(
+    async def _read(self, stream: str, query: Json) -> Sequence[StoredMessage]:
+        """Return the next messages; none: the stream's leader has no more.
+
+        A replica sends hundreds at once, where the stream allows it. It may lag behind.
+        """
+        if (messages := await self._read_directly(stream, query)) is not None:
+            return messages
+        found = await until_answered(
             self._bus, lambda: get_message(self._bus, stream, query), self._search
         )
+        return [] if found is None else [_of_leader(found)]
+
+    async def _read_directly(self, stream: str, query: Json) -> Sequence[StoredMessage] | None:
+        """Return the next messages; None: the leader has to be asked."""
+        now = time.monotonic()
+        if now < self._not_direct.get(stream, now):
+            return None
+        query = query | {"batch": _READ_AT_ONCE, "max_bytes": _READ_BYTES}
+        page = await direct_get(self._bus, stream, query, _of_replica)
+        if not (page.complete or page.messages):
+            self._not_direct[stream] = now + _NOT_DIRECT
+        return page.messages or None
 
     async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Failure | None:
         try:
@@ -158,6 +188,17 @@ class BusAnswers:
         except Refused as refused:
             return Failure(str(refused), is_passing=refused.is_passing)
         return None
+
+
+def _of_leader(message: Json) -> StoredMessage:
+    stored = datetime.fromisoformat(message["time"]).timestamp()
+    return StoredMessage(int(message["seq"]), stored, headers_of(message).get(MESSAGE_ID, ""))
+
+
+def _of_replica(msg: Msg) -> StoredMessage:
+    headers = msg.headers or {}
+    stored = datetime.fromisoformat(headers[TIME]).timestamp()
+    return StoredMessage(int(headers[SEQUENCE]), stored, headers.get(MESSAGE_ID, ""))
 
 
 def _is_settled(error: BusUnavailable) -> bool:

@@ -7,12 +7,10 @@ After an outage, hundreds of answers may be looked for on one subject.
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from headrace.jetstream.headers import MESSAGE_ID
-from headrace.log.read import headers_of
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 
@@ -26,8 +24,19 @@ the stream, at any time."""
 _MOST_SUBJECTS = 8
 """Subjects of which something is remembered, at most 4 MB of each."""
 
-type ReadMessage = Callable[[str, Json], Awaitable[Json | None]]
-"""Returns the message of a stream for a query; None: there is none."""
+
+class StoredMessage(NamedTuple):
+    """What a search needs of a message."""
+
+    sequence: int
+    time: float
+    """When it was stored, in seconds since 1970."""
+    name: str
+    """Its message id; empty: none."""
+
+
+type ReadMessages = Callable[[str, Json], Awaitable[Sequence[StoredMessage]]]
+"""Returns the next messages of a stream for a query, at least one if there are any."""
 
 
 class AnswerPlace(NamedTuple):
@@ -41,7 +50,7 @@ class StoredAnswers:
     """Finds answers by their message ids."""
 
     def __init__(
-        self, read: ReadMessage, remembered: float = _REMEMBERED, most_read: int = _MOST_READ
+        self, read: ReadMessages, remembered: float = _REMEMBERED, most_read: int = _MOST_READ
     ) -> None:
         """Read messages with `read`, at most `most_read`, and remember them for `remembered` s."""
         self._read, self._remembered, self._most_read = read, remembered, most_read
@@ -71,8 +80,10 @@ class _Reading:
     although there may be any number.
     """
 
-    def __init__(self, place: AnswerPlace, begin: float, read: ReadMessage, most_read: int) -> None:
-        self._place, self._read_message, self._most_read = place, read, most_read
+    def __init__(
+        self, place: AnswerPlace, begin: float, read: ReadMessages, most_read: int
+    ) -> None:
+        self._place, self._read_messages, self._most_read = place, read, most_read
         self._begin_at(begin)
         self._turn, self._turns, self._used = asyncio.Lock(), 0, asyncio.get_running_loop().time()
 
@@ -126,15 +137,16 @@ class _Reading:
         self._is_at_end = False
         while self._number_since(begin) < self._most_read:
             query = self._next | {"next_by_subj": self._place.subject}
-            found = await self._read_message(self._place.stream, query)
+            found = await self._read_messages(self._place.stream, query)
             self._used = asyncio.get_running_loop().time()
-            if found is None:
+            if not found:
                 self._is_at_end = True
                 return
-            self._next = {"seq": int(found["seq"]) + 1}
-            self._times.append(datetime.fromisoformat(found["time"]).timestamp())
-            self._names.append(headers_of(found).get(MESSAGE_ID, ""))
-            self._known.add(self._names[-1])
+            for one in found:
+                self._times.append(one.time)
+                self._names.append(one.name)
+                self._known.add(one.name)
+            self._next = {"seq": found[-1].sequence + 1}
             if len(self._times) > 2 * self._most_read:
                 self._drop_oldest()
 

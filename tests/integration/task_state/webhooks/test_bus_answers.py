@@ -37,8 +37,12 @@ class Orders:
         self.js, self.name = fleet.bus.js, f"{fleet.settings.prefix}-orders"
         self.subject = f"{self.name}.done"
 
-    async def make(self, duplicate_window: float | None = None) -> None:
-        config = StreamConfig(name=self.name, subjects=[f"{self.name}.>"])
+    async def make(
+        self, duplicate_window: float | None = None, *, allow_direct: bool = False
+    ) -> None:
+        config = StreamConfig(
+            name=self.name, subjects=[f"{self.name}.>"], allow_direct=allow_direct
+        )
         await self.js.add_stream(config, duplicate_window=duplicate_window)
 
     def answers(self, **other: object) -> TaskAnswers:
@@ -270,6 +274,20 @@ async def test_an_answer_that_its_stream_has_and_no_more_recognizes_is_stored_on
     named = [one for one in await orders.got(4) if one.headers]
     assert ids_of(named) == ids_of(begun)
     assert leader.searches > silences
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+async def test_many_messages_are_searched_by_direct_gets_where_their_stream_allows_these(
+    fleet: TaskStates, orders: Orders, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool
+) -> None:
+    await orders.make(allow_direct=is_direct)
+    for number in range(20):
+        await orders.js.publish(orders.subject, headers={"Nats-Msg-Id": f"log:{number}"})
+    leader, answers = SilentLeader(monkeypatch, 0), BusAnswers(fleet.bus, 60.0)
+    assert await answers.has_stored(orders.answers(), "log:19", time.time())
+    assert not await answers.has_stored(orders.answers(), "log:20", time.time())
+    # Each search ends with the leader, as a replica may lag behind.
+    assert leader.searches == (2 if is_direct else 22)
 
 
 async def test_a_search_that_nobody_answers_is_no_answer_until_that_has_lasted(
