@@ -35,5 +35,4 @@ class SubmittingGateway:
             limits=RunLimits(Admission(bus, settings)),
             settlement=self.settlement,
             idempotency=Idempotency(bus, IdempotencyRecords(bus, 60, time.time)),
-            background=self.background,
         )

@@ -3,7 +3,6 @@
 import typing
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 from headrace.background import keep_running
 from headrace.directory import Directory
@@ -14,7 +13,7 @@ from headrace.schedules import Schedules
 from headrace.signing import SigningKeys
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
-from headrace.tasks.quotas import Quota, Quotas, read_quotas
+from headrace.tasks.quotas import Quotas, read_quotas
 from headrace.webhooks import Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feeds
@@ -61,34 +60,29 @@ async def composed(
         SettingInvalid: a file that a setting names is missing or invalid.
     """
     async with AsyncExitStack() as stack:
-        running = await _start(settings, Bus(settings, new_transport), stack, timing)
-        yield _services(settings, requests, running, timing)
+        yield await _composed(settings, requests, timing, Bus(settings, new_transport), stack)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The parts of a gateway that run in the background."""
+class _Part(typing.Protocol):
+    async def start(self) -> None: ...
 
-    bus: Bus
-    directory: Directory
-    callers: Callers
-    signing: SigningKeys
-    rule: TailRule
-    streams: OpenStreams
-    background: BackgroundWork
-    admission: Admission
-    rates: RateLimits
-    clock: ServerClock
-    quotas: list[Quota]
+    async def stop(self) -> None: ...
 
 
-async def _start(
-    settings: GatewaySettings, bus: Bus, stack: AsyncExitStack, timing: GatewayTiming
-) -> _Running:
-    """Start the parts that run in the background; `stack` stops them in reverse order."""
+async def _composed(
+    settings: GatewaySettings,
+    requests: OpenRequests,
+    timing: GatewayTiming,
+    bus: Bus,
+    stack: AsyncExitStack,
+) -> Services:
+    """Start the parts that run in the background, which `stack` stops in reverse order.
+
+    Return these, and the others, for requests to use.
+    """
     quotas = read_quotas(settings.quotas) if settings.quotas else []
     # Before NATS is waited for, so that a mistake in a file is reported at once.
-    keys = SigningKeys(bus, settings.signing_keys)
+    signing = SigningKeys(bus, settings.signing_keys)
     directory = Directory(bus, stores_routes=True)
     callers = Callers(
         settings.credentials,
@@ -105,7 +99,7 @@ async def _start(
         stack.push_async_callback(part.stop)
         return part
 
-    signing = await started(keys)
+    await started(signing)
     rule = await started(TailRule(bus))
     await started(directory)
     streams = OpenStreams()
@@ -120,36 +114,11 @@ async def _start(
     clock = ServerClock(bus)
     await clock.compare()  # Until then the age of an Idempotency-Key would go by this clock.
     stack.callback(keep_running(clock.run, "clocks").cancel)
-    return _Running(
-        bus,
-        directory,
-        callers,
-        signing,
-        rule,
-        streams,
-        background,
-        admission,
-        rates,
-        clock,
-        quotas,
-    )
 
-
-class _Part(typing.Protocol):
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-def _services(
-    settings: GatewaySettings, requests: OpenRequests, running: _Running, timing: GatewayTiming
-) -> Services:
-    """Build the services that requests use."""
-    bus, directory, background = running.bus, running.directory, running.background
     links = ClientLinks(settings)
     feeds = Feeds(
         bus,
-        running.rule,
+        rule,
         settings.feed_bytes,
         background,
         links,
@@ -157,19 +126,15 @@ def _services(
     )
     settlement = Settlement(bus, background, settings.append_timeout)
     state = StateClient(bus, links, settlement.check)
-    quotas = Quotas(running.quotas, state, warn=note_quota) if running.quotas else None
-    records = IdempotencyRecords(bus, settings.idempotency_seconds, running.clock.now)
-    idempotency = Idempotency(bus, records)
+    idempotency = Idempotency(bus, IdempotencyRecords(bus, settings.idempotency_seconds, clock.now))
     submissions = Submissions(
         bus,
         feeds,
         state,
         directory,
-        limits=RunLimits(running.admission, quotas),
+        limits=RunLimits(admission, Quotas(quotas, state, warn=note_quota) if quotas else None),
         settlement=settlement,
         idempotency=idempotency,
-        background=background,
-        links=links,
     )
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
@@ -177,22 +142,22 @@ def _services(
         timing=timing,
         bus=bus,
         directory=directory,
-        callers=running.callers,
+        callers=callers,
         state=state,
         feeds=feeds,
         links=links,
         requests=requests,
-        streams=running.streams,
+        streams=streams,
         stream_limits=stream_limits,
         watch_limits=StreamLimits(-1, settings.max_watches_per_owner, "watches"),
         body_limits=_body_limits(settings, bus.max_payload),
-        subscriptions=Subscriptions(running.streams, requests, settings),
+        subscriptions=Subscriptions(streams, requests, settings),
         task_streams=TaskStreams(bus, feeds, state),
         webhooks=Webhooks(bus),
         schedules=Schedules(bus),
-        signing=running.signing,
-        cards=SignedCards(running.signing, settings.public_url),
-        signed_urls=SignedUrls(running.signing, running.clock.now),
+        signing=signing,
+        cards=SignedCards(signing, settings.public_url),
+        signed_urls=SignedUrls(signing, clock.now),
         submissions=submissions,
         canceler=TaskCanceler(bus, feeds, state, background),
         deleter=TaskDeleter(bus, state, background),
@@ -200,7 +165,7 @@ def _services(
         background=background,
         full_streams=FullStreams(bus),
         stream_health=settlement.health,
-        access=Access(running.rates, AuditLog(Audited(settings.audit), TaskOwners(bus).owner_of)),
+        access=Access(rates, AuditLog(Audited(settings.audit), TaskOwners(bus).owner_of)),
         fleet_sampler=FleetSampler(bus, directory, stream_limits, requests),
     )
 

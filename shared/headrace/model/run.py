@@ -41,6 +41,15 @@ class RunTerms(NamedTuple):
             stated.get(TRACEPARENT, self.traceparent),
         )
 
+    @staticmethod
+    def removed_from(metadata: Json) -> Json:
+        """Return the metadata of a message that joins a run, whose own terms apply to it.
+
+        The version stays, which is its task's.
+        """
+        terms = {PRIORITY, START_AT, START_BY, TRACEPARENT}
+        return {name: value for name, value in metadata.items() if name not in terms}
+
     def metadata(self) -> Json:
         """Return the metadata that states the terms."""
         stated: dict[str, Any] = {

@@ -53,7 +53,6 @@ class GatewayTasks:
             limits=RunLimits(Admission(bus, settings)),
             settlement=settlement,
             idempotency=idempotency,
-            background=self._background,
         )
         self._forker = TaskForker(
             bus,

@@ -66,7 +66,7 @@ class Settlement:
 
     def __init__(self, bus: Bus, background: BackgroundWork, timeout: float) -> None:
         """Repeat in `background` what has no outcome after `timeout` seconds."""
-        self._bus, self._background = bus, background
+        self._bus, self.background = bus, background
         self.timeout = timeout
         """Seconds after which the outcome of an append counts as unknown."""
         self.health = StreamHealth(bus)
@@ -90,7 +90,7 @@ class Settlement:
 
     def begin(self, append: Append[object]) -> None:
         """Begin to settle `append`, and announce it to the other gateways."""
-        self._background.start(self._settle(append))
+        self.background.start(self._settle(append))
 
     async def check(self, tenant: str, task: str, unknown: TaskUnknown) -> None:
         """Return if a task that was not found is gone or never existed, and cannot appear later.

@@ -18,7 +18,6 @@ from headrace import log_context, tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
-from headrace.links import Links
 from headrace.log import last_entry
 from headrace.model import events
 from headrace.model.agent_route import UNPINNED
@@ -43,7 +42,6 @@ from headrace.tasks.continue_ import QueuedInput, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.webhooks import Webhook, WebhookProgress, Webhooks
-from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -64,9 +62,6 @@ from headrace_gateway.tasks.settlement import Append, Settlement
 
 ROUNDS = 5
 """Maximum number of tries to append an input while other writers append too."""
-
-_TERMS = frozenset({events.START_AT, events.START_BY, events.PRIORITY, events.TRACEPARENT})
-"""Metadata that sets how a run is scheduled and traced, not what it does."""
 
 _FILES = frozenset({"raw", "url"})
 """Fields of parts that contain a file, or where it is."""
@@ -150,26 +145,22 @@ class Submissions:
         limits: RunLimits,
         settlement: Settlement,
         idempotency: Idempotency,
-        background: BackgroundWork,
-        links: Links | None = None,
     ) -> None:
         """Use these services.
 
         Args:
             bus: The connection.
-            feeds: Follow the logs.
+            feeds: Follow the logs, and convert the addresses of files that clients see.
             state: Finds existing tasks.
             directory: Knows the agents, and which version of an agent a task gets.
             limits: Admit runs.
-            settlement: Finds out what became of an append without an answer.
+            settlement: Finds out what became of an append without an answer, in the background
+                work where submissions finish, too, if their client disconnects.
             idempotency: Finds what became of an earlier request with the same key.
-            background: Submissions finish there if their client disconnects.
-            links: Converts the addresses of files that clients see.
         """
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
         self._limits, self._settlement, self._idempotency = limits, settlement, idempotency
-        self._background, self._webhooks = background, Webhooks(bus)
-        self._files = MessageFiles(bus, links)
+        self._webhooks, self._files = Webhooks(bus), MessageFiles(bus, feeds.links)
         self.runs = BackgroundRuns(bus)
         """Requests runs from workers."""
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
@@ -203,7 +194,7 @@ class Submissions:
         else:
             place = self.place(submission.caller, submission.agent, submission.context)
             accepting = self.begin(submission, *place)
-        return await self._background.run(accepting)
+        return await self._settlement.background.run(accepting)
 
     def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return the key of a new task, and its context: `context`, or a new one if that is None.
@@ -377,7 +368,7 @@ class Submissions:
         await self._limits.check(key, caller.owner)
         await self._settlement.ready(key)
         # The message joins a run that has begun, so that run's terms apply.
-        metadata = {k: v for k, v in (submission.metadata or {}).items() if k not in _TERMS}
+        metadata = RunTerms.removed_from(submission.metadata or {})
         await self._attach(submission, key, found)
         sender = FileOwner(caller.owner, context)
         async with (
