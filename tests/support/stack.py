@@ -62,6 +62,8 @@ class Stack:
         self.folder = folder
         self.data_dir = folder / self.environment["HEADRACE_DATA_DIR"]
         self.url = ""
+        self.imports: Sequence[str] = ()
+        """Modules that its agents import, which takes seconds: its forks find them imported."""
         self._output = folder
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
@@ -89,6 +91,7 @@ class Stack:
             stdout=self._output,
             folder=self.folder,
             environment=self.environment,
+            imports=self.imports,
         )
         return self
 

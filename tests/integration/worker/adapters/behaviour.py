@@ -26,7 +26,6 @@ from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.task import CANCELED
 from headrace.testing import TaskResult, TestFleet
 from headrace_gateway.tasks.terms import check_parts
-from tests.integration.worker.adapters.between import EVENTS, Between, Happen
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import (
     Model,
@@ -62,7 +61,6 @@ PAINT = {"name": "paint", "description": "Paint it.", "parameters": {"type": "ob
 
 type Serve = Callable[..., AbstractAsyncContextManager[Model]]
 type Kill = Callable[[Model], WorkerProcess]
-type Interrupted = Callable[[Model, str], AbstractAsyncContextManager[Happen]]
 
 
 @pytest.mark.usefixtures("task_state")
@@ -114,18 +112,6 @@ class Behaviour:
             return spawn(target, imports=imports, **given)
 
         return start
-
-    @pytest.fixture
-    def between(
-        self, working: Working, office: Office, kill: Kill, nats_server: NatsProcess
-    ) -> Interrupted:
-        """How to serve the agent of a model until an event, and after it."""
-
-        def serve(model: Model, event: str) -> AbstractAsyncContextManager[Happen]:
-            made = Between(lambda: self.build(model.url, office), working, nats_server)
-            return made.serve(event, lambda: kill(model))
-
-        return serve
 
     async def test_a_second_turn_gets_the_first_unchanged(
         self, submitter: TaskSubmitter, serve: Serve
@@ -440,23 +426,6 @@ class ClientTools(Behaviour):
         assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
         assert lines(model.conversations[1])[1:] == ["assistant: paint(red)", "tool: wet"]
 
-    @pytest.mark.parametrize("event", EVENTS)
-    async def test_a_clients_result_arrives_whatever_happens_before_it(
-        self, submitter: TaskSubmitter, between: Interrupted, event: str
-    ) -> None:
-        agui: Json = {"headrace.agui": {"tools": [PAINT]}}
-        script = [calls(("p1", "paint", {"colour": "red"})), replies("Painted.")]
-        async with self.model(script) as model, between(model, event) as happen:
-            task = await submitter.start("agent", "Paint it.", metadata=agui)
-            await task.ended()
-            await happen()
-            done = await answered(task, parts.tool_result_part("p1", "wet"), agui)
-        assert (state(done), answer(done)) == ("COMPLETED", "Painted.")
-        assert lines(model.conversations[1]) == [
-            "user: Paint it.",
-            *("assistant: paint(red)", "tool: wet"),
-        ]
-
     async def test_a_clients_result_is_used_without_a_memory(
         self, submitter: TaskSubmitter, serve: Serve
     ) -> None:
@@ -513,23 +482,6 @@ class Approvals(Behaviour):
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
         assert office.done("refunded") == refunded
         assert received in model.conversations[1][-1].text
-
-    @pytest.mark.parametrize("event", EVENTS)
-    async def test_an_answer_arrives_whatever_happens_before_it(  # fixtures
-        self, submitter: TaskSubmitter, between: Interrupted, office: Office, event: str
-    ) -> None:
-        script = [REFUND, replies("So be it.")]
-        async with self.model(script) as model, between(model, event) as happen:
-            task = await submitter.start("agent", "Refund A1.")
-            await interrupts(task)
-            await happen()
-            done = await answered(task, {"text": "yes"})
-        assert (state(done), answer(done)) == ("COMPLETED", "So be it.")
-        assert office.done("refunded") == ["A1:5"]
-        assert lines(model.conversations[1]) == [
-            "user: Refund A1.",
-            *("assistant: refund(A1,5)", "tool: refunded A1"),
-        ]
 
     async def test_an_answer_is_used_without_a_memory(
         self, submitter: TaskSubmitter, serve: Serve, office: Office

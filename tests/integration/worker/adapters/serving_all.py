@@ -1,13 +1,16 @@
-"""One agent of each adapter that asks, for a stack that is stopped and started again."""
+"""One agent of each adapter that asks, for a stack whose processes come and go (`Asking`)."""
 
 import json
 import os
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
 from headrace import Agent, Agents
 from headrace.adapters import ag_ui_agent, remote_agent
+from headrace.clock import TaskClock
 from tests.integration.worker.adapters.office import Office
 from tests.support.examples import example
 
@@ -17,6 +20,16 @@ def _made(name: str, url: str) -> Agent:
     made: Agent = import_module(f"tests.integration.worker.adapters.{name}").build(url, office)
     return replace(made, card=made.card.model_copy(update={"name": name}))
 
+
+def _set_clock(ahead: timedelta) -> None:
+    """Set the clock that tasks, agents and their frameworks see in this process."""
+    right = time.time
+    time.time = lambda: right() + ahead.total_seconds()
+    TaskClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]  # noqa: ARG005
+
+
+if Path("a-day").exists():
+    _set_clock(timedelta(days=1, minutes=1))
 
 agents = Agents(
     [

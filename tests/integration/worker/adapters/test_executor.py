@@ -31,11 +31,9 @@ from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, Json
 from headrace.model.messages import Control
 from headrace_gateway.tasks.terms import check_parts
 from headrace_worker.timing import Timing
-from tests.integration.worker.adapters.between import EVENTS, Between
 from tests.integration.worker.conftest import Working
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
-from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
@@ -94,21 +92,6 @@ async def test_a_question_ends_its_run_and_the_follow_up_sees_the_task(
         task = await submitter.start("translator", "klingon")
         request = await folded(task)
         assert (state(request), words(request)) == ("INPUT_REQUIRED", "Which language?")
-        run = await task.follow_up("german")
-        await task.reaches(run + 2)
-        done = await folded(task)
-    assert (state(done), answer(done)) == ("COMPLETED", "Guten Tag encore ")
-
-
-@pytest.mark.parametrize("event", EVENTS)
-async def test_an_answer_arrives_with_its_task_whatever_happens_before_it(
-    submitter: TaskSubmitter, working: Working, nats_server: NatsProcess, event: str
-) -> None:
-    between = Between(lambda: example("executor").translator, working, nats_server)
-    async with between.serve(event) as happen:
-        task = await submitter.start("translator", "klingon")
-        await folded(task)
-        await happen()
         run = await task.follow_up("german")
         await task.reaches(run + 2)
         done = await folded(task)

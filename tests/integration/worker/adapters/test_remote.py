@@ -11,7 +11,6 @@ from headrace.adapters import ApiKey, Bearer, ClientCredentials, remote_agent
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model.messages import Control
 from headrace.sdk.errors import Misdeclared
-from tests.integration.worker.adapters.between import EVENTS, Between
 from tests.integration.worker.conftest import Spawn, Working
 from tests.support.examples import example
 from tests.support.log_reading import answer, folded, said, state, words
@@ -19,7 +18,6 @@ from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.scripted_executor import BINDINGS, ScriptedExecutor, outside_agent
 from tests.support.sdk_server import SdkServer, sdk_server
-from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
@@ -87,24 +85,6 @@ async def test_its_question_is_relayed_and_the_follow_up_goes_to_the_same_task(
     assert (state(done), words(done)) == ("COMPLETED", "Done.")
     assert done["artifacts"][0]["parts"][0]["text"] == "Reply: fire"
     assert [part["text"] for part in said(done)].count("Which text?") == 1
-
-
-@pytest.mark.parametrize("event", EVENTS)
-async def test_an_answer_reaches_the_outside_task_whatever_happens_before_it(
-    submitter: TaskSubmitter, working: Working, nats_server: NatsProcess, event: str
-) -> None:
-    executor = ScriptedExecutor()
-    async with sdk_server(executor) as server:
-        agents = [await outside_agent(server.url) for _ in range(2)]
-        async with Between(agents.pop, working, nats_server).serve(event) as happen:
-            task = await submitter.start("outside", "ask")
-            await folded(task)
-            await happen()
-            run = await task.follow_up("fire")
-            await task.reaches(run + 3)
-            done = await folded(task)
-    assert executor.received == ["ask", "fire"]
-    assert (state(done), answer(done)) == ("COMPLETED", "Reply: fire")
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
