@@ -349,8 +349,10 @@ def _encoding(claimed: ClaimedRun, run: tuple[str, str, RunIds]) -> tuple[Encode
         return Encoder(*run, index, state), Endings(*run)
     if (texts := span.texts) is None:
         return Encoder(*run, index, state, tool_spans=span.tools), Endings(*run)
-    encoder = RecordingEncoder(*run, index, state, texts=texts, tool_spans=span.tools)
-    return encoder, RecordingEndings(texts, *run)
+    encoder = RecordingEncoder(*run, index, state, tool_spans=span.tools)
+    endings = RecordingEndings(*run)
+    encoder.texts = endings.texts = texts
+    return encoder, endings
 
 
 def _left(end: datetime) -> float:

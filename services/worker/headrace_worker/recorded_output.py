@@ -7,36 +7,20 @@ from typing import override
 
 from headrace.model.events import Draft
 from headrace.sdk.emit import Artifact, Ending, Output, RelayedMessage, Text, ToolArguments
-from headrace.sdk.shared_state import SharedState
 from headrace.span_content import BoundedText, texts_of
-from headrace_worker.blocks import RunIds
 from headrace_worker.encoder import Encoder, End, Endings
-from headrace_worker.spans import ToolSpans
 
 
 class RecordingEncoder(Encoder):
-    """An encoder that adds the texts it encodes to `texts`."""
+    """An encoder that adds the texts it encodes to `texts`, which must be set."""
 
-    def __init__(  # noqa: PLR0913  # the encoder's, and where the texts go
-        self,
-        task: str,
-        context: str,
-        ids: RunIds,
-        next_index: int = 0,
-        state: SharedState | None = None,
-        *,
-        texts: BoundedText,
-        tool_spans: ToolSpans | None = None,
-    ) -> None:
-        """Encode as `Encoder` does."""
-        super().__init__(task, context, ids, next_index, state, tool_spans=tool_spans)
-        self._texts = texts
+    texts: BoundedText
 
     @override
     def chunk(self, text: str) -> Draft | None:
         draft = super().chunk(text)
         if draft is not None:
-            self._texts.add(text)
+            self.texts.add(text)
         return draft
 
     @override
@@ -47,24 +31,21 @@ class RecordingEncoder(Encoder):
         made = super().drafts(output)
         match output:
             case Text():
-                self._texts.add(output.text)
+                self.texts.add(output.text)
             case Artifact() | RelayedMessage():
                 for text in texts_of(output.parts):
-                    self._texts.add(text)
+                    self.texts.add(text)
         return made
 
 
 class RecordingEndings(Endings):
-    """A builder of last events that adds their texts to `texts`."""
+    """A builder of last events that adds their texts to `texts`, which must be set."""
 
-    def __init__(self, texts: BoundedText, task: str, context: str, ids: RunIds) -> None:
-        """Build as `Endings` does."""
-        super().__init__(task, context, ids)
-        self._texts = texts
+    texts: BoundedText
 
     @override
     def of(self, output: Ending) -> End:
         end = super().of(output)
         for text in texts_of((end.message or {}).get("parts", ())):
-            self._texts.add(text)
+            self.texts.add(text)
         return end

@@ -145,8 +145,8 @@ class FastParser(Parser):
 class _DirectInput:
     """Parses bytes in the callback that delivers them.
 
-    A message that comes alone takes 45 µs of processor time, sent and received in one process;
-    through nats-py's stream and task it takes 53.
+    A message that comes alone takes 20 µs of processor time, sent and received in one process, and
+    through nats-py's stream and task 22: 9 % less, the median of 20 rounds that alternated.
 
     If the parser has to wait for something, nothing more is read from the socket. What the
     transport has read already is parsed afterwards.

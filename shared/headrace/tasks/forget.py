@@ -18,7 +18,7 @@ from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import find
 from headrace.log.read import LogMessage, Tombstone, last_stored, next_stored, tombstone_of
-from headrace.log.tombstone import put_tombstone
+from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import (
     BusUnavailable,
@@ -107,11 +107,11 @@ async def is_erased(bus: Bus, key: TaskKey) -> bool:
     return first is None or first.is_tombstone
 
 
-async def clear_away(bus: Bus, key: TaskKey) -> bool:
-    """Delete the remaining data of a task whose log has a tombstone; return whether it is deleted.
+async def clear_away(bus: Bus, key: TaskKey) -> Why | None:
+    """Delete the remaining data of a task whose log has a tombstone; return why it has one.
 
-    False: its retention is over, or its tombstone has expired. For a deleted task, also overwrite
-    its bytes in NATS's files and drop its dead letters.
+    For a deleted task, also overwrite its bytes in NATS's files and drop its dead letters. None:
+    the tombstone has expired, and a new task has begun there; nothing was deleted.
 
     Raises:
         BusUnavailable: NATS does not answer. Repeat the call.
@@ -119,7 +119,7 @@ async def clear_away(bus: Bus, key: TaskKey) -> bool:
     last = await last_stored(bus, key)
     if last is not None and last.tombstone is None:
         if last.entry is None or not last.entry.ends_task:
-            return False  # The tombstone has expired, and a new task has begun there.
+            return None
         # The tombstone expired before this ran, and the old log still exists.
         await put_tombstone(
             bus, key, "", "retention", bus.settings.tombstone_seconds, last.sequence
@@ -130,7 +130,7 @@ async def clear_away(bus: Bus, key: TaskKey) -> bool:
     await _clear_kept(bus, key, is_deleted=is_deleted)
     if last is not None:
         await _clear_log(bus, key, last.sequence, is_deleted=is_deleted)
-    return is_deleted
+    return "deleted" if is_deleted else "retention"
 
 
 async def clear_mirrored(bus: Bus) -> int:

@@ -164,14 +164,17 @@ class Retention:
         return _ms(self._clock.now() - self._times.ended) + _AGAIN
 
     async def _clear(self, key: TaskKey, task: Fields) -> int | None:  # noqa: ARG002 - it has left
-        is_deleted = await clear_away(self._bus, key)
+        if (why := await clear_away(self._bus, key)) is None:
+            # What is stored under this key is another task's.
+            self._again.pop(key, None)
+            return None
         # Last: when the tombstone expires, a log that was not purged is back. So may be, after
         # ``kill -9``, an earlier record of a webhook (see `Bucket.delete`), and send it again.
         await self._webhooks.forget(key)
         if key not in self._again:
             metrics.TASKS_PURGED.inc()
         now = self._clock.now()
-        again = self._again.setdefault(key, now + self._times.late) if is_deleted else now
+        again = self._again.setdefault(key, now + self._times.late) if why == "deleted" else now
         if now < again:
             return _ms(again)
         self._again.pop(key, None)

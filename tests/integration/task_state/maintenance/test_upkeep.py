@@ -15,6 +15,7 @@ from headrace.jetstream.api import store
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.kv import Bucket
 from headrace.jetstream.objects import FileOwner, FileStore
+from headrace.jetstream.purge import purge
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
@@ -880,6 +881,30 @@ async def test_webhooks_are_deleted_once_there_is_no_log_that_they_could_send(
         retention = Retention(fleet.bus, writer, times, webhooks, not_summarized, clock=clock)
         await retention.look()
         assert webhooks.left == [1]
+
+
+async def test_webhooks_of_a_new_task_in_the_place_of_an_erased_one_stay(
+    nats_server: NatsProcess, valkey: ValkeyProcess
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = ended()
+        await fleet.store(log)
+        await put_tombstone(fleet.bus, log.key, OWNER, "deleted", 86_400, 0)
+        writer, webhooks = await applied(fleet), LastWebhooks(fleet, log)
+        # As if the tombstone had expired before anybody cleared the task away.
+        stream = fleet.bus.streams.of_shard(log.key.shard)
+        await purge(fleet.bus, stream, fleet.bus.subjects.event(log.key))
+        new = LegalLog(log.key)
+        new.submit("hello")
+        await fleet.store(new)
+        for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
+            await writer.defer(DueList.TOMBSTONES, {name: 1})
+        times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0)
+        clock = ServerClock(fleet.bus)
+        retention = Retention(fleet.bus, writer, times, webhooks, not_summarized, clock=clock)
+        await retention.look()
+        assert webhooks.left == []
+        assert await writer.due(DueList.TOMBSTONES, 10**15, 1) == []
 
 
 @pytest.mark.parametrize("ahead", [86_400.0, -86_400.0])
