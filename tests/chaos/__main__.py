@@ -29,9 +29,12 @@ def main() -> None:
         arguments.retention,
         arguments.events,
         arguments.schedules,
+        does_steps=arguments.steps,
     )
     again = " ".join(
-        f"--{name.replace('_', '-')} {value}" for name, value in vars(arguments).items() if value
+        f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}"
+        for name, value in vars(arguments).items()
+        if value
     )
     sys.stdout.write(f'make chaos ARGS="{again}"\n')
     sys.stdout.flush()
@@ -62,6 +65,7 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.follow_ups} follow-ups accepted by running tasks",
         f"{outcome.further_attempts} attempts after the first",
         f"{outcome.children} child tasks",
+        f"{outcome.stepped} tasks with steps, {outcome.steps} steps in {outcome.step_calls} calls",
         f"{outcome.by_events} tasks begun by events, {outcome.by_schedules} by schedules",
         f"{outcome.console} console requests answered",
         f"{outcome.answers} answers to events on the bus",
@@ -89,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--retention", type=float, default=60.0, help="of tasks, seconds")
     parser.add_argument("--events", type=int, default=1_000, metavar="N", help="of a trigger")
     parser.add_argument("--schedules", type=int, default=20, metavar="N")
+    parser.add_argument("--steps", action="store_true", help="only tasks of agents that do steps")
     return parser.parse_args()
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from headrace import Agents, InputRequired, Retry, RunContext, agent
 from headrace.model.parts import text_of
+from tests.chaos.step_journal import STEPS, did, got
 
 STEADY = 1000
 """Attempts per run: a run that is interrupted often must not fail."""
@@ -19,7 +20,11 @@ DROPPED = "dropped"
 """Prefix of the keys of child tasks that a head does not wait for."""
 
 DROPPED_PROMPT = "1000 1000"
+STEPPING = ("stepping", "branching")
+"""Agents that do steps themselves."""
+
 _STRIDE = 7
+_SAVED = 4
 _BLOCKS = 40
 """Pauses for which `blocking` blocks its worker at a time: longer than a gateway waits for a
 holder."""
@@ -29,6 +34,8 @@ def answer_to(agent: str, text: str) -> str:
     """Return the whole answer of an agent to `text`."""
     if (below := delegated_by(agent, text)) is not None:
         return _joined(answer_to(*question) for question in below)
+    if agent in STEPPING:
+        return f"{STEPS} steps"
     count, _, mark = _read(text)
     return mark + "".join(f"{n} " for n in range(1, count + 1))
 
@@ -41,6 +48,8 @@ def delegated_by(agent: str, text: str) -> list[tuple[str, str]] | None:
         case "manager":
             # The same prompt twice: two children.
             return [("head", text), ("head", further), ("head", text)]
+        case "foreman":
+            return [("stepping", text), ("branching", text)]
         case "head":
             return [("plain", text), ("plain", further)]
     return None
@@ -133,6 +142,40 @@ async def head(ctx: RunContext) -> str:
         return await _ask("head", ctx)
 
 
+@agent(retry=Retry(attempts=STEADY))
+async def stepping(ctx: RunContext) -> str:
+    """Do steps one by one, and save after some of them."""
+    for number in range((ctx.checkpoint_data or 0) + 1, STEPS + 1):
+        await _step(ctx, number)
+        if number % _SAVED == 0:
+            await ctx.checkpoint(number)
+    return f"{STEPS} steps"
+
+
+@agent(retry=Retry(attempts=STEADY))
+async def branching(ctx: RunContext) -> str:
+    """Do all steps at once, begun in another order in each attempt."""
+    numbers = [*range(1, STEPS + 1)]
+    random.Random(ctx.attempt).shuffle(numbers)
+    await asyncio.gather(*(_step(ctx, number, key=str(number)) for number in numbers))
+    return f"{STEPS} steps"
+
+
+@agent(retry=Retry(attempts=STEADY))
+async def foreman(ctx: RunContext) -> str:
+    """Delegate to agents that do steps."""
+    return await _ask("foreman", ctx)
+
+
+async def _step(ctx: RunContext, number: int, key: str | None = None) -> None:
+    def work(*, idempotency_key: str) -> str:
+        time.sleep(pause)
+        return did(ctx.task, number, idempotency_key)
+
+    _, pause, _ = _read(ctx.prompt)
+    got(ctx.task, number, await ctx.step("work", work, key=key))
+
+
 async def _ask(agent: str, ctx: RunContext) -> str:
     """Delegate all prompts at once, in another order in each attempt."""
     questions = delegated_by(agent, ctx.prompt) or []
@@ -141,4 +184,6 @@ async def _ask(agent: str, ctx: RunContext) -> str:
     return _joined(result.text for result in results)
 
 
-agents = Agents([plain, careful, blocking, steered, asking, manager, head])
+agents = Agents(
+    [plain, careful, blocking, steered, asking, manager, head, stepping, branching, foreman]
+)

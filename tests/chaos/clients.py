@@ -470,6 +470,12 @@ class DelegatingClient(TaskClient):
     agents: tuple[str, ...] = ("manager",)
 
 
+class SteppingClient(TaskClient):
+    """Uses agents that do steps, by themselves or by those that they delegate to."""
+
+    agents: tuple[str, ...] = ("stepping", "branching", "foreman")
+
+
 CLIENTS: tuple[tuple[int, type[Client]], ...] = (
     (6, TaskClient),
     (4, AguiClient),
@@ -480,6 +486,7 @@ CLIENTS: tuple[tuple[int, type[Client]], ...] = (
     (1, DeletingClient),
     (1, ForkingClient),
     (1, DelegatingClient),
+    (2, SteppingClient),
 )
 """The kinds, each with its relative frequency."""
 

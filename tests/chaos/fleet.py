@@ -15,6 +15,7 @@ from headrace.settings import BusSettings
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings
 from tests.chaos.hostile import CHAIN_TASKS
+from tests.chaos.step_journal import FILE
 from tests.support.cluster import NatsCluster
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
@@ -27,9 +28,11 @@ _ANSWERS = 5.0
 class Fleet:
     """Two gateways, four workers, two task states, Redis and NATS."""
 
-    def __init__(self, stack: Stack, cluster: NatsCluster | None = None) -> None:
+    def __init__(self, stack: Stack, steps: Path, cluster: NatsCluster | None = None) -> None:
         """Wrap a running stack, and its NATS cluster if it has one."""
         self.stack, self.cluster = stack, cluster
+        self.steps = steps
+        """The file of the `StepJournal`."""
 
     @property
     def gateways(self) -> list[str]:
@@ -99,6 +102,7 @@ def fleet_in(
         "HEADRACE_RETENTION": str(retention),
         "HEADRACE_TOMBSTONE_SECONDS": str(retention),
         "HEADRACE_CHAIN_TASKS": str(CHAIN_TASKS),
+        FILE: str(folder / "steps"),
     }
     with ExitStack() as running:
         cluster = None
@@ -115,4 +119,4 @@ def fleet_in(
             environment=environment,
             program=program,
         )
-        yield Fleet(running.enter_context(stack), cluster)
+        yield Fleet(running.enter_context(stack), folder / "steps", cluster)

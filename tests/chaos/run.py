@@ -13,13 +13,14 @@ import httpx
 
 from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
-from tests.chaos.clients import Client, ClientContext, client_of
+from tests.chaos.clients import Client, ClientContext, SteppingClient, client_of
 from tests.chaos.console import Console
 from tests.chaos.faults import Fault, FaultInjector, plan
 from tests.chaos.firings import FiringJudge, Sources
 from tests.chaos.fleet import Fleet
 from tests.chaos.hostile import SHARE, HostileEvents
 from tests.chaos.record import Record
+from tests.chaos.step_journal import StepJournal
 from tests.chaos.verdict import Judge
 from tests.support.background import running
 from tests.support.waiting import eventually
@@ -58,6 +59,9 @@ class Size:
     """Whether a console is open meanwhile, and triggers and schedules use only fields that every
     release knows."""
 
+    does_steps: bool = False
+    """Whether all clients use agents that do steps."""
+
     @property
     def has_triggers(self) -> bool:
         """Whether it needs the triggers service."""
@@ -79,6 +83,12 @@ class Outcome:
     further_attempts: int = 0
     orphans: int = 0
     children: int = 0
+    stepped: int = 0
+    """Completed tasks of agents that do steps."""
+    steps: int = 0
+    """Steps that were done, in all tasks."""
+    step_calls: int = 0
+    """Calls of their functions."""
     forks: int = 0
     """Forks that clients have seen end."""
     by_events: int = 0
@@ -164,7 +174,7 @@ async def run(
         if not injecting.cancelled():
             injecting.result()
     outcome.seconds, outcome.faults = time.monotonic() - begun, injector.injected
-    _judge(record, pool.clients, outcome)
+    _judge(record, StepJournal(fleet.steps), pool.clients, outcome)
     outcome.answers = len(answers)
     judge = _judge_firings(record, outcome, hostile)
     outcome.problems += [
@@ -235,7 +245,8 @@ class ClientPool:
         return self._problems
 
     def _begin(self) -> None:
-        client = client_of(self._context, len(self.clients))
+        kind = SteppingClient if self._size.does_steps else client_of
+        client = kind(self._context, len(self.clients))
         self.clients.append(client)
         task = asyncio.create_task(client.work())
         self._working.add(task)
@@ -255,8 +266,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
-    judge = Judge(record)
+def _judge(record: Record, steps: StepJournal, clients: list[Client], outcome: Outcome) -> None:
+    judge = Judge(record, steps)
     outcome.clients = Counter(type(client).__name__ for client in clients)
     outcome.ends = Counter(client.outcome_name or "waiting" for client in clients)
     outcome.events = sum(len(client.follower.received) for client in clients)
@@ -270,6 +281,7 @@ def _judge(record: Record, clients: list[Client], outcome: Outcome) -> None:
     outcome.orphans = len(record.logs) - len(judge.followed) - outcome.children
     outcome.erased = sum(log.is_erased for log in record.logs.values())
     outcome.unrecorded = judge.unrecorded
+    outcome.stepped, outcome.steps, outcome.step_calls = judge.stepped, steps.done, steps.calls
 
 
 @asynccontextmanager

@@ -8,11 +8,12 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fork import FORK_OF, FORK_WRITER
 from headrace.model.parts import text_of
-from headrace.model.task import INPUT_REQUIRED, TERMINAL
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL
 from headrace_gateway.protocols.agui.fold import Fold
-from tests.chaos.agents import answer_to, mark_of
+from tests.chaos.agents import STEPPING, answer_to, mark_of
 from tests.chaos.clients import AguiClient, Client, ForkingClient, TaskClient
 from tests.chaos.record import Log, Record
+from tests.chaos.step_journal import StepJournal
 from tests.chaos.task_trees import TaskTrees
 from tests.support.resuming import Client as Follower
 from tests.support.resuming_bindings import Received
@@ -23,9 +24,9 @@ _PREFIX = "TASK_STATE_"
 class Judge:
     """Compares what clients received with the logs."""
 
-    def __init__(self, record: Record) -> None:
-        """Check against `record`, which must be complete."""
-        self._logs = record.logs
+    def __init__(self, record: Record, steps: StepJournal) -> None:
+        """Check against `record`, which must be complete, and what `steps` did outside."""
+        self._logs, self._steps = record.logs, steps
         self._by_context = {log.context: log for log in record.logs.values() if log.is_whole}
         self.unrecorded = sum(not log.is_whole for log in record.logs.values())
         """Logs that were erased before they could be copied; these are not checked."""
@@ -35,6 +36,8 @@ class Judge:
         """Tasks whose id a client knows."""
         self.forks = 0
         """Forks that clients have seen end."""
+        self.stepped = 0
+        """Tasks whose steps are checked."""
         self.task_trees = TaskTrees()
 
     def check_client(self, client: Client) -> Iterator[str]:
@@ -73,6 +76,9 @@ class Judge:
             self.attempts += sum(attempt > 1 for _, attempt in attempts)
             sent = Counter(one["messageId"] for one in _by_user(log.task()))
             found = [*overlaps(log.entries), *ends(log), *_twice(sent)]
+            if log.key.agent in STEPPING and log.entries[-1].stamp.state == COMPLETED:
+                self.stepped += 1
+                found += self._steps.problems(log)
             yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
             if not _is_child(log) and not _is_fork(log):
                 names.update(sent.keys())

@@ -43,8 +43,8 @@ def fork(
     """Begin a new task with TASK's past.
 
     It continues with the message TEXT, or as TASK did. TASK is not changed. In the middle of a run,
-    the past ends with the last input or checkpoint before GENERATION. Without --agent, the agent is
-    looked up.
+    the past ends with the last input, checkpoint or step before GENERATION. Without --agent, the
+    agent is looked up.
     """
 
     async def work(client: "Client") -> "ClientTask":
@@ -58,6 +58,6 @@ def _described(task: "Json", url: str) -> str:
     source = task["metadata"]["headrace.forkOf"]
     where = f"{source['task']} at generation {source['generation']}"
     if source["generation"] < source["requested"]:
-        where += f", the last input or checkpoint before {source['requested']}"
+        where += f", the last input, checkpoint or step before {source['requested']}"
     follow = f"{command_line('tail', url)} {task['id']}"
     return f"task {task['id']} forked from {where}; follow it with: {follow}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import ATTEMPT, INTERRUPTS, RECOVERED, Json
+from headrace.model.step import ShownStep
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
 from headrace_cli.gateway import command_line
@@ -74,6 +75,7 @@ class Transcript:
         child, depth = _innermost(update.get("metadata", {}).get(CHILD) or {})
         self._show_work(update.get("status", {}), str(child.get("task", "")), depth)
         self._show_child(child, depth)
+        self._show_step(update.get("metadata", {}))
         if "task" in event:
             self._show_task(event["task"])
         if "artifactUpdate" in event:
@@ -191,6 +193,12 @@ class Transcript:
         elif state:
             who = self._children.get(task, "agent")
             self.remark(f"{who} {state.removeprefix('TASK_STATE_')}: task {task}", depth)
+
+    def _show_step(self, metadata: Json) -> None:
+        step = ShownStep.of(metadata)
+        if step is not None:
+            took = "" if step.seconds is None else f" in {step.seconds:.3g} s"
+            self.remark(f"step {step.name} {step.state}{took}")
 
     def _write_parts(self, items: list[Json]) -> None:
         for part in items:

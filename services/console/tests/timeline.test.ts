@@ -34,6 +34,15 @@ test("a tool call lasts from its first event to its result", () => {
   assert.equal(summaryOf(rows[0]!), '{"name":"weather"}');
 });
 
+test("a step ends with its record, and began as long before as it took", () => {
+  const step = (fields: object) => ({ event: { statusUpdate: { metadata: { "headrace.step": { name: "charge", ...fields } } } } });
+  const rows = [row(1, 1, step({ state: "started" })), row(2, 3, step({ state: "completed", seconds: 1.5 }))];
+  assert.deepEqual(spansOf(rows).filter(({ kind }) => kind === "step"), [
+    { kind: "step", label: "step charge", from: 1500, to: 3000 },
+  ]);
+  assert.equal(summaryOf(rows[1]!), "step charge completed");
+});
+
 test("a log as of an event ends with it, also if its beginning is gone", () => {
   const rows = [3, 4, 5].map((generation) => row(generation, generation));
   const generations = (at: number) => asOf(rows, at).map(({ generation }) => generation);

@@ -45,7 +45,7 @@ _DESCRIPTIONS = {
     "events up to a generation, and continues with a message, or as the task did. The "
     "parameters are id, generation (without it the current one), message and metadata; the "
     "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
-    "the past ends with the last input or checkpoint before the generation.",
+    "the past ends with the last input, checkpoint or step before the generation.",
     DELAYS: "SendMessage and SendStreamingMessage with headrace.startAt, an RFC 3339 time, in "
     "their metadata create the task at once, and its run begins at that time. "
     "SendMessage returns the SUBMITTED task.",

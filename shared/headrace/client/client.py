@@ -208,8 +208,8 @@ class Client:
     ) -> ClientTask:
         """Begin a new task with a task's past and return it, without waiting for its run.
 
-        In the middle of a run, the past ends with the last input or checkpoint before `generation`;
-        ``headrace.forkOf`` in the new task's metadata states where.
+        In the middle of a run, the past ends with the last input, checkpoint or step before
+        `generation`; ``headrace.forkOf`` in the new task's metadata states where.
 
         Args:
             agent: The agent's name.

@@ -117,9 +117,10 @@ class ForkPoint:
 class ForkPoints:
     """Finds the last point of a log, up to a generation, after which a fork can continue.
 
-    Such points are inputs, checkpoints and ends of runs. A run that has asked child tasks goes on
-    only from its input: the children are the source's, and a fork must not touch them. For the same
-    reason a fork can't answer a question of the source's child, nor begin at such an answer.
+    Such points are inputs, checkpoints, recorded steps and ends of runs. A run that has asked child
+    tasks goes on only from its input: the children are the source's, and a fork must not touch
+    them. For the same reason a fork can't answer a question of the source's child, nor begin at
+    such an answer.
     """
 
     def __init__(self, generation: int) -> None:
@@ -139,7 +140,7 @@ class ForkPoints:
         if entry.ends_run:
             if not self._child_asks:
                 self.point = self._point(entry, entry.last_generation, run_ended=True)
-        elif entry.stamp.checkpoint is not None and entry.stamp.attempt and not self._is_entangled:
+        elif _is_kept(entry) and not self._is_entangled:
             self.point = self._point(entry, entry.last_generation)
 
     def _take(self, event: Json, generation: int, entry: Entry) -> None:
@@ -162,6 +163,12 @@ class ForkPoints:
         is_last = generation == entry.last_generation
         state = entry.stamp.state if is_last else SUBMITTED
         return ForkPoint(generation, self._run, attempt, entry.time, state, run_ended, waiting)
+
+
+def _is_kept(entry: Entry) -> bool:
+    """Return whether another attempt at the run finds in `entry` what was done before it."""
+    stamp = entry.stamp
+    return stamp.attempt > 0 and (stamp.checkpoint is not None or stamp.step is not None)
 
 
 def _is_input(event: Json, generation: int) -> bool:

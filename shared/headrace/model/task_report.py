@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.model import parts
 from headrace.model.events import GENERATION, INTERRUPTS, Json
+from headrace.model.step import ShownStep
 from headrace.model.task import RUN_ENDED, TERMINAL
 
 _PREFIX = "TASK_STATE_"
@@ -82,6 +83,11 @@ class TaskEvent:
     def tool_result(self) -> parts.ToolResultPart | None:
         """The event's tool result."""
         return next(filter(None, map(parts.tool_result, self.content)), None)
+
+    @property
+    def step(self) -> ShownStep | None:
+        """The recorded step that the event shows."""
+        return ShownStep.of(self._metadata)
 
     @property
     def interrupts(self) -> list[Json]:

@@ -231,8 +231,8 @@ class _Copy:
     async def entries(self, head: int, after: int) -> AsyncIterator[tuple[Stamp, list[Draft]]]:
         """Yield the entries that follow generation `after`.
 
-        Adjacent entries of an attempt become one, unless the first is a checkpoint: a checkpoint
-        belongs to all events before it.
+        Adjacent entries of an attempt become one, unless the first has a checkpoint or a step,
+        which belongs to the events before it.
         """
         group, size = list[Entry](), 0
         async for batch in replay(self.bus, self.fork.source, 0, head, batch_bytes=_READ):
@@ -281,13 +281,14 @@ class _Copy:
         state = INPUT_REQUIRED if last.state in TERMINAL | {BARE_MESSAGE} else last.state
         checkpoint = last.checkpoint
         if checkpoint is not None:
-            checkpoint = await self._checkpoint(checkpoint)
+            checkpoint = await self._in_header(checkpoint)
         return first._replace(
             log=self.log,
             writer=self.writer,
             state=state,
             owner=self.fork.owner if first.generation == 1 or last.owner else None,
             checkpoint=checkpoint,
+            step=None if last.step is None else await self._in_header(last.step),
         ), drafts
 
     def _draft(self, line: bytes, generation: int) -> Draft:
@@ -338,8 +339,8 @@ class _Copy:
         if "contextId" in body:
             body["contextId"] = self.fork.context
 
-    async def _checkpoint(self, header: str) -> str:
-        """Return a checkpoint whose links lead to the fork's files."""
+    async def _in_header(self, header: str) -> str:
+        """Return a checkpoint, or a step, whose links lead to the fork's files."""
         if SCHEME in header:
             return (await self._with_files(header.encode())).decode()
         with suppress(KeyError, TypeError, ValueError):
@@ -379,4 +380,4 @@ def _is_same(last: Entry, entry: Entry) -> bool:
     """Return whether `entry` can be stored with `last`, under one stamp."""
     mine, other = last.stamp, entry.stamp
     same = (mine.run, mine.attempt, mine.state) == (other.run, other.attempt, other.state)
-    return same and mine.checkpoint is None and not last.ends_run
+    return same and mine.checkpoint is None and mine.step is None and not last.ends_run

@@ -85,7 +85,7 @@ class FleetTask:
         """Begin a new task with this one's events up to `generation`, and return it.
 
         It continues with `message`, or as this task did. In the middle of a run, its past ends with
-        the last input or checkpoint before `generation` (None: the task's current one).
+        the last input, checkpoint or step before `generation` (None: the task's current one).
 
         Raises:
             HeadraceError: the task has no such generation (`Malformed`).

@@ -92,7 +92,7 @@ export function TaskPage({ agent, task, query }: Shown) {
       {fork && (
         <p class="hint pad">
           Forked from <a class="mono" href={linkTo(["tasks", agent, fork.task])}>{fork.task}</a> at event {fork.generation}
-          {fork.generation < fork.requested && `, the last input or checkpoint before ${fork.requested}`}.{" "}
+          {fork.generation < fork.requested && `, the last input, checkpoint or step before ${fork.requested}`}.{" "}
           <a href={linkTo(["tasks", agent, task], { beside: beside ? "" : fork.task })}>{beside ? "Close the comparison" : "Compare"}</a>
         </p>
       )}

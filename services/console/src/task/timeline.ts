@@ -44,13 +44,13 @@ export function resultsOf(rows: readonly LogRow[]): string {
 
 /** Something that took time: milliseconds since the epoch. */
 export interface Span {
-  kind: "attempt" | "tool" | "child" | "waiting" | "gap";
+  kind: "attempt" | "step" | "tool" | "child" | "waiting" | "gap";
   label: string;
   from: number;
   to: number;
 }
 
-/** What a log shows over time: attempts, calls, child tasks, waiting, and missing workers. */
+/** What a log shows over time: attempts, steps, calls, child tasks, waiting, and missing workers. */
 export class Spans {
   private readonly spans = new Map<string, Span>();
   private waiting = "";
@@ -74,6 +74,11 @@ export class Spans {
     }
     this.extend(key, "attempt", `run ${row.run}, attempt ${row.attempt}`, at);
     this.last = this.spans.get(key);
+    const step = stepOf(row.event);
+    if (step?.seconds !== undefined) {
+      const from = at - Math.round(step.seconds * 1000);
+      this.spans.set(`step ${row.generation}`, { kind: "step", label: `step ${step.name}`, from, to: at });
+    }
     for (const part of partsOf(row.event)) {
       const { agui_subagent_run_id: child, agui_tool_call_id: call } = part["metadata"] ?? {};
       if (child) this.extend(`child ${child}`, "child", `child task ${child}`, at);
@@ -86,6 +91,17 @@ export class Spans {
     if (known) known.to = Math.max(known.to, at);
     else this.spans.set(key, { kind, label, from: at, to: at });
   }
+}
+
+/** A recorded step: `seconds` is how long it took, once it has ended. */
+interface Step {
+  name: string;
+  state: string;
+  seconds?: number;
+}
+
+function stepOf(event: Json): Step | undefined {
+  return event["statusUpdate"]?.metadata?.["headrace.step"];
 }
 
 /** Returns the parts in an A2A StreamResponse. */
@@ -107,6 +123,8 @@ export function summaryOf({ event, state }: LogRow): string {
     if (part["data"] !== undefined) return JSON.stringify(part["data"]);
     return part["filename"] ?? part["url"] ?? "file";
   });
+  const step = stepOf(event);
+  if (step) return `step ${step.name} ${step.state}`.slice(0, 200);
   const text = texts.join(" ").replace(/\s+/g, " ").trim();
   return text.slice(0, 200) || (event["artifactUpdate"] ? "" : stateName(state));
 }

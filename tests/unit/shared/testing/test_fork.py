@@ -35,10 +35,22 @@ async def baker(ctx: RunContext) -> AsyncIterator[Emission]:
     yield "Baked."
 
 
+@agent(retry=Retry(attempts=1))
+async def smith(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Forge in steps, one of which has much to say."""
+    for name, times in (("heat", 1), ("hammer", 20_000), ("quench", 1)):
+        yield f"{len(await ctx.step(name, forged, name, times))} "
+
+
+def forged(how: str, times: int) -> str:
+    calls.append(how)
+    return how * times
+
+
 @pytest.fixture
 async def fleet() -> AsyncIterator[TestFleet]:
     calls.clear()
-    async with TestFleet([barber, baker]) as fleet:
+    async with TestFleet([barber, baker, smith]) as fleet:
         yield fleet
 
 
@@ -130,3 +142,11 @@ async def test_a_generation_that_the_task_has_not_is_refused(
     task = await asked(fleet)
     with pytest.raises(Malformed, match="from 1 to 3"):
         await task.fork(generation)
+
+
+async def test_a_fork_goes_on_after_the_steps_before_it(fleet: TestFleet) -> None:
+    task = (await fleet.send("smith", "a nail")).handle
+    done = [event.generation async for event in task.events() if event.step is not None]
+    fork = await task.fork(done[1])
+    assert (await fork.result()).text == (await task.now()).text == "4 120000 6 "
+    assert calls == ["heat", "hammer", "quench", "quench"]

@@ -1,0 +1,21 @@
+"""A task's events as lines in a terminal."""
+
+import pytest
+
+from headrace.model.step import COMPLETED, STARTED, ShownStep
+from headrace.model.task import WORKING
+from headrace_cli.display import PlainDisplay
+from headrace_cli.transcript import Transcript
+
+
+def test_steps_are_lines_with_their_names_and_times(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = Transcript(PlainDisplay(), "http://localhost")
+    for step in (ShownStep("charge", STARTED), ShownStep("charge", COMPLETED, 1.25)):
+        status = {"state": WORKING, "timestamp": "2030-01-01T00:00:00Z"}
+        update = {"taskId": "t", "status": status, "metadata": step.metadata()}
+        transcript.show({"statusUpdate": update})
+    assert capsys.readouterr().err.splitlines() == [
+        "task t WORKING",
+        "step charge started",
+        "step charge completed in 1.25 s",
+    ]
