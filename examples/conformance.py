@@ -19,6 +19,7 @@ from headrace import (
     Message,
     Reject,
     RunContext,
+    Status,
     agent,
 )
 
@@ -32,7 +33,7 @@ async def conform(ctx: RunContext) -> AsyncIterator[Emission]:
     """Emit what the kit's scenario with that message id expects."""
     message_id = ctx.message["messageId"]
     if message_id.startswith("test-resubscribe-message-id"):
-        await ctx.status("working")
+        await ctx.emit(Status("working"))
         await asyncio.sleep(LONG)
         return
     for prefix, emissions in SCENARIOS.items():

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Card, Emission, RunContext, Usage, agent
+from headrace import Card, Emission, RunContext, ToolResult, Usage, agent
 from headrace.model.events import Json
 from headrace_dojo.pacing import paced
 
@@ -24,7 +24,7 @@ async def backend_tool_rendering(ctx: RunContext) -> AsyncIterator[Emission]:
     place = ctx.prompt.rstrip("?!. ").rpartition(" in ")[2] or "Nowhere"
     call = await ctx.tool_call("get_weather", {"location": place})
     weather = _weather(place)
-    await ctx.tool_result(call, weather)
+    await ctx.emit(ToolResult(call, weather))
     report = f"It is {weather['temperature']} °C and {weather['conditions']} in {place}."
     async for word in paced(report):
         yield word

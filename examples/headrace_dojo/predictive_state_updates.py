@@ -5,7 +5,17 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from headrace import Card, Custom, Emission, InputRequired, RunContext, State, ToolArguments, agent
+from headrace import (
+    Card,
+    Custom,
+    Emission,
+    InputRequired,
+    RunContext,
+    State,
+    ToolArguments,
+    ToolResult,
+    agent,
+)
 from headrace_dojo.frontend import results
 from headrace_dojo.pacing import PAUSE, paced
 
@@ -41,7 +51,7 @@ async def predictive_state_updates(ctx: RunContext) -> AsyncIterator[Emission]:
         yield ToolArguments(call, written[start : start + _PIECE], TOOL)
         await asyncio.sleep(PAUSE)
     yield ToolArguments(call, "", TOOL, end=True)
-    await ctx.tool_result(call, "Written, to be confirmed.")
+    await ctx.emit(ToolResult(call, "Written, to be confirmed."))
     yield State({"document": document})
     yield InputRequired(tool_calls=[await ctx.tool_call(CONFIRM, {})])
 

@@ -6,7 +6,19 @@ One stream shows everything: each child task appears as a subagent run, and is a
 import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Card, Data, Emission, Limits, RunContext, Skill, Status, Step, Thinking, agent
+from headrace import (
+    Card,
+    Data,
+    Emission,
+    Limits,
+    RunContext,
+    Skill,
+    Status,
+    Step,
+    Thinking,
+    ToolResult,
+    agent,
+)
 from headrace_dojo.pacing import paced
 
 ANGLES = ("history", "practice", "open questions")
@@ -31,7 +43,7 @@ async def researcher(ctx: RunContext) -> AsyncIterator[Emission]:
     topic, _, angle = ctx.prompt.rpartition(": ")
     call = await ctx.tool_call("search", {"query": ctx.prompt})
     await asyncio.sleep(0.1)
-    await ctx.tool_result(call, {"documents": 3})
+    await ctx.emit(ToolResult(call, {"documents": 3}))
     async for word in paced(f"{angle} of {topic}: {_FINDINGS.get(angle, 'Nothing is known.')}"):
         yield word
 

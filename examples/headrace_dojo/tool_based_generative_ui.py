@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from headrace import Card, Emission, InputRequired, RunContext, agent
+from headrace import Card, Emission, InputRequired, RunContext, ToolResult, agent
 from headrace_dojo.frontend import has_tool, results
 from headrace_dojo.pacing import paced
 
@@ -30,4 +30,4 @@ async def tool_based_generative_ui(ctx: RunContext) -> AsyncIterator[Emission]:
     if has_tool(ctx, TOOL):
         yield InputRequired(tool_calls=[call])
     else:
-        await ctx.tool_result(call, "There is nobody to draw it.")
+        await ctx.emit(ToolResult(call, "There is nobody to draw it."))

@@ -85,9 +85,9 @@ async def careful(ctx: RunContext) -> None:
     """Count, from the checkpoint of the last attempt."""
     count, pause, mark = _read(ctx.prompt)
     if ctx.checkpoint_data is None:
-        await ctx.text(mark)
+        await ctx.emit(mark)
     for number in range((ctx.checkpoint_data or 0) + 1, count + 1):
-        await ctx.text(f"{number} ")
+        await ctx.emit(f"{number} ")
         if number % _STRIDE == 0:
             await ctx.checkpoint(number)
         await asyncio.sleep(pause)

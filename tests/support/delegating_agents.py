@@ -24,19 +24,19 @@ async def child(ctx: RunContext) -> None:
     """Takes `name until`: writes the name, then again after `until` seconds, or once it exists."""
     _note(ctx)
     name, until = ctx.prompt.split()
-    await ctx.text(f"{name} begins, ")
+    await ctx.emit(f"{name} begins, ")
     if until.isdecimal():
         await asyncio.sleep(int(until))
     else:
         await opened(until)
-    await ctx.text(f"{name} ends.")
+    await ctx.emit(f"{name} ends.")
 
 
 @agent(retry=Retry(attempts=50))
 async def ignores_cancel(ctx: RunContext) -> None:
     """Waits until the file that its message names exists, even if it is cancelled."""
     _note(ctx)
-    await ctx.text("begun")
+    await ctx.emit("begun")
     try:
         await asyncio.Event().wait()
     finally:
@@ -59,7 +59,7 @@ async def fails_once(ctx: RunContext) -> None:
         if ctx.attempt == 1:
             await opened(gate)
             raise RuntimeError
-    await ctx.text(asking.result().text)
+    await ctx.emit(asking.result().text)
 
 
 @agent(retry=Retry(attempts=50))
@@ -69,7 +69,7 @@ async def fan_out(ctx: RunContext) -> None:
     results = await asyncio.gather(
         *(ctx.delegate("child", line) for line in (lines[::-1] if ctx.attempt > 1 else lines))
     )
-    await ctx.text(" ".join(sorted(result.text for result in results)))
+    await ctx.emit(" ".join(sorted(result.text for result in results)))
 
 
 @agent(retry=Retry(attempts=50))
@@ -77,7 +77,7 @@ async def nondeterministic(ctx: RunContext) -> None:
     """Delegates its first line; the second attempt delegates the last one instead."""
     lines = ctx.prompt.splitlines()
     result = await ctx.delegate("child", lines[-1] if ctx.attempt > 1 else lines[0])
-    await ctx.text(result.text)
+    await ctx.emit(result.text)
 
 
 @agent(retry=Retry(attempts=50))
@@ -86,7 +86,7 @@ async def nested_fan_out(ctx: RunContext) -> None:
     results = await asyncio.gather(
         *(ctx.delegate("fan-out", paragraph) for paragraph in ctx.prompt.split("\n\n"))
     )
-    await ctx.text("\n".join(result.text for result in results))
+    await ctx.emit("\n".join(result.text for result in results))
 
 
 parents = Agents([fan_out, nondeterministic, two_children, fails_once])

@@ -11,7 +11,7 @@ from tests.support.gates import opened
 @agent(retry=Retry(attempts=2))
 async def killer(ctx: RunContext) -> AsyncIterator[str]:
     """Says a word, and the process is gone."""
-    await ctx.text("last words")
+    await ctx.emit("last words")
     await ctx.checkpoint({"attempt": ctx.attempt})
     os.kill(os.getpid(), signal.SIGKILL)
     yield "never"

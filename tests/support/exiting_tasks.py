@@ -32,7 +32,7 @@ async def forgetting(ctx: RunContext) -> str:
 @agent
 async def patient(ctx: RunContext) -> str:
     """Waits for a file."""
-    await ctx.text("waiting")
+    await ctx.emit("waiting")
     while not Path(ctx.prompt).exists():  # noqa: ASYNC110, ASYNC240  # a file has no event
         await asyncio.sleep(0.02)
     return ", stayed"

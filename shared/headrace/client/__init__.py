@@ -13,7 +13,6 @@ try:
     from headrace.client.declarations import ClientDeclarations
     from headrace.client.errors import ClientError, ConnectionLost, RequestRefused
     from headrace.client.list_stream import ListEvent, ListStream
-    from headrace.client.retries import Retry
     from headrace.client.run_stream import RunEvent, RunStream
     from headrace.client.schedules import ClientSchedules
     from headrace.client.task_stream import StreamEvent, TaskStream
@@ -32,7 +31,6 @@ __all__ = [
     "ListEvent",
     "ListStream",
     "RequestRefused",
-    "Retry",
     "RunEvent",
     "RunStream",
     "StreamEvent",

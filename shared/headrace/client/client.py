@@ -19,7 +19,7 @@ from headrace.client.list_stream import ListStream
 from headrace.client.outgoing_message import Attachment, OutgoingMessage
 from headrace.client.paged_list import PagedList
 from headrace.client.paths import agent_path, run_path, task_path
-from headrace.client.retries import Retry
+from headrace.client.retries import RetryOptions
 from headrace.client.run_stream import RunStream
 from headrace.client.schedules import ClientSchedules
 from headrace.client.task_stream import TaskStream
@@ -60,7 +60,8 @@ class Client:
         self,
         *urls: str,
         token: Token | None = None,
-        retry: Retry | None = None,
+        attempts: int = 12,
+        backoff: float = 0.1,
         http: httpx.AsyncClient | None = None,
     ) -> None:
         """Use a fleet's gateways.
@@ -68,13 +69,15 @@ class Client:
         Args:
             urls: The gateways, or a load balancer before them, such as ``http://127.0.0.1:8080``.
             token: A bearer token, or a function that returns the current one.
-            retry: How often a lost connection is tried again.
+            attempts: Failures in a row after which the client gives up; by default after 30 s.
+            backoff: Seconds before the attempt after the first failure. The pause doubles with each
+                further one, to at most 5 s, and half of it is random.
             http: An HTTP client with settings of its own (certificates, proxies); it is left open.
 
         Raises:
             ValueError: a URL is not an http(s) URL, or there is none.
         """
-        self._gateways = Gateways(urls, token, retry or Retry(), http)
+        self._gateways = Gateways(urls, token, RetryOptions(attempts, backoff), http)
 
     async def __aenter__(self) -> Self:
         return self

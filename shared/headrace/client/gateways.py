@@ -18,7 +18,7 @@ from headrace.client.errors import (
     Unreachable,
     read_error,
 )
-from headrace.client.retries import Retries, Retry
+from headrace.client.retries import Retries, RetryOptions
 from headrace.model import json_text
 from headrace.model.events import Json
 
@@ -72,7 +72,7 @@ class Gateways:
         self,
         urls: Sequence[str],
         token: Token | None,
-        retry: Retry,
+        retry: RetryOptions,
         http: httpx.AsyncClient | None,
     ) -> None:
         """Use the gateways at `urls`; `http` is the caller's own, and is left open.

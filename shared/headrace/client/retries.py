@@ -6,33 +6,37 @@ from dataclasses import dataclass
 
 from headrace.client.errors import ConnectionLost, RequestRefused, Unreachable
 
+_LONGEST_PAUSE = 5.0
+"""Seconds."""
+
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """How often a lost connection is retried. The pauses double, and half of each is random."""
+class RetryOptions:
+    """How often a lost connection is retried, and after which pause."""
 
-    attempts: int = 12
-    """Failures in a row after which the client gives up; with the default pauses after 30 s."""
-    backoff: float = 0.1
-    """Seconds before the attempt after the first failure."""
-    longest_backoff: float = 5.0
-    """Maximum pause in seconds."""
+    attempts: int
+    """Failures in a row after which the client gives up."""
+    backoff: float
+    """Seconds before the attempt after the first failure. The pause doubles with each further one,
+    to at most 5 s, and half of it is random."""
 
     def pause(self, failures: int) -> float:
         """Return the seconds to wait after that number of failures in a row."""
-        longest = min(self.backoff * 2.0 ** (failures - 1), self.longest_backoff)
+        longest = min(self.backoff * 2.0 ** (failures - 1), _LONGEST_PAUSE)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads clients, guards nothing
 
 
 class Retries:
     """Counts the failures of one operation."""
 
-    def __init__(self, retry: Retry, gateways: int, *, was_connected: bool = False) -> None:
+    def __init__(
+        self, options: RetryOptions, gateways: int, *, was_connected: bool = False
+    ) -> None:
         """Start without failures, with that number of `gateways`.
 
         `was_connected`: whether one of them has answered another operation.
         """
-        self._retry, self._gateways = retry, gateways
+        self._options, self._gateways = options, gateways
         self._failures = 0
         self._was_connected = was_connected
         self.gateway = 0
@@ -70,11 +74,11 @@ class Retries:
         self._failures += 1
         self.turn()
         self._was_connected = self._was_connected or error.was_connected
-        left = self._retry.attempts if self._was_connected else self._gateways
+        left = self._options.attempts if self._was_connected else self._gateways
         if self._failures >= left:
             if error.response is not None:
                 raise RequestRefused(error.response) from error
             raise ConnectionLost(f"no answer from {url}: {error}") from error
         retry_after = (error.response and error.response.retry_after) or 0.0
         if retry_after or self._failures >= self._gateways:
-            await asyncio.sleep(max(self._retry.pause(self._failures), retry_after))
+            await asyncio.sleep(max(self._options.pause(self._failures), retry_after))

@@ -17,34 +17,13 @@ from headrace.model import events, parts
 from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.model.run_ids import with_own_calls
 from headrace.model.task import TaskKey
-from headrace.sdk.emit import (
-    FILES,
-    Data,
-    Emission,
-    File,
-    Status,
-    Text,
-    Thinking,
-    ToolArguments,
-    ToolCall,
-    ToolResult,
-)
+from headrace.sdk.emit import FILES, Emission, ToolCall, ToolResult
 from headrace.sdk.errors import CalledInOtherLoop
 from headrace.sdk.memory import Memory
 from headrace.sdk.policy import Retry
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import STOPS, Runtime, running_loop
-from headrace.sdk.signals import (
-    Activity,
-    ActivityDelta,
-    Custom,
-    Messages,
-    Raw,
-    State,
-    StateDelta,
-    Subagent,
-    Usage,
-)
+from headrace.sdk.signals import Activity
 from headrace.sdk.source import called_at
 from headrace.sdk.steps import StepCall, step_scope
 from headrace.sdk.tool_call import Callee, ToolError
@@ -83,9 +62,9 @@ class Inbox:
 class RunContext:
     """One attempt at a run, as passed to the agent.
 
-    A generator agent yields what it emits. Any agent can call `emit` or the method for the output
-    type. All of them wait while the agent is too far ahead of the log. They raise `MalformedOutput`
-    for invalid output, and `RunOver` once the run has ended.
+    A generator agent yields its output; any agent, and any function that it calls, can pass the
+    same objects to `emit`. Methods that emit wait while the agent is too far ahead of the log. They
+    raise `MalformedOutput` for invalid output, and `RunOver` once the run has ended.
     """
 
     key: TaskKey
@@ -175,7 +154,7 @@ class RunContext:
     def state(self) -> Any:  # noqa: ANN401  # any JSON
         """A copy of the current state shared with the user interface.
 
-        `set_state` and `change_state` change it. Its initial value is the state that the AG-UI
+        `State` and `StateDelta` change it. Its initial value is the state that the AG-UI
         client sent with the run, or ``{}`` for other clients.
         """
         return self._runtime.output.state
@@ -463,7 +442,9 @@ class RunContext:
             return await self._awaited.inputs.ask(message)
 
     async def emit(self, output: Emission) -> None:
-        """Emit any output: a string or an output type such as `Text` or `ToolCall`.
+        """Emit any output: a string, or an output type such as `File` or `ToolResult`.
+
+        `tool_call` and `activity` also return the id that they generate, and `call` calls a tool.
 
         Raises:
             MalformedOutput: The output is invalid, or is not allowed at this point.
@@ -479,31 +460,11 @@ class RunContext:
         """Return a new id for a `kind` such as "call". Other attempts get the same ids."""
         return self._runtime.output.new_id(kind)
 
-    async def text(self, text: str, block: str = "", *, end: bool = False) -> None:
-        """Emit a piece of the answer (see `Text`)."""
-        await self.emit(Text(text, block, end) if block or end else text)
-
-    async def think(
-        self, text: str, block: str = "", *, end: bool = False, encrypted: str = ""
-    ) -> None:
-        """Emit a piece of the reasoning (see `Thinking`)."""
-        await self.emit(Thinking(text, block, end, encrypted=encrypted))
-
     async def tool_call(self, name: str, arguments: Any, call_id: str = "") -> str:  # noqa: ANN401  # any JSON
         """Emit a tool call and return its id."""
         call_id = call_id or self.new_id("call")
         await self.emit(ToolCall(name, arguments, call_id))
         return call_id
-
-    async def tool_arguments(
-        self, call_id: str, delta: str, name: str = "", *, end: bool = False
-    ) -> None:
-        """Emit a piece of a tool call's arguments (see `ToolArguments`)."""
-        await self.emit(ToolArguments(call_id, delta, name, end))
-
-    async def tool_result(self, call_id: str, content: Any, error: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Emit the result of a tool call."""
-        await self.emit(ToolResult(call_id, content, error))
 
     async def call(self, tool: Callee, /, **arguments: Any) -> Any:  # noqa: ANN401  # any JSON
         """Call a tool (see `tool`), emit the call and its result, and return its content.
@@ -513,60 +474,16 @@ class RunContext:
         """
         call_id = await self.tool_call(tool.name, arguments)
         output = await tool.call(self, arguments)
-        await self.tool_result(call_id, output.content, output.error)
+        await self.emit(ToolResult(call_id, output.content, output.error))
         if output.error:
             raise ToolError(output.error)
         return output.content
-
-    async def file(self, name: str, content: bytes, media_type: str = "") -> None:
-        """Emit a file as a result."""
-        await self.emit(File(name, content, media_type))
-
-    async def data(self, data: Any, name: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Emit structured data as a result."""
-        await self.emit(Data(data, name))
-
-    async def status(self, text: str) -> None:
-        """Emit a progress message."""
-        await self.emit(Status(text))
-
-    async def set_state(self, state: Any) -> None:  # noqa: ANN401  # any JSON
-        """Replace the shared state."""
-        await self.emit(State(state))
-
-    async def change_state(self, patch: Sequence[Json]) -> None:
-        """Apply a JSON Patch to the shared state, as a whole or not at all (see `StateDelta`)."""
-        await self.emit(StateDelta(patch))
-
-    async def messages(self, messages: Sequence[Json]) -> None:
-        """Replace the conversation that the user interface shows (see `Messages`)."""
-        await self.emit(Messages(messages))
 
     async def activity(self, kind: str, content: Json, activity_id: str = "") -> str:
         """Show structured content, and return the activity's id (see `Activity`)."""
         activity_id = activity_id or self.new_id("activity")
         await self.emit(Activity(kind, content, activity_id))
         return activity_id
-
-    async def change_activity(self, activity_id: str, patch: Sequence[Json]) -> None:
-        """Change what an activity shows (see `ActivityDelta`)."""
-        await self.emit(ActivityDelta(activity_id, patch))
-
-    async def subagent(self, subagent: Subagent) -> None:
-        """Emit the start or the end of a subagent's work (see `Subagent`)."""
-        await self.emit(subagent)
-
-    async def usage(self, usage: Usage) -> None:
-        """Report a model's token usage."""
-        await self.emit(usage)
-
-    async def custom(self, name: str, value: Any = None) -> None:  # noqa: ANN401  # any JSON
-        """Emit a custom event for user interfaces."""
-        await self.emit(Custom(name, value))
-
-    async def raw(self, event: Any, source: str = "") -> None:  # noqa: ANN401  # any JSON
-        """Forward an event of another system."""
-        await self.emit(Raw(event, source))
 
     async def delegate(  # by keyword
         self,

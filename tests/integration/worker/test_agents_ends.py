@@ -65,7 +65,7 @@ async def test_a_coroutine_that_returns_text_has_answered(
 ) -> None:
     @agent()
     async def returning(ctx: RunContext) -> str:
-        await ctx.text("one, ")
+        await ctx.emit("one, ")
         return f"{ctx.prompt}, three"
 
     events = await ended(submitter, working, returning, "two")
@@ -287,7 +287,7 @@ async def test_an_agent_may_correct_output_that_was_reported_as_malformed(
         try:
             await ctx.emit(Data({"big": "x" * 2_000_000}))
         except MalformedOutput:
-            await ctx.text("it was too big")
+            await ctx.emit("it was too big")
 
     events = await ended(submitter, working, careful)
     assert texts(events) == ["it was too big"]
@@ -364,7 +364,7 @@ async def test_a_cancelled_agent_cleans_up_and_the_log_confirms(
             await asyncio.sleep(600)
         except asyncio.CancelledError:
             await asyncio.sleep(0.05)
-            await ctx.text("cleaned up")
+            await ctx.emit("cleaned up")
             raise
 
     async with working(tidy):
@@ -386,7 +386,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_left_behind(
             try:
                 await over.wait()
             except asyncio.CancelledError:
-                await ctx.text("never ")
+                await ctx.emit("never ")
 
     async with working(ignores_cancel, cleanup_seconds=0.2):
         task = await submitter.start("ignores-cancel")
@@ -401,7 +401,7 @@ async def test_an_agent_that_raises_when_it_is_cancelled_is_canceled_all_the_sam
 ) -> None:
     @agent()
     async def clumsy(ctx: RunContext) -> None:
-        await ctx.text("begun ")
+        await ctx.emit("begun ")
         try:
             await asyncio.sleep(600)
         finally:

@@ -42,7 +42,7 @@ async def test_the_clients_state_is_the_runs_to_begin_with(
     async def patching(ctx: RunContext) -> AsyncIterator[Emission]:
         seen.append(ctx.state)
         yield StateDelta(fits)
-        await ctx.change_state([{"op": "remove", "path": "/nowhere"}])
+        await ctx.emit(StateDelta([{"op": "remove", "path": "/nowhere"}]))
         seen.append(ctx.state)
 
     async with working(patching):
@@ -82,7 +82,7 @@ async def test_a_question_keeps_its_interrupts_beside_what_was_used(
 
     @agent()
     async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
-        await ctx.usage(Usage("m", input_tokens=3))
+        await ctx.emit(Usage("m", input_tokens=3))
         yield InputRequired("Sure?", interrupts=interrupts)
 
     async with working(asking):

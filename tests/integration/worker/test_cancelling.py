@@ -279,7 +279,7 @@ async def test_a_holder_gets_the_time_that_its_setting_gives_its_agent_to_clean_
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(1.5)
-            await ctx.text("cleaned up")
+            await ctx.emit("cleaned up")
 
     async with working(tidy, cleanup_seconds=60.0):
         task = await submitter.start("tidy")

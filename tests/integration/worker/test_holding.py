@@ -127,7 +127,7 @@ async def test_a_fenced_worker_notices_while_its_agent_is_silent(
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             answers.append(await task.ask("who"))
-            await ctx.text("too late")
+            await ctx.emit("too late")
             raise
         finally:
             stopped.set()

@@ -10,7 +10,7 @@ from subprocess import PIPE, Popen
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.client import Retry
+from headrace.client.retries import RetryOptions
 from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
@@ -53,7 +53,7 @@ def stream(*events: Json, first: int = 1) -> ScriptedResponse:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Retry, "pause", lambda *_: 0.0)
+    monkeypatch.setattr(RetryOptions, "pause", lambda *_: 0.0)
 
 
 def test_agents_are_listed_with_their_state() -> None:
@@ -324,7 +324,7 @@ def test_an_interrupted_send_leaves_the_task_and_states_how_to_go_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Retry, "pause", interrupted)
+    monkeypatch.setattr(RetryOptions, "pause", interrupted)
     with answering(**{"/message:stream": stream({"task": task("WORKING")})}) as gateway:
         answer = headrace(gateway, "send", "hi")
     assert answer.exit_code == 130

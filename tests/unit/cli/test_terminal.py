@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.client import Retry
+from headrace.client.retries import RetryOptions
 from headrace.model.events import Json
 from headrace_cli.on_bus import CommandRefused
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
@@ -69,7 +69,7 @@ def test_no_command_shows_what_a_terminal_would_obey(
     arguments: list[str],
     script: dict[str, ScriptedResponse | Json],
 ) -> None:
-    monkeypatch.setattr(Retry, "pause", lambda *_: 0.0)
+    monkeypatch.setattr(RetryOptions, "pause", lambda *_: 0.0)
     answers = {
         path: given if isinstance(given, ScriptedResponse) else ScriptedResponse(body=given)
         for path, given in script.items()

@@ -16,7 +16,9 @@ from headrace import (
     Retryable,
     RunContext,
     Text,
+    ToolArguments,
     ToolError,
+    ToolResult,
     agent,
     tool,
     tracing,
@@ -76,9 +78,9 @@ async def clerk(ctx: RunContext) -> AsyncIterator[Emission]:
     await ctx.call(divide, dividend=NUMBER, divisor=1)
     with suppress(ToolError):
         await ctx.call(divide, dividend=NUMBER, divisor=0)
-    await ctx.tool_arguments("pieces", '{"x":', "stream")
-    await ctx.tool_arguments("pieces", f"{NUMBER}}}", end=True)
-    await ctx.tool_result("pieces", {"y": NUMBER})
+    await ctx.emit(ToolArguments("pieces", '{"x":', "stream"))
+    await ctx.emit(ToolArguments("pieces", f"{NUMBER}}}", end=True))
+    await ctx.emit(ToolResult("pieces", {"y": NUMBER}))
     yield Complete("secret end")
 
 
@@ -151,10 +153,10 @@ async def test_what_is_too_long_is_cut_and_reports_it(spans: RecordedSpans) -> N
         for _ in range(40):
             yield "o" * 1000
         await ctx.tool_call("long", {"x": "a" * 40_000}, "call")
-        await ctx.tool_result("call", "r" * 40_000)
+        await ctx.emit(ToolResult("call", "r" * 40_000))
         for end in (False, True):
-            await ctx.tool_arguments("pieces", "p" * 10_000, "long", end=end)
-        await ctx.tool_result("pieces", 1)
+            await ctx.emit(ToolArguments("pieces", "p" * 10_000, "long", end=end))
+        await ctx.emit(ToolResult("pieces", 1))
 
     async with TestFleet([verbose]) as fleet:
         await fleet.send("verbose", "i" * 40_000)

@@ -6,7 +6,19 @@ from contextlib import suppress
 import pytest
 from opentelemetry import trace
 
-from headrace import Emission, Retry, Retryable, RunContext, ToolError, Usage, agent, tool, tracing
+from headrace import (
+    Emission,
+    Retry,
+    Retryable,
+    RunContext,
+    ToolArguments,
+    ToolError,
+    ToolResult,
+    Usage,
+    agent,
+    tool,
+    tracing,
+)
 from headrace.testing import TestFleet
 from tests.support.spans import NUMBER, RecordedSpans, links, parent, traceparent
 
@@ -102,9 +114,9 @@ async def test_tool_calls_are_spans_below_the_attempt_without_their_content(
         await ctx.call(divide, dividend=NUMBER, divisor=1)
         with suppress(ToolError):
             await ctx.call(divide, dividend=NUMBER, divisor=0)
-        await ctx.tool_arguments("pieces", '{"x":', "stream")
-        await ctx.tool_arguments("pieces", f"{NUMBER}}}", end=True)
-        await ctx.tool_result("pieces", NUMBER)
+        await ctx.emit(ToolArguments("pieces", '{"x":', "stream"))
+        await ctx.emit(ToolArguments("pieces", f"{NUMBER}}}", end=True))
+        await ctx.emit(ToolResult("pieces", NUMBER))
         await ctx.tool_call("clients_own", {"x": NUMBER})
         return "done"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace import Agent, Retry, RunContext, agent, tool
+from headrace import Agent, Retry, RunContext, State, agent, tool
 from tests.integration.worker.adapters.behaviour import (
     AsksItsModel,
     ClientTools,
@@ -20,7 +20,7 @@ from tests.support.task_submitter import TaskSubmitter
 
 async def put(ctx: RunContext, item: str) -> str:
     """Add to the state that is shared."""
-    await ctx.set_state({"items": [*ctx.state["items"], item]})
+    await ctx.emit(State({"items": [*ctx.state["items"], item]}))
     return "put"
 
 

@@ -34,7 +34,7 @@ async def worker(ctx: RunContext) -> AsyncIterator[Emission]:
 async def asking(ctx: RunContext) -> None:
     """Asks the worker."""
     result = await ctx.delegate("worker", ctx.prompt)
-    await ctx.text(f"It says: {result.text}")
+    await ctx.emit(f"It says: {result.text}")
 
 
 async def test_an_agent_on_another_worker_answers(
@@ -92,7 +92,7 @@ async def test_the_output_of_a_child_can_be_kept_out_of_the_parents_log(
 ) -> None:
     @agent()
     async def quiet(ctx: RunContext) -> None:
-        await ctx.text((await ctx.delegate("worker", "dig", relay=False)).text)
+        await ctx.emit((await ctx.delegate("worker", "dig", relay=False)).text)
 
     async with working(quiet, worker):
         entries = await (await submitter.start("quiet")).ended()
@@ -109,7 +109,7 @@ async def test_a_stream_has_the_childs_events_and_then_its_result(
     async def streaming(ctx: RunContext) -> None:
         async with ctx.delegate_stream("worker", "dig") as child:
             seen.extend([event async for event in child])
-            await ctx.text((await child.result()).text)
+            await ctx.emit((await child.result()).text)
 
     async with working(streaming, worker):
         entries = await (await submitter.start("streaming")).ended()
@@ -175,7 +175,7 @@ async def test_a_timeout_around_one_event_loses_none_and_leaves_the_child_at_wor
                     timeouts += 1
             may_go_on.set()
             texts.extend([str(event) async for event in child])
-            await ctx.text((await child.result()).text)
+            await ctx.emit((await child.result()).text)
 
     async with working(impatient, slow):
         entries = await (await submitter.start("impatient")).ended()
@@ -203,7 +203,7 @@ async def test_children_run_in_parallel(submitter: TaskSubmitter, working: Worki
         results = await asyncio.gather(*(ctx.delegate("meeter", name) for name in "abc"))
         async with asyncio.TaskGroup() as group:
             more = group.create_task(ctx.delegate("meeter", "d"))
-        await ctx.text("".join(result.text for result in [*results, more.result()]))
+        await ctx.emit("".join(result.text for result in [*results, more.result()]))
 
     async with working(gathering), working(meeter):
         entries = await (await submitter.start("gathering")).ended()
@@ -240,7 +240,7 @@ async def test_a_child_that_fails_is_an_error_that_names_it(
             try:
                 await ctx.delegate(name, "x")
             except DelegationFailed as failure:
-                await ctx.text(f"{failure.agent}: {failure.state}: {failure.reason}; ")
+                await ctx.emit(f"{failure.agent}: {failure.state}: {failure.reason}; ")
 
     async with working(failing, refusing, catching):
         entries = await (await submitter.start("catching")).ended()
@@ -277,7 +277,7 @@ async def test_an_unknown_agent_is_refused(submitter: TaskSubmitter, working: Wo
             try:
                 await ctx.delegate(name, "x")
             except DelegationRefused as refusal:
-                await ctx.text(f"{refusal.why} ")
+                await ctx.emit(f"{refusal.why} ")
 
     async with working(lost):
         entries = await (await submitter.start("lost")).ended()
@@ -295,7 +295,7 @@ async def test_a_child_ends_by_its_deadline(submitter: TaskSubmitter, working: W
         try:
             await ctx.delegate("slow", "x", timeout=0.5)
         except DelegationFailed as failure:
-            await ctx.text(failure.reason)
+            await ctx.emit(failure.reason)
 
     async with working(hasty, slow, timing=Timing(child_lateness=60.0)):
         entries = await (await submitter.start("hasty")).ended()
@@ -316,7 +316,7 @@ async def test_a_child_without_a_worker_is_canceled_after_its_deadline(
         try:
             await ctx.delegate("gone", "x", timeout=0.5)
         except DelegationFailed as failure:
-            await ctx.text(failure.reason)
+            await ctx.emit(failure.reason)
 
     async with working(gone):
         pass

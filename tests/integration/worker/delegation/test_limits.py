@@ -63,18 +63,18 @@ async def test_tokens_are_inherited_and_counted(submitter: TaskSubmitter, workin
 
     @agent()
     async def saver(ctx: RunContext) -> None:
-        await ctx.usage(Usage(input_tokens=5))
+        await ctx.emit(Usage(input_tokens=5))
         texts = [(await ctx.delegate("spender", f"{n}")).text for n in range(2)]
         try:
             await ctx.delegate("spender", "more")
         except DelegationRefused as refusal:
             texts.append(refusal.why)
-        await ctx.text("; ".join(texts))
+        await ctx.emit("; ".join(texts))
 
     @agent()
     async def giver(ctx: RunContext) -> None:
         result = await ctx.delegate("saver", "x", budget=80)
-        await ctx.text(f"{ctx.tokens_left} {result.tokens}: {result.text}")
+        await ctx.emit(f"{ctx.tokens_left} {result.tokens}: {result.text}")
 
     async with working(spender, saver, giver):
         entries = await (await submitter.start("giver")).ended()

@@ -120,7 +120,7 @@ async def test_a_file_can_be_in_an_answer_too(submitter: TaskSubmitter, working:
         if ctx.run == 1:
             await ctx.emit(InputRequired("Which file?"))
         else:
-            await ctx.text(str(len(await ctx.content(ctx.parts[0]))))
+            await ctx.emit(str(len(await ctx.content(ctx.parts[0]))))
 
     @agent()
     async def asking(ctx: RunContext) -> str:

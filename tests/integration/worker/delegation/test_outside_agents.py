@@ -42,7 +42,7 @@ async def mayor(ctx: RunContext) -> None:
     result = await ctx.delegate("outside", ctx.prompt)
     if result.needs_input:
         result = await ctx.answer(result, "fire")
-    await ctx.text(f"Result: {result.text}")
+    await ctx.emit(f"Result: {result.text}")
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -79,7 +79,7 @@ async def test_its_events_are_streamed_as_they_come(
                 if "Reply: " in seen:
                     # Not before: it goes on because its first word has been received here.
                     executor.go_on.set()
-            await ctx.text((await child.result()).text)
+            await ctx.emit((await child.result()).text)
 
     async with (
         sdk_server(executor) as server,
@@ -128,7 +128,7 @@ async def test_another_headrace_answers_and_is_canceled(
 ) -> None:
     @agent()
     async def asking(ctx: RunContext) -> None:
-        await ctx.text((await ctx.delegate("patient", ctx.prompt)).text)
+        await ctx.emit((await ctx.delegate("patient", ctx.prompt)).text)
 
     async with working(await other.agent("patient", binding), asking):
         task = await submitter.start("asking", "x")
@@ -220,7 +220,7 @@ async def test_an_agent_is_named_by_an_object_too_and_never_by_its_url(
                     await ctx.delegate(wrong, "x")  # type: ignore[arg-type]  # the point
                 except DelegationRefused as refusal:
                     refused[refusal.why] = str(refusal)
-            await ctx.text((await ctx.delegate(outside, "fire")).text)
+            await ctx.emit((await ctx.delegate(outside, "fire")).text)
 
         async with working(outside, asking):
             entries = await (await submitter.start("asking")).ended()

@@ -85,13 +85,13 @@ async def test_a_stream_gives_its_place_away_until_it_ends(
     @agent()
     async def leaf(ctx: RunContext) -> None:
         for word in ("one ", "two ", "three"):
-            await ctx.text(word)
+            await ctx.emit(word)
 
     @agent()
     async def streaming(ctx: RunContext) -> None:
         async with ctx.delegate_stream("leaf", "x") as child:
             count = len([event async for event in child])
-        await ctx.text("heard" if count > 3 else "nothing")
+        await ctx.emit("heard" if count > 3 else "nothing")
 
     async with working(leaf, streaming, concurrency=1):
         entries = await (await submitter.start("streaming")).ended()

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,20 +13,19 @@ from headrace.client import (
     Client,
     ConnectionLost,
     RequestRefused,
-    Retry,
     StreamEvent,
 )
 from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
-AT_ONCE = Retry(attempts=4, backoff=0.0)
+AT_ONCE: Any = {"attempts": 4, "backoff": 0.0}
 STOPPING = b": the gateway stops\nretry: 500\n\n"
 AWAY = ScriptedResponse(503, {"error": {"message": "restarting"}})
 
 
 @asynccontextmanager
 async def client_of(*gateways: FakeGateway) -> AsyncIterator[Client]:
-    async with Client(*(gateway.url for gateway in gateways), retry=AT_ONCE) as client:
+    async with Client(*(gateway.url for gateway in gateways), **AT_ONCE) as client:
         yield client
 
 
@@ -155,7 +155,7 @@ async def test_a_gateway_that_stays_away_is_given_up_and_gives_the_reason() -> N
             with pytest.raises(RequestRefused, match="restarting"):
                 await read(following)
     assert following.cursor == "log1:1"
-    assert len(gateway.asked) == AT_ONCE.attempts
+    assert len(gateway.asked) == AT_ONCE["attempts"]
 
 
 async def test_no_gateway_at_any_url_is_reported_at_once() -> None:

@@ -4,15 +4,16 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
-from headrace.client import Client, ConnectionLost, RequestRefused, Retry
+from headrace.client import Client, ConnectionLost, RequestRefused
 from headrace.model.events import Json
 from tests.support.fake_gateway import ScriptedResponse, answering
 
-AT_ONCE = Retry(attempts=4, backoff=0.0)
+AT_ONCE: Any = {"attempts": 4, "backoff": 0.0}
 TASK: Json = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_CANCELED"}}
 
 type Handler = Callable[[httpx.Request], httpx.Response]
@@ -21,7 +22,7 @@ type Handler = Callable[[httpx.Request], httpx.Response]
 def client_of(handler: Handler, *urls: str, token: str | None = None) -> Client:
     """Return a client of gateways that `handler` answers for."""
     http = httpx.AsyncClient(transport=httpx.MockTransport(handler))
-    return Client(*urls or ["http://here"], token=token, retry=AT_ONCE, http=http)
+    return Client(*urls or ["http://here"], token=token, **AT_ONCE, http=http)
 
 
 async def test_requests_that_fail_together_all_move_to_the_gateway_that_answers() -> None:
@@ -34,7 +35,7 @@ async def test_requests_that_fail_together_all_move_to_the_gateway_that_answers(
         return httpx.Response(200, json={"agents": []})
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    client = Client("http://dead", "http://well", retry=AT_ONCE, http=http)
+    client = Client("http://dead", "http://well", **AT_ONCE, http=http)
     answers = await asyncio.gather(*(client.agents() for _ in range(20)))
     assert answers == [[]] * 20
 
@@ -56,7 +57,7 @@ async def test_each_of_several_gateways_is_tried_before_one_is_tried_again() -> 
         raise httpx.ConnectError("refused")
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    client = Client("http://a", "http://b", "http://c", retry=AT_ONCE, http=http)
+    client = Client("http://a", "http://b", "http://c", **AT_ONCE, http=http)
     slow = asyncio.create_task(client.processes())
     await begun.wait()
     await client.fleet()  # Turns from a to b to c.

@@ -2,15 +2,16 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import httpx
 import pytest
 
-from headrace.client import Client, ConnectionLost, RequestRefused, Retry
+from headrace.client import Client, ConnectionLost, RequestRefused
 from headrace.model.events import Json
 from tests.support.fake_gateway import ScriptedResponse, answering
 
-AT_ONCE = Retry(attempts=2, backoff=0.0)
+AT_ONCE: Any = {"attempts": 2, "backoff": 0.0}
 STREAM = "/v1/agents/a/message:stream"
 REST = "/v1/agents/a/tasks/t1:subscribe"
 NOW = "/v1/agents/a/tasks/t1?historyLength=0"
@@ -105,7 +106,7 @@ async def test_a_stream_that_lost_its_connection_goes_on_when_it_is_read_again()
         REST: [away, frames(("l:2", status("COMPLETED")))],
     }
     with answering(**script) as gateway:
-        async with Client(gateway.url, retry=AT_ONCE) as client:
+        async with Client(gateway.url, **AT_ONCE) as client:
             stream = client.stream("a", "hi")
             assert (await anext(stream)).cursor == "l:1"
             with pytest.raises(RequestRefused, match="restarting"):
@@ -142,8 +143,7 @@ async def test_a_list_is_read_on_after_a_read_that_timed_out_or_failed() -> None
         return httpx.Response(200, json={"triggers": [{"name": "two"}], "next": None})
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    once = Retry(attempts=1)
-    triggers = Client("http://here", retry=once, http=http).triggers.list()
+    triggers = Client("http://here", attempts=1, http=http).triggers.list()
     assert (await anext(triggers))["name"] == "one"
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace.client import Client, Retry, RunEvent
+from headrace.client import Client, RunEvent
 from headrace.model.events import Json
 from tests.support.fake_gateway import FakeGateway, ScriptedResponse, answering
 
@@ -25,7 +25,7 @@ def frames(*numbered: tuple[int, Json], recovered: bool = True) -> ScriptedRespo
 
 
 async def run(gateway: FakeGateway) -> list[RunEvent]:
-    async with Client(gateway.url, retry=Retry(backoff=0.0)) as client:
+    async with Client(gateway.url, backoff=0.0) as client:
         return [event async for event in client.run("a", "hi", thread="t", run="r")]
 
 
@@ -55,7 +55,7 @@ async def test_a_run_has_the_id_of_its_task_also_after_a_gateway_that_names_none
     named = replace(begun, headers=(("Headrace-Task", "0-ab"),))
     rest = frames((1, STARTED), (1, OPENED), (2, CLOSED), (3, FINISHED))
     with answering(**{PATH: [named, rest]}) as gateway:
-        async with Client(gateway.url, retry=Retry(backoff=0.0)) as client:
+        async with Client(gateway.url, backoff=0.0) as client:
             run = client.run("a", "hi", thread="t", run="r")
             tasks = [run.task, *[run.task async for _ in run]]
     assert tasks == ["", "0-ab", "0-ab", "0-ab", "0-ab"]

@@ -14,6 +14,8 @@ from headrace import (
     MalformedOutput,
     Reject,
     RunContext,
+    State,
+    StateDelta,
     Status,
     Thinking,
     agent,
@@ -26,9 +28,9 @@ from headrace.sdk.tools import as_tools
 async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
     """Sells."""
     yield Thinking("Nails, hm.")
-    await ctx.status("looking")
-    await ctx.set_state({"of": ctx.prompt})
-    await ctx.change_state([{"op": "add", "path": "/left", "value": 7}])
+    await ctx.emit(Status("looking"))
+    await ctx.emit(State({"of": ctx.prompt}))
+    await ctx.emit(StateDelta([{"op": "add", "path": "/left", "value": 7}]))
     await ctx.checkpoint(1)
     yield f"{ctx.state['left']} "
     yield Complete(ctx.state["of"])

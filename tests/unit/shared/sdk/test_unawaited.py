@@ -20,7 +20,7 @@ from headrace.testing import TestFleet
 
 @agent
 async def shop(ctx):
-    answer = ctx.text("lost")
+    answer = ctx.emit("lost")
     return f"{answer}"
 
 async def main():
@@ -40,9 +40,9 @@ async def test_each_run_reports_its_own_calls() -> None:
     async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
         yield "Welcome. "
         if ctx.prompt == "bad":
-            ctx.text("lost")  # type: ignore[unused-coroutine]
+            ctx.emit("lost")  # type: ignore[unused-coroutine]
         await asyncio.sleep(0)
-        await ctx.text("Goodbye.")
+        await ctx.emit("Goodbye.")
 
     async with TestFleet([shop]) as fleet:
         answers = await asyncio.gather(*(fleet.send("shop", word) for word in ("good", "bad") * 3))
@@ -54,21 +54,21 @@ async def test_a_call_in_a_subtask_is_emitted() -> None:
     @agent
     async def shop(ctx: RunContext) -> str:
         async def helper() -> None:
-            ctx.text("lost")  # type: ignore[unused-coroutine]
+            ctx.emit("lost")  # type: ignore[unused-coroutine]
 
         await asyncio.create_task(helper())
         return "done"
 
     async with TestFleet([shop]) as fleet:
         answer = await fleet.send("shop", "nails")
-    assert "called ctx.text() without await" in answer.status_text
+    assert "called ctx.emit() without await" in answer.status_text
     assert "test_unawaited.py:" in answer.status_text
 
 
 async def test_an_exception_of_the_agent_states_more() -> None:
     @agent
     async def shop(ctx: RunContext) -> None:
-        ctx.text("lost")  # type: ignore[unused-coroutine]
+        ctx.emit("lost")  # type: ignore[unused-coroutine]
         raise ValueError("empty")
 
     with pytest.raises(ValueError, match="empty"):
@@ -78,7 +78,7 @@ async def test_an_exception_of_the_agent_states_more() -> None:
 async def test_cancelled_calls_are_no_mistake() -> None:
     @agent
     async def shop(ctx: RunContext) -> str:
-        asyncio.create_task(ctx.text("late")).cancel()
+        asyncio.create_task(ctx.emit("late")).cancel()
         await asyncio.sleep(0)
         return "done"
 
@@ -109,7 +109,7 @@ def test_a_call_that_goes_with_its_function_gets_its_location(tmp_path: Path) ->
     script.write_text(_SCRIPT)
     command = [sys.executable, str(script)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert "await ctx.text(…) (serving.py:5) " in text
+    assert "await ctx.emit(…) (serving.py:5) " in text
 
 
 async def test_a_call_whose_result_is_used_without_await_is_named() -> None:
@@ -154,7 +154,7 @@ async def test_a_call_in_another_event_loop_fails_the_run(
 ) -> None:
     @tool
     def stock(of: str, ctx: RunContext) -> str:
-        asyncio.run(ctx.status(of))
+        asyncio.run(ctx.tool_call("count", {"of": of}))
         return of
 
     @agent
@@ -171,7 +171,7 @@ async def test_a_call_in_another_event_loop_fails_the_run(
     def returning(ctx: RunContext) -> None:
         asyncio.run(anext(ctx.inbox))
 
-    expected = {"shop": "status", "streaming": "delegate_stream", "returning": "inbox"}
+    expected = {"shop": "tool_call", "streaming": "delegate_stream", "returning": "inbox"}
     async with TestFleet([shop, streaming, returning]) as fleet:
         for name, method in expected.items():
             for _ in range(2):

@@ -244,10 +244,10 @@ MISTAKES = [
     ),
     Mistake(
         "a method of the context without `await`",
-        "@agent\nasync def shop(ctx):\n    ctx.text('There are 7.')\n    yield 'Nails? '\n",
-        "agent 'shop' called ctx.text() without await, so it did nothing; await ctx.text(…)"
+        "@agent\nasync def shop(ctx):\n    ctx.emit('There are 7.')\n    yield 'Nails? '\n",
+        "agent 'shop' called ctx.emit() without await, so it did nothing; await ctx.emit(…)"
         " (shop.py:5)",
-        "`await ctx.text('There are 7.')`",
+        "`await ctx.emit('There are 7.')`",
         runs=True,
     ),
     Mistake(
@@ -261,8 +261,8 @@ MISTAKES = [
     ),
     Mistake(
         "a method of the context in a function without `async`",
-        "@agent\ndef shop(ctx):\n    ctx.text('There are 7.')\n    yield 'Nails? '\n",
-        "agent 'shop' called ctx.text(), which needs await: declare it with async def (shop.py:5)",
+        "@agent\ndef shop(ctx):\n    ctx.emit('There are 7.')\n    yield 'Nails? '\n",
+        "agent 'shop' called ctx.emit(), which needs await: declare it with async def (shop.py:5)",
         "`async def shop(ctx)`, or `yield 'There are 7.'`",
         runs=True,
     ),
@@ -277,10 +277,10 @@ MISTAKES = [
     ),
     Mistake(
         "`asyncio.run` in a function without `async`",
-        "import asyncio\n\n@agent\ndef shop(ctx):\n    asyncio.run(ctx.text('There are 7.'))\n",
-        "agent 'shop' used ctx.text outside of the worker's event loop; declare the function with"
+        "import asyncio\n\n@agent\ndef shop(ctx):\n    asyncio.run(ctx.emit('There are 7.'))\n",
+        "agent 'shop' used ctx.emit outside of the worker's event loop; declare the function with"
         " async def, and await it there (shop.py:7)",
-        "`async def shop(ctx)` and `await ctx.text('There are 7.')`",
+        "`async def shop(ctx)` and `await ctx.emit('There are 7.')`",
         runs=True,
     ),
     Mistake(
