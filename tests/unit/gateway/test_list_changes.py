@@ -133,6 +133,14 @@ async def test_a_gap_in_a_streams_messages_means_to_list_again(
     assert read(receiver)[3:] == [None]
 
 
+async def test_a_change_behind_a_gap_follows_the_word_of_it(
+    bus: ListeningBus, receiver: ListChangeReceiver
+) -> None:
+    bus.say(4, 5, TASK)
+    bus.say(7, 8, TASK)
+    assert [item is None for item in read(receiver)] == [False, True, False]
+
+
 async def test_what_a_stream_lost_before_its_first_message_means_to_list_again(
     bus: ListeningBus, receiver: ListChangeReceiver
 ) -> None:
@@ -178,6 +186,20 @@ async def test_watchers_list_again_at_different_times(bus: ListeningBus) -> None
         bus.say(1, 2)  # task state lost some changes
         again = [len(await reader.read_now()) for reader in readers]
     assert (first, again) == ([1, 1, 1], [1, 0, 1])
+
+
+async def test_changes_are_passed_on_without_a_pause(bus: ListeningBus) -> None:
+    receiver = ListChangeReceiver(bus, interest_spreads=3600, spread=lambda: 3600.0)
+    watched = receiver.watched("default", "echo", "ann_2dlee")
+    async with receiver.changes.held():
+        bus.may_flush.set()
+        await until_received(receiver, 1)
+        reader = watched.reader(1)
+        bus.say(1, 2, TASK)
+        read = [len(await reader.read_now())]
+        bus.say(2, 3, TASK)
+        read.append(len(await reader.read_now()))
+    assert read == [1, 1]
 
 
 async def test_a_change_wakes_the_tasks_owner_and_operators(bus: ListeningBus) -> None:

@@ -1,10 +1,12 @@
 """Tasks are forked in a test fleet, by the gateway's own code."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from headrace import Emission, InputRequired, Retry, RunContext, agent
+from headrace.model.entry import Entry
 from headrace.model.fork import ForkOf
 from headrace.model.task import COMPLETED
 from headrace.testing import TestFleet
@@ -150,3 +152,41 @@ async def test_a_fork_goes_on_after_the_steps_before_it(fleet: TestFleet) -> Non
     fork = await task.fork(done[1])
     assert (await fork.result()).text == (await task.now()).text == "4 120000 6 "
     assert calls == ["heat", "hammer", "quench", "quench"]
+
+
+@agent()
+async def talker(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Ask for more, as often as it is spoken to."""
+    yield f"I heard {ctx.prompt}, and {len(await ctx.load_events())} events."
+    yield InputRequired("And then?")
+
+
+async def log_of(task: FleetTask) -> list[Entry]:
+    entries = list[Entry]()
+    async with await task._fleet.gateway.feeds.open(task.key) as feed:
+        reader = feed.reader(0)
+        while reader.is_behind:
+            entries += [block.entry for block in await reader.read()]
+    return entries
+
+
+async def test_forks_of_forks_with_follow_ups_grow_by_what_is_said_in_them() -> None:
+    depth, width = 10, 2
+    async with TestFleet([talker], timeout=60) as fleet:
+        task, sizes, counts = (await fleet.send("talker", "zero")).handle, list[int](), list[int]()
+        for number in range(depth):
+            forks = [await task.fork(None, f"fork {number:03}") for _ in range(width)]
+            await asyncio.gather(*(fork.result() for fork in forks))
+            await asyncio.gather(*(fork.answer(f"more {number:03}") for fork in forks))
+            logs = await asyncio.gather(*map(log_of, forks))
+            sizes += [sum(len(line) for entry in log for line in entry.lines) for log in logs]
+            counts += [log[-1].last_generation for log in logs]
+            task = forks[-1]
+        history = (await task.now()).task["history"]
+    # Each fork has its source's events, and as many of its own as the first one has.
+    grown = [counts[at + width] - counts[at] for at in range(len(counts) - width)]
+    assert set(grown) == {counts[width] - counts[0]}
+    assert len(history) <= 6 * (depth + 1)
+    # So do the bytes: a turn takes as many at any depth.
+    steps = [sizes[at + width] - sizes[at] for at in range(len(sizes) - width)]
+    assert max(steps) < 2 * min(steps)

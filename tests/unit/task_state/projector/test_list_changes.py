@@ -1,5 +1,6 @@
 """What is published of a batch's changes: whose task changed its state, and where gaps are."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -8,6 +9,7 @@ from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey
+from headrace_task_state.projector import list_changes
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.store import Fields, Lease, Range, TaskChange, TaskRemoval, Writer
 from headrace_task_state.store_memory import MemoryStore
@@ -154,3 +156,46 @@ async def test_a_new_holder_continues_where_the_view_is(
 ) -> None:
     await publisher.begin(12)
     assert bus.published == [ListChanges(after=12, end=12, tasks=[])]
+
+
+async def test_after_a_disturbance_readers_learn_that_something_may_be_missing(
+    bus: RecordingBus, publisher: ListChangePublisher
+) -> None:
+    await publisher.publish(5, [begins()])
+    bus._notify()
+    await asyncio.sleep(0)
+    assert [(message.after, message.end, len(message.tasks)) for message in bus.published] == [
+        (4, 5, 1),
+        (5, 5, 0),
+    ]
+    publisher.close()
+    bus._notify()
+    await asyncio.sleep(0)
+    assert len(bus.published) == 2
+
+
+async def test_as_many_tasks_are_remembered_as_the_limit_says(
+    bus: RecordingBus,
+    publisher: ListChangePublisher,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[str]()
+
+    async def stored(name: str) -> list[Fields]:
+        asked.append(name)
+        return [{"agent": keys[0].agent, "owner": "ann", "context": "c"}]
+
+    monkeypatch.setattr(writer, "fields", stored)
+    monkeypatch.setattr(list_changes, "REMEMBERED_TASKS", 2)
+    keys = [new_key() for _ in range(3)]
+    for position, key in enumerate(keys[:2], 5):
+        await publisher.publish(position, [begins(key)])
+    for key in keys[:2]:
+        await publisher.publish(7, [TaskChange(key, "log", state=WORKING)])
+    assert asked == []
+    await publisher.publish(8, [begins(keys[2])])
+    for key in (keys[2], keys[0]):
+        await publisher.publish(9, [TaskChange(key, "log", state=COMPLETED)])
+    assert asked == [f"{keys[0].tenant}:{keys[0].task}"]
+    assert states(bus)[-2:] == [(SUBMITTED, COMPLETED), (None, COMPLETED)]
