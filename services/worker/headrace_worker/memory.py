@@ -79,6 +79,11 @@ class AttemptMemory:
         await self._begin(scope)
         return await self._store.read(scope, prefix)
 
+    async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
+        """Return the key that begins with `prefix` and was written last, and its value."""
+        await self._begin(scope)
+        return await self._store.last(scope, prefix)
+
     async def put(self, scope: MemoryScope, key: str, data: bytes, revision: int | None) -> int:
         """Write the value of `key`.
 

@@ -5,6 +5,8 @@ here, the one public path; the subpackages are private:
 
 =======================  ===========================  ==========================================
 ``McpServer``            ``headrace[mcp]``            the tools of an MCP server
+``FleetSaver``           ``headrace[langgraph]``      a LangGraph checkpointer in the fleet
+``FleetStore``           ``headrace[langgraph]``      a LangGraph store in the fleet
 ``adk_agent``            ``headrace[google-adk]``     an agent of Google's ADK
 ``ag_ui_agent``          ``headrace[ag-ui]``          an AG-UI agent behind HTTP
 ``executor_agent``       ``headrace[a2a]``            an `AgentExecutor` of the official SDK
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.adapters.adk.agent import adk_agent
     from headrace.adapters.ag_ui.agent import ag_ui_agent
     from headrace.adapters.langgraph.agent import langgraph_agent
+    from headrace.adapters.langgraph.saver import FleetSaver
+    from headrace.adapters.langgraph.store import FleetStore
     from headrace.adapters.mcp_tools import McpServer
     from headrace.adapters.openai.agent import openai_agent
     from headrace.adapters.openai_agents.agent import openai_agents_agent
@@ -37,6 +41,8 @@ _MODULES = {
     "ApiKey": ("a2a.credentials", "a2a"),
     "Bearer": ("a2a.credentials", "a2a"),
     "ClientCredentials": ("a2a.credentials", "a2a"),
+    "FleetSaver": ("langgraph.saver", "langgraph"),
+    "FleetStore": ("langgraph.store", "langgraph"),
     "McpServer": ("mcp_tools", "mcp"),
     "adk_agent": ("adk.agent", "google-adk"),
     "ag_ui_agent": ("ag_ui.agent", "ag-ui"),
@@ -53,6 +59,8 @@ __all__ = [
     "ApiKey",
     "Bearer",
     "ClientCredentials",
+    "FleetSaver",
+    "FleetStore",
     "McpServer",
     "adk_agent",
     "ag_ui_agent",

@@ -23,6 +23,7 @@ from headrace.model.memory import (
     check_size,
     decode_key,
     encode_key,
+    latest,
 )
 from headrace.model.subjects import MAX_TOKEN, encode_token
 from headrace.model.task import TaskKey
@@ -86,7 +87,15 @@ def place_of(scope: MemoryScope) -> str:
 
 def key_of(scope: MemoryScope, key: str) -> str:
     """Return where the message of `key` is in the bucket."""
-    return f"{place_of(scope)}.k.{encode_key(key)}"
+    return _keys_of(scope) + encode_key(key)
+
+
+def _keys_of(scope: MemoryScope) -> str:
+    return f"{place_of(scope)}.k."
+
+
+def _pattern(prefix: str) -> str:
+    return f"{encode_key(check_prefix(prefix)[:-1])}.>" if prefix else ">"
 
 
 def chunk_of(scope: MemoryScope, chunks: Chunks, number: int) -> str:
@@ -193,6 +202,18 @@ class AgentMemory:
                 found[key] = value
         return found
 
+    async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
+        """Return the key that begins with `prefix` and was written last, and its value."""
+        found = await self.bucket.last(f"{_keys_of(scope)}{_pattern(prefix)}")
+        if found is None:
+            return None
+        place, value = found
+        content = None if value.data is None else await self._content(scope, value.data)
+        if content is None:
+            # The last message is a deletion, and tells nothing of the keys that are left.
+            return latest(await self.read(scope, prefix))
+        return decode_key(place.removeprefix(_keys_of(scope))), MemoryValue(content, value.sequence)
+
     async def erase(self, key: TaskKey, *, is_deleted: bool) -> None:
         """Erase the memory of a task; if it `is_deleted`, overwrite its bytes too."""
         remove = erase if is_deleted else purge
@@ -237,11 +258,9 @@ class AgentMemory:
                 await self.bucket.delete(chunk_of(scope, chunks, number), seconds=DELETED)
 
     async def _messages(self, scope: MemoryScope, prefix: str) -> dict[str, tuple[bytes, int]]:
-        begin = f"{place_of(scope)}.k."
-        within = f"{encode_key(check_prefix(prefix)[:-1])}." if prefix else ""
-        copied = await self.bucket.copy(f"{begin}{within}>", is_latest=True)
+        copied = await self.bucket.copy(f"{_keys_of(scope)}{_pattern(prefix)}", is_latest=True)
         return {
-            decode_key(place.removeprefix(begin)): (one.data, one.sequence)
+            decode_key(place.removeprefix(_keys_of(scope))): (one.data, one.sequence)
             for place, one in copied.items()
         }
 

@@ -131,6 +131,10 @@ class Bucket:
                 found[key] = value
         return list(found.items())
 
+    async def last(self, pattern: str) -> tuple[str, Value] | None:
+        """Return the key that matches `pattern` and was written last, from the leader."""
+        return await self._ask({"last_by_subj": self.prefix + pattern})
+
     async def keys(self) -> list[str]:
         """Return every key, from the leader. Some may just have been deleted."""
         found: list[str] = []

@@ -97,6 +97,11 @@ def check_size(key: str, data: bytes) -> None:
         )
 
 
+def latest(values: dict[str, MemoryValue]) -> tuple[str, MemoryValue] | None:
+    """Return the key that was written last, and its value."""
+    return max(values.items(), key=lambda item: item[1].revision, default=None)
+
+
 def changed_meanwhile(key: str) -> MemoryChanged:
     """Return the error for a `key` with another revision than a write expects."""
     return MemoryChanged(f"memory key {key!r} has another revision; get it again, then write")

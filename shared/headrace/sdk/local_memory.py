@@ -11,6 +11,7 @@ from headrace.model.memory import (
     check_prefix,
     check_size,
     encode_key,
+    latest,
 )
 
 
@@ -57,6 +58,10 @@ class LocalMemory:
         check_prefix(prefix)
         found = self._values.get(scope, {})
         return {key: value for key, value in found.items() if key.startswith(prefix)}
+
+    async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
+        """Return the key that begins with `prefix` and was written last, and its value."""
+        return latest(await self.read(scope, prefix))
 
     async def _check(self, scope: MemoryScope, key: str, revision: int | None) -> None:
         found = await self.get(scope, key)

@@ -189,6 +189,9 @@ class RunMemory(Protocol):
     async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
         """Return the values of the keys that begin with `prefix`."""
 
+    async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
+        """Return the key that begins with `prefix` and was written last, and its value."""
+
 
 class RunChildren(Protocol):
     """The tasks that a run delegates. Methods raise as those of `RunContext` do."""

@@ -79,7 +79,9 @@ from headrace.adapters import langgraph_agent
 graph = StateGraph(MessagesState)
 graph.add_node("node", lambda _: {})
 graph.add_edge(START, "node")
-desk = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="desk")
+desk = langgraph_agent(
+    graph.compile(checkpointer=InMemorySaver()), name="desk", saver="graph"
+)
 """
     (tmp_path / "one_process_desk.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -88,4 +90,4 @@ desk = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="desk")
     found = check(path)
     assert found.exit_code == 0, found.output
     assert "Warning: agents.desk: InMemorySaver keeps the graph's state in one" in found.stderr
-    assert "(compile the graph with a checkpointer that all workers share" in found.stderr
+    assert '(use the fleet\'s (saver="fleet"), or one that all workers share' in found.stderr

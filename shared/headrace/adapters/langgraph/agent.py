@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from langgraph.pregel import Pregel
 from langgraph.types import Command
@@ -22,7 +22,7 @@ from headrace.adapters.langgraph.calls import GraphCalls
 from headrace.adapters.langgraph.events import LangGraphEvents
 from headrace.adapters.langgraph.input import input_for, shared_state
 from headrace.adapters.langgraph.interrupts import decided, resuming
-from headrace.adapters.langgraph.memory import caution_about
+from headrace.adapters.langgraph.memory import caution_about, in_fleet
 from headrace.adapters.langgraph.threads import RunStart, Thread, check_unasked
 from headrace.adapters.questions.answers import AnswerInvalid, MemoryLost, answers_of, expiry
 from headrace.adapters.questions.approvals import Decision, ask, ask_again, refusal
@@ -52,15 +52,19 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
     state_keys: Sequence[str] = (),
     memory: Memory = "context",
     answer_within: float | None = None,
+    saver: Literal["fleet", "graph"] = "fleet",
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Return an agent that runs a compiled graph.
 
-    With a checkpointer, each task has its own thread. It starts with the state of the
-    conversation's last completed task; messages of other tasks that this state lacks are added.
-    Without a checkpointer, the graph gets the conversation as messages. `memory` limits both. An
-    interrupt ends the run, and the task's next message resumes it. A worker that takes over
-    continues after the last step that the checkpointer has.
+    Each task has its own thread. It starts with the state of the conversation's last completed
+    task; messages of other tasks that this state lacks are added. An interrupt ends the run, and
+    the task's next message resumes it. A worker that takes over continues after the last step that
+    the checkpointer has. A graph without a checkpointer, or with an `InMemorySaver`, gets the
+    fleet's (`FleetSaver`), and one without a store the fleet's (`FleetStore`).
+
+    A graph that stays without a checkpointer gets the conversation as messages. `memory` limits
+    both.
 
     Args:
         graph: The compiled graph.
@@ -74,15 +78,20 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
             directions.
         memory: How much of the conversation the graph gets.
         answer_within: Seconds after which an interrupt expires; None for no limit.
+        saver: ``"graph"`` leaves the graph the checkpointer and the store that it was compiled
+            with, or none.
         **declared: Keywords of `agent`.
 
     Raises:
         Misdeclared: The graph has static breakpoints but no checkpointer to resume from, or as for
             `agent`.
     """
+    if saver == "fleet":
+        graph = in_fleet(graph, name)
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
         raise Misdeclared(
-            f"{name}: a graph with breakpoints needs a checkpointer; compile it with one"
+            f"{name}: a graph with breakpoints needs a checkpointer; compile it with one, or use"
+            ' the fleet\'s (saver="fleet")'
         )
     declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The graph {graph.name}.")

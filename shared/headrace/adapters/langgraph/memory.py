@@ -1,21 +1,23 @@
 """Where a graph keeps its state between a question and the answer, and what is wrong with that."""
 
 import inspect
+import logging
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel import Pregel
-from langgraph.types import interrupt
 
+from headrace.adapters.langgraph.saver import FleetSaver
+from headrace.adapters.langgraph.store import FleetStore
 from headrace.model.agent_card import Caution
 
-_REMEDY = "compile the graph with a checkpointer that all workers share, such as PostgresSaver"
+_log = logging.getLogger(__name__)
+
+_REMEDY = 'use the fleet\'s (saver="fleet"), or one that all workers share, such as PostgresSaver'
 
 NO_CHECKPOINTER = f"the graph asks its user, but has no checkpointer to resume from; {_REMEDY}"
 CHANGED_GRAPH = (
@@ -25,8 +27,23 @@ CHANGED_GRAPH = (
 _IN_MEMORY = (":memory:", "")
 """Names of SQLite databases that only their connection has."""
 
-_PARTS = ("func", "afunc", "coroutine", "steps", "_tools_by_name")
-"""Attributes with which LangChain's runnables and tools hold others, and functions."""
+
+def in_fleet(graph: Pregel[Any, Any, Any, Any], name: str) -> Pregel[Any, Any, Any, Any]:
+    """Return the graph of the agent `name` with its state in the fleet, if it has no place for it.
+
+    An `InMemorySaver` is no such place: it is gone with its process. A graph that was compiled with
+    ``checkpointer=False`` stays without.
+    """
+    changes: dict[str, Any] = {}
+    saver = graph.checkpointer
+    if saver is None or _is_in_memory(saver):
+        serde = saver.serde if isinstance(saver, InMemorySaver) else None
+        changes["checkpointer"] = FleetSaver(serde=serde)
+        instead = "" if saver is None else f" instead of its {type(saver).__name__}"
+        _log.info('agent %s: the graph\'s state is in the fleet%s; saver="graph"', name, instead)
+    if graph.store is None:
+        changes["store"] = FleetStore()
+    return graph.copy(changes) if changes else graph
 
 
 def missing_state(saver: object) -> str:
@@ -52,21 +69,23 @@ def caution_about(graph: Pregel[Any, Any, Any, Any]) -> Caution | None:
             "answered through another worker, or after a reload or a restart"
         )
         return Caution(text=text, remedy=_REMEDY)
-    if not saver and _asks(graph):
-        text = "the graph calls interrupt() and has no checkpointer: runs that ask their user fail"
-        return Caution(text=text, remedy=_REMEDY)
     return None
 
 
 def _lives_in_one_process(saver: object) -> bool:
     """Return whether a checkpointer is LangGraph's in memory, or has a SQLite database there."""
     if type(saver) is InMemorySaver:
-        return type(saver.storage) is defaultdict  # its variants may write files
+        return _is_in_memory(saver)
     connection = getattr(saver, "conn", None)
     if isinstance(connection, sqlite3.Connection):
         with suppress(sqlite3.Error):  # the connection is another thread's, or closed
             return not any(file for *_, file in connection.execute("PRAGMA database_list"))
     return _names_memory(getattr(connection, "_connector", None))
+
+
+def _is_in_memory(saver: object) -> bool:
+    # Its variants may write files.
+    return type(saver) is InMemorySaver and type(saver.storage) is defaultdict
 
 
 def _names_memory(connector: object) -> bool:
@@ -78,53 +97,3 @@ def _names_memory(connector: object) -> bool:
         return False
     name = str(inspect.getclosurevars(connector).nonlocals.get("database", "-"))
     return name in _IN_MEMORY or name.startswith("file::memory:") or "mode=memory" in name
-
-
-def _asks(graph: Pregel[Any, Any, Any, Any]) -> bool:
-    """Return whether code of the graph's nodes, tools or subgraphs refers to `interrupt`."""
-    waiting: list[Any] = [graph]
-    seen = dict[int, Any]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen[id(each)] = each
-        if isinstance(each, FunctionType):
-            used = {name: each.__globals__.get(name) for name in _names_in(each.__code__)}
-            if "interrupt" in used or interrupt in used.values():
-                return True
-            waiting += [other for other in used.values() if _is_beside(other, each)]
-        waiting += _parts_of(each)
-    return False
-
-
-def _parts_of(value: Any) -> Iterable[Any]:  # noqa: ANN401  # a runnable, or what it consists of
-    found: Iterable[Any]
-    match value:
-        case Pregel():
-            found = [node.bound for node in value.nodes.values()]
-        case partial():
-            found = [value.func, *value.args]
-        case MethodType():
-            found = [value.__func__]
-        case FunctionType():
-            found = inspect.getclosurevars(value).nonlocals.values()
-        case dict():
-            found = value.values()
-        case list() | tuple():
-            found = value
-        case _:
-            found = [getattr(value, name, None) for name in _PARTS]
-    return found
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the global names and attributes that a function and those within it use."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names_in(inner)
-
-
-def _is_beside(other: object, function: FunctionType) -> bool:
-    return isinstance(other, FunctionType) and other.__module__ == function.__module__

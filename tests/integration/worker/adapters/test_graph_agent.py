@@ -176,7 +176,9 @@ async def test_output_that_is_no_json_becomes_text(
         get_stream_writer()({"thing": Odd()})
         return {"messages": [AIMessage("Put.")], "thing": Odd()}
 
-    served = langgraph_agent(chain(Box, put), name="g", memory="task", state_keys=["thing"])
+    served = langgraph_agent(
+        chain(Box, put), name="g", memory="task", state_keys=["thing"], saver="graph"
+    )
     async with working(served):
         done = await folded(await submitter.start("g", "x"))
     assert (state(done), answer(done)) == ("COMPLETED", "Put.")
@@ -276,7 +278,7 @@ async def test_a_graph_without_a_checkpointer_gets_the_earlier_messages(
         return {"messages": [AIMessage(f"{len(received)}.")], "counted": {"n": len(received)}}
 
     graph = chain(Count, listen)
-    async with working(langgraph_agent(graph, name="g", output="counted")):
+    async with working(langgraph_agent(graph, name="g", output="counted", saver="graph")):
         task = await submitter.start("g", "one")
         await task.ended()
         await (await submitter.start("g", "two", context=task.context)).ended()

@@ -378,4 +378,4 @@ def test_a_breakpoint_without_a_checkpointer_is_misdeclared() -> None:
     graph = steps(interrupt_before=["buy"])
     graph.checkpointer = None
     with pytest.raises(Misdeclared, match="checkpointer"):
-        stepping(graph)
+        stepping(graph, saver="graph")

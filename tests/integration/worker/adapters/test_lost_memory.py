@@ -58,7 +58,8 @@ class Desk:
         if saver is None:
             saver = InMemorySaver()
         compiled = graph.compile(checkpointer=saver or None, **options)
-        return langgraph_agent(compiled, name="desk", retry=Retry(backoff=0.0))
+        own: Any = "graph"
+        return langgraph_agent(compiled, name="desk", saver=own, retry=Retry(backoff=0.0))
 
 
 async def refused(task: Task) -> Json:
@@ -83,7 +84,7 @@ async def test_an_answer_elsewhere_is_refused_and_used_where_the_question_is_kno
             told = await refused(task)
             assert told[INTERRUPTS] == asked
             assert "InMemorySaver keeps it in one process" in told[REFUSED]
-            assert "compile the graph with a checkpointer" in told[REFUSED]
+            assert 'use the fleet\'s (saver="fleet"), or one' in told[REFUSED]
             assert words(again) == f"{told[REFUSED]}\nRefund order 7?"
     assert (desk.heard, desk.answers) == (["order 7"], [])
     async with working(here):
@@ -133,7 +134,7 @@ async def test_an_answer_to_a_breakpoint_that_is_gone_is_refused(
         graph.add_edge("a", "b")
         stops: Any = {when: ["b" if when == "interrupt_before" else "a"]}
         compiled = graph.compile(checkpointer=InMemorySaver(), **stops)
-        return langgraph_agent(compiled, name="desk")
+        return langgraph_agent(compiled, name="desk", saver="graph")
 
     async with working(serve()):
         task = await submitter.start("desk", "order 7")
@@ -191,7 +192,7 @@ async def test_a_question_without_a_checkpointer_fails_the_task_with_that_reason
         await task.ended()
         done = await folded(task)
     assert state(done) == "FAILED"
-    assert "has no checkpointer to resume from; compile the graph with" in words(done)
+    assert "has no checkpointer to resume from; use the fleet's" in words(done)
 
 
 async def test_a_question_of_a_graph_that_has_lost_its_checkpointer_stays_open(
@@ -223,7 +224,7 @@ async def test_the_worker_names_at_its_start_memory_that_lives_in_one_process(
         return said in worker.output()
 
     await eventually(is_said, said)
-    assert "(compile the graph with a checkpointer that all workers share" in worker.output()
+    assert '(use the fleet\'s (saver="fleet"), or one that all workers' in worker.output()
 
 
 async def test_a_client_tools_result_elsewhere_continues_from_the_log(

@@ -11,6 +11,8 @@ LIBRARIES = {
     "ApiKey": ("a2a", "a2a"),
     "Bearer": ("a2a", "a2a"),
     "ClientCredentials": ("a2a", "a2a"),
+    "FleetSaver": ("langgraph", "langgraph"),
+    "FleetStore": ("langgraph", "langgraph"),
     "McpServer": ("mcp", "mcp"),
     "adk_agent": ("google.adk", "google-adk"),
     "ag_ui_agent": ("ag_ui", "ag-ui"),

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +16,8 @@ def asks(_: Any) -> Any:  # noqa: ANN401  # LangGraph's types
     return interrupt("Sure?")
 
 
-def asks_through_another(state: Any) -> Any:  # noqa: ANN401
-    return asks(state)
-
-
-async def asks_in_a_closure(state: Any) -> Any:  # noqa: ANN401
-    def inner() -> Any:  # noqa: ANN401
-        return asks(state)
-
-    return inner()
-
-
-class Answerer:
-    """A node that is a method."""
-
-    def asks(self, state: Any) -> Any:  # noqa: ANN401
-        return asks(state)
-
-
 def answers(_: Any) -> Any:  # noqa: ANN401
     return {}
-
-
-def asks_with_arguments(_: Any, state: Any) -> Any:  # noqa: ANN401
-    return asks(state)
 
 
 def graph(node: Any, **compiled: Any) -> Any:  # noqa: ANN401
@@ -56,48 +33,8 @@ def caution(compiled: Any) -> str:  # noqa: ANN401
     """Return the caution on the card of the graph's agent; empty if it has none."""
     from headrace.adapters import langgraph_agent
 
-    return "".join(map(str, langgraph_agent(compiled, name="desk").card.cautions))
-
-
-def middleware() -> Any:  # noqa: ANN401
-    from langchain.agents import create_agent
-    from langchain.agents.middleware import HumanInTheLoopMiddleware
-    from langchain_core.language_models.fake_chat_models import FakeListChatModel
-
-    review: Any = HumanInTheLoopMiddleware({"refund": True})
-    return create_agent(FakeListChatModel(responses=[""]), middleware=[review])
-
-
-def tools() -> Any:  # noqa: ANN401
-    from langchain_core.tools import tool
-    from langgraph.prebuilt import ToolNode
-
-    @tool
-    def refund(order: str) -> str:
-        """Refund."""
-        return str(asks(order))
-
-    return graph(ToolNode([refund]))
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        partial(graph, asks),
-        partial(graph, asks_through_another),
-        partial(graph, asks_in_a_closure),
-        partial(graph, Answerer().asks),
-        partial(graph, partial(asks_with_arguments, 1)),
-        lambda: graph(graph(asks)),
-        middleware,
-        tools,
-    ],
-    ids=["node", "function", "closure", "method", "partial", "subgraph", "middleware", "tool"],
-)
-def test_a_graph_that_asks_without_a_checkpointer_is_named(build: Any) -> None:  # noqa: ANN401
-    said = caution(build())
-    assert said.startswith("the graph calls interrupt() and has no checkpointer")
-    assert "compile the graph with a checkpointer that all workers share" in said
+    served = langgraph_agent(compiled, name="desk", saver="graph")
+    return "".join(map(str, served.card.cautions))
 
 
 def test_a_saver_in_one_process_is_named() -> None:
@@ -147,3 +84,39 @@ def test_a_saver_of_files_and_a_graph_that_never_asks_are_not_named() -> None:
 
     assert caution(graph(answers)) == ""
     assert caution(graph(asks, checkpointer=FileSaver.__new__(FileSaver))) == ""
+
+
+@pytest.mark.parametrize("has_saver", [False, True])
+def test_a_graphs_state_is_in_the_fleet_unless_it_has_a_place(
+    caplog: pytest.LogCaptureFixture, *, has_saver: bool
+) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from headrace.adapters import FleetSaver, FleetStore, langgraph_agent
+    from headrace.adapters.langgraph.memory import in_fleet
+
+    caplog.set_level("INFO")
+    serde = JsonPlusSerializer()
+    before = graph(asks, checkpointer=InMemorySaver(serde=serde) if has_saver else None)
+    made = in_fleet(before, "desk")
+    assert (type(made.checkpointer), type(made.store)) == (FleetSaver, FleetStore)
+    assert not isinstance(before.checkpointer, FleetSaver)
+    saver: Any = made.checkpointer
+    assert (saver.serde is serde) == has_saver
+    instead = " instead of its InMemorySaver" if has_saver else ""
+    assert f"agent desk: the graph's state is in the fleet{instead}; " in caplog.text
+    assert langgraph_agent(before, name="desk").card.cautions == []
+
+
+def test_a_graph_that_has_a_place_keeps_it() -> None:
+    from langgraph.store.memory import InMemoryStore
+
+    from headrace.adapters.langgraph.memory import in_fleet
+    from tests.integration.worker.adapters.file_saver import FileSaver
+
+    savers: list[Any] = [FileSaver.__new__(FileSaver), False]
+    assert len(savers) == 2
+    for saver in savers:
+        before = graph(asks, checkpointer=saver, store=InMemoryStore())
+        assert in_fleet(before, "desk") is before
