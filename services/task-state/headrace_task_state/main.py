@@ -26,6 +26,7 @@ from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.holder_check import HolderCheck
+from headrace_task_state.maintenance.memory_upkeep import MemoryUpkeep
 from headrace_task_state.maintenance.orphans import Orphans
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.retention import Retention, Times
@@ -82,6 +83,7 @@ class TaskState:
         self._signing: SigningKeys
         self._stack = AsyncExitStack()
         self._sender_resources: SenderResources
+        self._frontier: Frontier
         self._held = HeldTasks()
         self._answers_now = False
 
@@ -114,7 +116,7 @@ class TaskState:
             allowed_destinations(self._settings.push_allow)
         await self._connect()
         reader = self._store.reader
-        frontier = Frontier(self._bus, reader, self._ranges)
+        frontier = self._frontier = Frontier(self._bus, reader, self._ranges)
         questions = Questions(
             self._settings.subjects,
             self._answers(reader, frontier),
@@ -264,9 +266,17 @@ class TaskState:
             timing=timing,
             kept=self._times.waiting + self._times.ended,
         )
+        memory = MemoryUpkeep(
+            self._bus,
+            self._store.reader,
+            self._frontier,
+            files,
+            confirm=writer.confirm,
+            interval=timing.file_interval,
+        )
         return [
             # Workers and files belong to no range, but one replica should look after them.
-            *([watch.run(), files.run()] if lease.range == self._ranges[0] else ()),
+            *([watch.run(), files.run(), memory.run()] if lease.range == self._ranges[0] else ()),
             notifier.run(),
             follower.run(),
             completion.run(),

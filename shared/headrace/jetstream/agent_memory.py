@@ -7,10 +7,14 @@ have it, which are stored first and never changed. So a value is replaced by one
 
 import hashlib
 import secrets
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import orjson
 
+from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged, stream_of
 from headrace.jetstream.purge import erase, purge
@@ -25,8 +29,8 @@ from headrace.model.memory import (
     encode_key,
     latest,
 )
-from headrace.model.subjects import MAX_TOKEN, encode_token
-from headrace.model.task import TaskKey
+from headrace.model.subjects import MAX_TOKEN, decode_token, encode_token, stream_of_shard
+from headrace.model.task import TaskKey, is_task_id
 
 INLINE = 256 * 1024
 """Largest value in bytes that is stored in one message, and size of a chunk."""
@@ -52,6 +56,26 @@ class Chunks:
     def encode(self) -> bytes:
         """Return the message that names them."""
         return _CHUNKED + orjson.dumps({"name": self.name, "chunks": self.count})
+
+
+class ConversationMemory(NamedTuple):
+    """A conversation that has memory. All fields are subject tokens."""
+
+    tenant: str
+    agent: str
+    owner: str
+    token: str
+    """The context's."""
+
+    @property
+    def context(self) -> str | None:
+        """The context's id. None: it is too long to be in a subject."""
+        return None if self.token.startswith(_HASHED) else decode_token(self.token)
+
+    @property
+    def pattern(self) -> str:
+        """What matches its keys in the bucket."""
+        return f"{self.tenant}.{self.agent}.{_NONE}.{self.owner}.{self.token}.>"
 
 
 def chunks_of(message: bytes) -> Chunks | None:
@@ -219,6 +243,58 @@ class AgentMemory:
         remove = erase if is_deleted else purge
         pattern = f"{self.bucket.prefix}{key.tenant}.{key.agent}.{key.task}.>"
         await remove(self.bus, self.stream, pattern)
+
+    async def drop(self, key: TaskKey) -> None:
+        """Erase the memory of a task."""
+        await self.erase(key, is_deleted=False)
+
+    async def newest(self, key: TaskKey) -> float | None:
+        """Return when the memory of a task was last written, seconds since 1970; None: never."""
+        return await self._newest(f"{key.tenant}.{key.agent}.{key.task}.>")
+
+    async def tasks(self) -> AsyncIterator[set[TaskKey]]:
+        """Yield the tasks that have memory, some at a time. A task may be yielded twice."""
+        async for page in self._pages("*.*.*.*.*.>"):
+            keys = {TaskKey(tenant, agent, task) for tenant, agent, task, *_ in page}
+            yield {key for key in keys if is_task_id(key.task) and self._has_stream(key)}
+
+    async def conversations(self) -> AsyncIterator[set[ConversationMemory]]:
+        """Yield the conversations that have memory, likewise."""
+        async for page in self._pages(f"*.*.{_NONE}.*.*.>"):
+            yield {
+                ConversationMemory(tenant, agent, owner, token)
+                for tenant, agent, _, owner, token, *_ in page
+                if token != _NONE
+            }
+
+    async def last_write(self, conversation: ConversationMemory) -> float | None:
+        """Return when a conversation's memory was last written, seconds since 1970."""
+        return await self._newest(conversation.pattern)
+
+    async def erase_conversation(self, conversation: ConversationMemory) -> None:
+        """Erase the memory of a conversation, and overwrite its bytes."""
+        await erase(self.bus, self.stream, self.bucket.prefix + conversation.pattern)
+
+    async def _newest(self, pattern: str) -> float | None:
+        found = await self.bucket.last(pattern)
+        written = None if found is None else found[1].written
+        return None if written is None else written.timestamp()
+
+    async def _pages(self, pattern: str) -> AsyncIterator[list[list[str]]]:
+        """Yield the tokens of the keys that match, as many at a time as NATS lists."""
+        passed, total = 0, 1
+        while passed < total:
+            query = {"subjects_filter": self.bucket.prefix + pattern, "offset": passed}
+            info = await until_answered(
+                self.bus, partial(stream_info, self.bus, self.stream, query)
+            )
+            subjects = info["state"].get("subjects") or {}
+            yield [one.removeprefix(self.bucket.prefix).split(".") for one in subjects]
+            passed += len(subjects)
+            total = info.get("total", 0) if subjects else 0
+
+    def _has_stream(self, key: TaskKey) -> bool:
+        return stream_of_shard(key.shard) < self.bus.settings.event_streams
 
     async def erase_scope(self, scope: MemoryScope) -> None:
         """Erase a scope, and overwrite its bytes."""

@@ -1,8 +1,8 @@
-"""Delete large files that no task has: retention and deletion find files by their tasks.
+"""Delete large files and memory that no task has: retention and deletion find both by their tasks.
 
 A file is stored before the event that links to it. So a gateway that is killed in between leaves
 files of a task that never begins, and a worker that does not notice the end of its task may store
-one when the task is erased already.
+one, or a value of the task's memory, when the task is erased already. Below, both are called files.
 
 A log may also be missing because its stream was lost, or restored from an older copy, and somebody
 is about to restore a newer one. Task state notices both, and begins its view again. So the files of
@@ -13,9 +13,11 @@ a copied data folder it is the original's, and after a restore through NATS' API
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import batched
+from typing import Protocol
 
+from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.server_clock import ServerClock
@@ -36,6 +38,19 @@ _PAGE = 200
 
 _PAUSE = 0.01
 """Seconds after each log that is read."""
+
+
+class TaskData(Protocol):
+    """A store of what tasks have. Methods raise `BusUnavailable` if it does not answer."""
+
+    def tasks(self) -> AsyncIterator[set[TaskKey]]:
+        """Yield the tasks of which it has something, some at a time."""
+
+    async def newest(self, key: TaskKey) -> float | None:
+        """Return when it got the newest of a task, seconds since 1970. None: it has nothing."""
+
+    async def drop(self, key: TaskKey) -> None:
+        """Delete all that it has of a task."""
 
 
 class FileUpkeep:
@@ -59,7 +74,7 @@ class FileUpkeep:
         """
         self._bus, self._writer, self._progress_of = bus, writer, progress_of
         self._clock, self._timing, self._kept = clock, timing, kept
-        self._files = FileStore(bus)
+        self._stores: Sequence[TaskData] = FileStore(bus), AgentMemory(bus)
         self._unknown = set[int]()
         """Event streams of which this pass has found no view: what they lack may be restored."""
 
@@ -75,42 +90,43 @@ class FileUpkeep:
             StateUnavailable: The store does not answer.
         """
         self._unknown.clear()
-        async for found in self._files.tasks():
-            for keys in batched(sorted(found), _PAGE):
-                await self._writer.confirm()
-                await self._look_at(keys)
+        for store in self._stores:
+            async for found in store.tasks():
+                for keys in batched(sorted(found), _PAGE):
+                    await self._writer.confirm()
+                    await self._look_at(store, keys)
 
-    async def _look_at(self, keys: tuple[TaskKey, ...]) -> None:
+    async def _look_at(self, store: TaskData, keys: tuple[TaskKey, ...]) -> None:
         tasks = await self._writer.fields(*map(name_of, keys))
         for key, task in zip(keys, tasks, strict=True):
             # The view may lag, or be rebuilt: what it has not is decided by the log.
             if task.get("agent") != key.agent:
-                await self._look_after(key)
+                await self._look_after(store, key)
                 await asyncio.sleep(_PAUSE)
 
-    async def _look_after(self, key: TaskKey) -> None:
+    async def _look_after(self, store: TaskData, key: TaskKey) -> None:
         try:
-            await self._delete_if_unused(key)
+            await self._delete_if_unused(store, key)
         except BusUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one log must not stop its range's upkeep
             _log.warning("files of task %s are left as they are: %s", key.task, error)
 
-    async def _delete_if_unused(self, key: TaskKey) -> None:
+    async def _delete_if_unused(self, store: TaskData, key: TaskKey) -> None:
         last = await last_stored(self._bus, key)
         if last is not None and last.is_tombstone:
             await clear_away(self._bus, key)
         # The log is read again: it may have been restored while the view was looked at.
         elif (
             last is None
-            and await self._is_abandoned(key)
+            and await self.is_abandoned(stream_of_shard(key.shard), await store.newest(key))
             and await last_stored(self._bus, key) is None
         ):
             _log.info("deleting files of task %s, which does not exist", key.task)
-            await self._files.drop(key)
+            await store.drop(key)
 
-    async def _is_abandoned(self, key: TaskKey) -> bool:
-        stream, stored = stream_of_shard(key.shard), await self._files.newest(key)
+    async def is_abandoned(self, stream: int, stored: float | None) -> bool:
+        """Return whether a task of an event stream that has data of that age would be known."""
         now = self._clock.now()
         if stored is None or stored >= now - self._timing.file_without_task:
             return False

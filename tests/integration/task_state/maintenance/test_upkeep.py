@@ -11,6 +11,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from headrace.directory import Directory, route_key
+from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.api import store
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.kv import Bucket
@@ -24,6 +25,7 @@ from headrace.model.agent_route import AgentRoute
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import FileUnknown, TaskUnknown
+from headrace.model.memory import MemoryScope
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import (
@@ -291,6 +293,39 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
 
     await eventually(only_those_of_tasks_are_left, "the files without a task are gone")
     assert await files.read(kept, begun.key.tenant, ANNS) == b"y" * 300_000
+
+
+async def test_memory_goes_with_its_task_and_a_conversations_with_the_last_one(
+    hasty: TaskStates,
+) -> None:
+    memory, kept, old, zombie = AgentMemory(hasty.bus), submitted(), ended(), new_key()
+    kept.begin_attempt()
+    gone = "context-of-the-old"
+    scopes = {
+        "kept": memory_of(kept.key, kept.context),
+        "of the kept conversation": memory_of(kept.key, kept.context)._replace(task=None),
+        "of the owner": memory_of(old.key, None)._replace(task=None),
+        "old": memory_of(old.key, gone),
+        "of the old conversation": memory_of(old.key, gone)._replace(task=None),
+        "of a task that never was": memory_of(zombie, "another"),
+    }
+    hasty.timing = replace(HASTY, file_interval=0.1, file_without_task=0.0)
+    await hasty.start()
+    for log in (kept, old):
+        await hasty.store(log)
+    await until_gone(hasty, old)
+    for scope in scopes.values():
+        await memory.put(scope, "k", b"v", None)
+
+    async def only_the_kept_are_left() -> bool:
+        left = [name for name, scope in scopes.items() if await memory.get(scope, "k")]
+        return left == ["kept", "of the kept conversation", "of the owner"]
+
+    await eventually(only_the_kept_are_left, "what no task has is erased")
+
+
+def memory_of(key: TaskKey, context: str | None) -> MemoryScope:
+    return MemoryScope(key.tenant, key.agent, OWNER, context, key.task)
 
 
 class Meanwhile:
