@@ -1,6 +1,6 @@
 """File links as URLs for clients (`headrace.jetstream.objects`)."""
 
-from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,9 @@ from headrace.model.entry import Entry
 from headrace.model.events import QUEUED, Json
 from headrace.model.file_links import LINK, SCHEME
 from headrace.model.user_content import stored_sources
+
+SERVED: ContextVar[Any] = ContextVar("served", default=None)
+"""What tells at which address the client that is served reaches its files. None: nothing does."""
 
 MARK = f'"{SCHEME}'.encode()
 """JSON without this text contains no link and is not parsed."""
@@ -25,10 +28,6 @@ class Links:
         """Convert links to URLs under ``<base>/v1/agents/…``."""
         self._base = f"{base}/v1/agents/"
 
-    def for_client(self) -> Callable[[Entry], Entry]:
-        """Return `entry`, for the client that is served now, to be called at any time."""
-        return self.entry
-
     def shown(self, text: bytes) -> bytes:
         """Return the JSON of events, messages or tasks with its links as URLs."""
         if MARK not in text:
@@ -43,6 +42,10 @@ class Links:
             return None
         link = SCHEME + url.removeprefix(self._base)
         return link if LINK.fullmatch(link) else None
+
+    def entry_for(self, served: Any, entry: Entry) -> Entry:  # noqa: ANN401, ARG002 - for subclasses
+        """Return the entry as `entry` does, for the client for which `SERVED` was `served`."""
+        return self.entry(entry)
 
     def entry(self, entry: Entry) -> Entry:
         """Return the entry with its links as URLs, or the entry itself if it has none."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from headrace.jetstream.connection import Bus
-from headrace.links import MARK, Links
+from headrace.links import MARK, SERVED, Links
 from headrace.log import Follower, TailRule, find_generation, last_entry
 from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
@@ -233,28 +233,29 @@ class FeedReader:
     __slots__ = (
         "_feed",
         "_has_read_end",
+        "_links",
         "_sequence",
         "_serve",
-        "_shown",
+        "_served",
         "_wakened",
         "after",
         "most",
     )
 
     def __init__(
-        self, feed: "Feed", after: int, shown: Callable[[Entry], Entry] | None = None
+        self, feed: "Feed", after: int, links: Links | None = None, served: object = None
     ) -> None:
         """Read the events after generation `after`.
 
-        `shown` returns an entry with its links of files as addresses for the client; None: they
-        stay as in the log.
+        `links` converts links of files to addresses for the client that `served` tells (see
+        `Links.entry_for`). None: they stay as in the log.
         """
         self.after = after
         self.most = MOST
         """Approximate bytes of events that one read returns: the amount a slow client is sent at
         once."""
         self._feed = feed
-        self._shown = shown
+        self._links, self._served = links, served
         self._has_read_end = False
         self._sequence: int | None = None
         self._wakened: asyncio.Future[None] | None = None
@@ -309,9 +310,12 @@ class FeedReader:
 
     def _for_client(self, blocks: list[FeedBlock]) -> list[FeedBlock]:
         """Return the blocks with addresses of files that the reader's client can use."""
-        if (shown := self._shown) is None:
+        if (links := self._links) is None:
             return blocks
-        return [FeedBlock(shown(one.entry)) if one.has_links else one for one in blocks]
+        return [
+            FeedBlock(links.entry_for(self._served, one.entry)) if one.has_links else one
+            for one in blocks
+        ]
 
     def _advance(self, newest: FeedBlock) -> None:
         self.after, self._sequence = newest.entry.last_generation, newest.entry.sequence
@@ -491,7 +495,7 @@ class Feed:
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`, for the current request."""
         links = self.resources.links
-        return FeedReader(self, after, None if links is None else links.for_client())
+        return FeedReader(self, after, links, None if links is None else SERVED.get())
 
     async def entries(self, after: int) -> AsyncIterator[list[Entry]]:
         """Yield the entries after generation `after` as they arrive, until the log ends.

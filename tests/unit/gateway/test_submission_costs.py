@@ -38,13 +38,13 @@ MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
 A submission that takes more calls takes them in each."""
 
-CALLS = 369
+CALLS = 368
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 587
+CALLS_OF_BLOCKING_RUN = 585
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 662
+CALLS_OF_AGUI_RUN = 660
 """Python functions called per AG-UI run, from its request to its first event.
 
 With those that answer the lists of its thread's tasks, in place of task state."""

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.links import SERVED
 from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.server.open_requests import OTHER_PROTOCOL, PROTOCOL, Endpoint
-from headrace_gateway.server.public_url import SERVED
 
 
 class IndexedHeaders(Headers):

@@ -1,15 +1,13 @@
 """Public addresses of the fleet: a URL for HTTP, host and port for gRPC."""
 
-from collections.abc import Callable
-from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import override
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from headrace.links import MARK, Links
+from headrace.links import MARK, SERVED, Links
 from headrace.model.entry import Entry
 from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.settings import GatewaySettings
@@ -33,12 +31,11 @@ def public_url(request: HTTPConnection, settings: GatewaySettings) -> str:
     return f"{_HTTP.get(scheme, scheme)}://{host}{mounted_at(request)}"
 
 
-SERVED: ContextVar[Scope | None] = ContextVar("served", default=None)
-"""The members that `public_url` reads of the scope of the request or WebSocket that is served."""
-
-
 class ClientLinks(Links):
-    """Links of files as addresses at the URL that the served client uses."""
+    """Links of files as addresses at the URL that the served client uses.
+
+    `SERVED` has the members that `public_url` reads of the scope of its request or WebSocket.
+    """
 
     def __init__(self, settings: GatewaySettings) -> None:
         """Make addresses at this gateway's own URL where no HTTP client is served."""
@@ -46,12 +43,15 @@ class ClientLinks(Links):
         self._own, self._settings = Links(own_url(settings)), settings
 
     @override
-    def for_client(self) -> Callable[[Entry], Entry]:
-        return partial(self._entry_at, SERVED.get())
+    def entry_for(self, served: Scope | None, entry: Entry) -> Entry:
+        for line in entry.lines:
+            if MARK in line:
+                return self._at(served).entry(entry)
+        return entry
 
     @override
     def entry(self, entry: Entry) -> Entry:
-        return self.for_client()(entry)
+        return self.entry_for(SERVED.get(), entry)
 
     @override
     def shown(self, text: bytes) -> bytes:
@@ -60,12 +60,6 @@ class ClientLinks(Links):
     @override
     def stored(self, url: object) -> str | None:
         return self._at(SERVED.get()).stored(url) if url else None
-
-    def _entry_at(self, scope: Scope | None, entry: Entry) -> Entry:
-        for line in entry.lines:
-            if MARK in line:
-                return self._at(scope).entry(entry)
-        return entry
 
     def _at(self, scope: Scope | None) -> Links:
         if scope is None:

@@ -2,6 +2,7 @@
 
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 from a2a.utils.errors import ExtendedAgentCardNotConfiguredError, UnsupportedOperationError
+from starlette.requests import HTTPConnection
 
 from headrace.directory import AgentCard
 from headrace.model.events import Json
@@ -12,6 +13,7 @@ from headrace_gateway.server.auth.credentials_file import KnownCredentials
 from headrace_gateway.server.auth.schemes import security_of
 from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
+from headrace_gateway.signed_cards import SignedCard
 
 GET_CARD = "GetAgentCard"
 """Operation name for reading a card in a call; A2A only has a page for it."""
@@ -98,6 +100,25 @@ def _skill(card: AgentCard) -> Json:
     }
 
 
+async def signed_card(
+    services: Services, connection: HTTPConnection, card: AgentCard
+) -> SignedCard:
+    """Return the agent's signed card, with addresses that the client of `connection` reaches."""
+    base, content = _reached_by(services, connection, card)
+    await services.cards.ready()
+    what = f"{card.name} {card.pinned_version}" if card.pinned else card.name
+    return services.cards.sign(what, base, content)
+
+
+def _reached_by(
+    services: Services, connection: HTTPConnection, card: AgentCard
+) -> tuple[str, Json]:
+    """Return the URL at which a client reaches the fleet, and the agent's card under it."""
+    base = public_url(connection, services.settings)
+    grpc = public_grpc(connection, services.settings)
+    return base, agent_card(card, base, grpc, services.callers.known)
+
+
 _REPLACED = ("description", "version", "provider", "documentationUrl", "iconUrl")
 
 
@@ -117,10 +138,9 @@ async def extended_card(services: Services, call: Call, params: object) -> Json:
         raise ExtendedAgentCardNotConfiguredError("no extended card is configured here")
     if not call.caller.identified:
         raise CredentialsMissing("the extended card is for callers with credentials")
-    base = public_url(call.connection, services.settings)
-    grpc = public_grpc(call.connection, services.settings)
-    card = _extended(agent_card(call.card, base, grpc, services.callers.known), extended)
-    return services.cards.sign(f"{call.agent} extended", base, card).card
+    base, card = _reached_by(services, call.connection, call.card)
+    await services.cards.ready()
+    return services.cards.sign(f"{call.agent} extended", base, _extended(card, extended)).card
 
 
 def _extended(card: Json, extended: Json) -> Json:

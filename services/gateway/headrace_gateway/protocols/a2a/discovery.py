@@ -12,15 +12,14 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
-from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card, agent_path, shown
+from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_path, shown, signed_card
 from headrace_gateway.protocols.a2a.errors import RestErrors
-from headrace_gateway.protocols.a2a.versions import Versions
+from headrace_gateway.protocols.a2a.versions import Versions, forms_of
 from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.forms import forms_of
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.json_response import NO_STORE, cacheable, json_response, revalidated
 from headrace_gateway.server.open_requests import Endpoint
-from headrace_gateway.server.public_url import mounted_at, public_grpc, public_url
+from headrace_gateway.server.public_url import mounted_at, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
 
@@ -38,7 +37,6 @@ class Discovery:
         self._services = services
         self._callers = services.callers
         self._signing = services.signing
-        self._cards = services.cards
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages."""
@@ -99,7 +97,7 @@ class Discovery:
 
     async def _agent(self, request: Request) -> Response:
         card = self._card_of(request)
-        signed = await self._signed(request, card)
+        signed = await signed_card(self._services, request, card)
         if forms_of(request).shapes:
             found = {"agent": signed.card, "declared": card.capabilities}
             return json_response(shapes.answered(GET_CARD, found))
@@ -108,7 +106,7 @@ class Discovery:
 
     async def _card(self, request: Request) -> Response:
         card = self._card_of(request)
-        signed = await self._signed(request, card)
+        signed = await signed_card(self._services, request, card)
         return self._kept(request, card, signed, await self._readable(signed.card))
 
     async def _relative(self, request: Request) -> Response:  # noqa: ARG002 - a route
@@ -144,14 +142,6 @@ class Discovery:
         if (card := self._directory.card(name)) is None:
             raise AgentUnknown.called(name, at_root=stated is None)
         return self._directory.chosen_card(name, "", request.headers) or card
-
-    async def _signed(self, request: Request, card: AgentCard) -> SignedCard:
-        settings = self._settings
-        base, grpc = public_url(request, settings), public_grpc(request, settings)
-        content = agent_card(card, base, grpc, self._callers.known)
-        await self._cards.ready()
-        what = f"{card.name} {card.pinned_version}" if card.pinned else card.name
-        return self._cards.sign(what, base, content)
 
 
 def _named(card: AgentCard, root: str) -> Json:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
+from headrace_gateway.protocols.a2a.versions import forms_of
 from headrace_gateway.protocols.hector import forms
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.json_response import JSON, json_response
@@ -100,7 +101,7 @@ class RestErrors:
         return self._response(request, problem_of(refused))
 
     def _response(self, request: Request, problem: Problem, *, named: bool = False) -> Response:
-        if forms.forms_of(request).shapes:
+        if forms_of(request).shapes:
             status, content = forms.error(problem)
             return json_response(content, status, headers(problem))
         body = rest_body(problem, named=named)

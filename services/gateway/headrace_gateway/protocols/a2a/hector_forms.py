@@ -16,11 +16,12 @@ from headrace_gateway.protocols.a2a.versions import (
     JSON_RPC,
     RPC,
     ConvertingRenderer,
+    HectorForms,
     requested_version,
     shape_of_message,
 )
 from headrace_gateway.protocols.hector import forms, shapes
-from headrace_gateway.protocols.hector.forms import SENDS, HectorForms
+from headrace_gateway.protocols.hector.forms import SENDS
 from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream

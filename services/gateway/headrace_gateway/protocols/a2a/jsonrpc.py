@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from headrace.model.events import Json
 from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of
-from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_card
+from headrace_gateway.protocols.a2a.cards import GET_CARD, signed_card
 from headrace_gateway.protocols.a2a.errors import rpc_body
 from headrace_gateway.protocols.a2a.hector_forms import RPC_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
@@ -29,9 +29,11 @@ from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     INTERNAL,
     RPC,
+    HectorForms,
     VersionBinding,
     Versions,
     check_version,
+    forms_of,
     shape_of_call,
 )
 from headrace_gateway.protocols.hector import forms
@@ -40,19 +42,14 @@ from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.json_response import JSON, json_response
 from headrace_gateway.server.open_requests import Endpoint, protocol_of, requests_of
-from headrace_gateway.server.public_url import public_grpc, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.subscribe import NothingFollows
 
 
 async def get_card(services: Services, call: Call, versions: Versions) -> Json:
     """Return the agent's signed card as on its page, for clients of all `versions`."""
-    base = public_url(call.connection, services.settings)
-    grpc = public_grpc(call.connection, services.settings)
-    card = agent_card(call.card, base, grpc, services.callers.known)
-    await services.cards.ready()
-    signed = services.cards.sign(call.agent, base, card).card
-    return {"agent": await versions.card(signed, services.default_agent)}
+    signed = await signed_card(services, call.connection, call.card)
+    return {"agent": await versions.card(signed.card, services.default_agent)}
 
 
 class Adapt(Protocol):
@@ -90,7 +87,7 @@ class JsonRpcBinding:
 
     async def _serve(self, adapt: Adapt | None, request: Request) -> ASGIApp:
         request_id: _Id = None
-        requested = forms.forms_of(request)
+        requested = forms_of(request)
         binding, is_stream = RPC_FORM if requested.shapes else RPC, False
         try:
             one = requests_of(request.scope).one(protocol_of(request.scope), "jsonrpc")
@@ -196,7 +193,7 @@ def _operation(binding: VersionBinding, method: str, *, has_cards: bool) -> str:
 class _RpcCall:
     """One JSON-RPC call."""
 
-    requested: forms.HectorForms
+    requested: HectorForms
     call: Call
     binding: VersionBinding
     id: _Id

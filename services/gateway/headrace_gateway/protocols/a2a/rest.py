@@ -27,12 +27,14 @@ from headrace_gateway.protocols.a2a.versions import (
     BOTH,
     HTTP,
     OLD,
+    HectorForms,
     VersionBinding,
     Versions,
     check_version,
+    forms_of,
     shape_of_message,
 )
-from headrace_gateway.protocols.hector.forms import SENDS, HectorForms, completed, forms_of
+from headrace_gateway.protocols.hector.forms import SENDS, completed
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoints import EndpointApp

@@ -1,20 +1,24 @@
-"""A2A versions: which one a request uses, and each one's methods, conversions and event frames."""
+"""A2A versions and Hector's forms: which of them a request uses, and each version's binding."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import VersionNotSupportedError
+from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 
 from headrace.lazy import Lazy
 from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import Json
+from headrace_gateway.extensions import AGUI_MEDIA_TYPES
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
+from headrace_gateway.protocols.hector.events import DONE, DONE_MARK
 from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.streaming.renderer import Renderer
 from headrace_gateway.streaming.sse import LOG_LINES
@@ -123,6 +127,46 @@ def shape_of_message(params: Json) -> str:
 def shape_of_call(method: str) -> str:
     """Return the version of a JSON-RPC method name: 0.3's are like ``message/send``."""
     return PROTOCOL_VERSION_0_3 if "/" in method else PROTOCOL_VERSION_1_0
+
+
+_LONGEST_KEPT = 1024
+"""Maximum characters of a header Accept whose forms are kept."""
+
+
+class HectorForms(NamedTuple):
+    """The forms that a client requests."""
+
+    shapes: bool
+    """Whether it requests answers in the shapes of Hector's A2A."""
+    events: bool
+    """Whether it requests Hector's AG-UI events in place of A2A's own."""
+    ending: bytes
+    """The end of a stream of server-sent events; empty unless the client requests one."""
+
+
+def forms_of(request: HTTPConnection) -> HectorForms:
+    """Return which of Hector's forms the request asks for."""
+    headers = headers_of(request.scope)
+    accept = headers.first.get("accept", "")
+    if not headers.are_single:
+        accept = ",".join(headers.getlist("accept"))
+    if request.scope.get("query_string") or len(accept) > _LONGEST_KEPT:
+        return _forms(request.query_params, accept)
+    return _forms_by_accept(accept)
+
+
+@lru_cache(maxsize=256)
+def _forms_by_accept(accept: str) -> HectorForms:
+    """Return the forms of a request without a query; most requests accept the same as others."""
+    return _forms(QueryParams(), accept)
+
+
+def _forms(query: QueryParams, accept: str) -> HectorForms:
+    form, accepted = query.get("format"), accept.lower()
+    is_shaped = form == "hector"
+    ending = DONE if is_shaped else b""
+    wants_events = form == "agui" or any(one in accepted for one in AGUI_MEDIA_TYPES)
+    return HectorForms(is_shaped, wants_events, DONE_MARK if query.get("done") == "1" else ending)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,11 @@ class RunInput:
             if name in validated:
                 check_id(name, validated[name])
         _check_links(validated["messages"])
-        message, messages = _message_and_history(validated["messages"], validated["runId"])
+        last = _last_said(validated["messages"])
+        results = _results(validated["messages"], last)
+        message, messages = _message_and_history(
+            validated["messages"], last, results, validated["runId"]
+        )
         if resume := validated.get("resume"):
             _check_each_once(resume)
             validated["resume"] = [{**e, "interruptId": own_id(e["interruptId"])} for e in resume]
@@ -187,7 +191,7 @@ class RunInput:
             message=message,
             metadata={AGUI: {**kept, "messages": messages}},
             resumes=frozenset(entry["interruptId"] for entry in resume or ()),
-            results=_results_by_call(validated["messages"]),
+            results={result["toolCallId"]: _result(result) for result in results},
             without_cancels=alone,
         )
 
@@ -284,14 +288,20 @@ def _only_cancels(resume: list[Json]) -> bool:
     return all(entry["status"] == "cancelled" for entry in resume)
 
 
-def _message_and_history(messages: list[Json], run: str) -> tuple[Json, list[Json]]:
+def _last_said(messages: list[Json]) -> Json | None:
+    """Return the last message that is for the agent: the user's, or a tool's result."""
+    return next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
+
+
+def _message_and_history(
+    messages: list[Json], last: Json | None, results: list[Json], run: str
+) -> tuple[Json, list[Json]]:
     """Return the A2A message, and the messages with its source stripped of its content."""
-    last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
     if last is None:
         # The conversation may start with the agent.
         return _user_message(f"{run}-input", [{"text": ""}]), messages
-    if last["role"] == "tool":
-        return _user_message(last["id"], _results(messages, last)), messages
+    if results:
+        return _user_message(last["id"], list(map(_result, results))), messages
     bare = {key: value for key, value in last.items() if key != "content"}
     rest = [bare if message is last else message for message in messages]
     return _user_message(last["id"], to_parts(last["content"])), rest
@@ -309,37 +319,24 @@ def _answer(entry: Json) -> Json:
     return {**content, "metadata": metadata}
 
 
-def _results(messages: list[Json], last: Json) -> list[Json]:
-    """Return the tool results at the end of the conversation, as parts.
-
-    Results of calls for which the agent has one id are in the order of the calls, by which they are
-    told apart.
-    """
-    results = _results_before(messages, last)
-    order = in_order_of_calls([message["toolCallId"] for message in results])
-    return [_result(results[at]) for at in order]
-
-
 def _result(message: Json) -> Json:
     own = own_id(message["toolCallId"])
     return parts.tool_result_part(own, message["content"], message.get("error") or "")
 
 
-def _results_by_call(messages: list[Json]) -> dict[str, Json]:
-    """Return the results that end the conversation, as parts, by their calls."""
-    last = next((m for m in reversed(messages) if m["role"] in {"user", "tool"}), None)
+def _results(messages: list[Json], last: Json | None) -> list[Json]:
+    """Return the messages with tool results that end with `last`; none if that is the user's.
+
+    Results of calls for which the agent has one id are in the order of the calls, by which they are
+    told apart.
+    """
     if last is None or last["role"] != "tool":
-        return {}
-    results = _results_before(messages, last)
-    order = in_order_of_calls([message["toolCallId"] for message in results])
-    return {results[at]["toolCallId"]: _result(results[at]) for at in order}
-
-
-def _results_before(messages: list[Json], last: Json) -> list[Json]:
-    """Return the messages with tool results that end with `last`."""
+        return []
     end = messages.index(last) + 1
     start = next((n for n in range(end, 0, -1) if messages[n - 1]["role"] != "tool"), 0)
-    return messages[start:end]
+    results = messages[start:end]
+    order = in_order_of_calls([message["toolCallId"] for message in results])
+    return [results[at] for at in order]
 
 
 def _user_message(message: str, content: list[Json]) -> Json:

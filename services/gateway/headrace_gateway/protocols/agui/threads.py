@@ -90,8 +90,8 @@ class RunThread:
         if last is None:
             return []
         log = replay(self._services.bus, run.key, 0, last.sequence)
-        shown = self._services.links.for_client()
-        return [shown(entry) async for batch in log for entry in batch]
+        links = self._services.links
+        return [links.entry(entry) async for batch in log for entry in batch]
 
     async def waiting(self) -> AsyncIterator[WaitingRuns]:
         """Yield each task that waits for input, with its runs.

@@ -6,6 +6,12 @@ from headrace.model import json_text
 from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 
+DONE = b"event: done\ndata: {}\n\n"
+"""End of every stream of server-sent events."""
+
+DONE_MARK = b"data: [DONE]\n\n"
+"""End of the stream for clients that request this form."""
+
 
 class HectorEvent(NamedTuple):
     """One Hector event."""

@@ -6,25 +6,20 @@ contains something that only 0.3 has.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import NamedTuple
 
-from starlette.datastructures import QueryParams
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 
 from headrace.model import json_text
 from headrace.model.cursor import FrameCursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.extensions import AGUI_MEDIA_TYPES
 from headrace_gateway.feeds import Feed
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.events import HectorEvent, sse
+from headrace_gateway.protocols.hector.events import DONE, HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.protocols.hector.renderer import HectorRenderer, behind
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.sse import frame
 from headrace_gateway.tasks.ids import mint_message_id
@@ -82,9 +77,6 @@ _METHODS = {
 SENDS = ("SendMessage", "SendStreamingMessage")
 """Operations whose parameters contain a message."""
 
-_LONGEST_KEPT = 1024
-"""Maximum characters of a header Accept whose forms are kept."""
-
 
 def adapted(
     request: Request, method: str, params: Json, *, is_short: bool
@@ -115,13 +107,6 @@ def _to(request: Request, name: object) -> Request:
     return Request(scope, request.receive)
 
 
-_DONE = b"event: done\ndata: {}\n\n"
-"""End of every stream of server-sent events."""
-
-_DONE_MARK = b"data: [DONE]\n\n"
-"""End of the stream for clients that request this form."""
-
-
 class MessageEvents:
     """Events over REST in Hector's shape, each named ``message``."""
 
@@ -139,42 +124,6 @@ class MessageEvents:
 
 
 ENTRY_RENDERER = MessageEvents()
-
-
-class HectorForms(NamedTuple):
-    """The forms that a client requests."""
-
-    shapes: bool
-    """Whether it requests answers in the shapes of Hector's A2A."""
-    events: bool
-    """Whether it requests Hector's AG-UI events in place of A2A's own."""
-    ending: bytes
-    """The end of a stream of server-sent events; empty unless the client requests one."""
-
-
-def forms_of(request: HTTPConnection) -> HectorForms:
-    """Return which of Hector's forms the request asks for."""
-    headers = headers_of(request.scope)
-    accept = headers.first.get("accept", "")
-    if not headers.are_single:
-        accept = ",".join(headers.getlist("accept"))
-    if request.scope.get("query_string") or len(accept) > _LONGEST_KEPT:
-        return _forms(request.query_params, accept)
-    return _forms_by_accept(accept)
-
-
-@lru_cache(maxsize=256)
-def _forms_by_accept(accept: str) -> HectorForms:
-    """Return the forms of a request without a query; most requests accept the same as others."""
-    return _forms(QueryParams(), accept)
-
-
-def _forms(query: QueryParams, accept: str) -> HectorForms:
-    form, accepted = query.get("format"), accept.lower()
-    is_shaped = form == "hector"
-    ending = _DONE if is_shaped else b""
-    wants_events = form == "agui" or any(one in accepted for one in AGUI_MEDIA_TYPES)
-    return HectorForms(is_shaped, wants_events, _DONE_MARK if query.get("done") == "1" else ending)
 
 
 def error(problem: Problem) -> tuple[int, Json]:
@@ -213,7 +162,7 @@ def frames(log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
     def encode(events: list[HectorEvent]) -> Messages:
         return (sse(log, events),) if events else ()
 
-    return HectorRenderer(start, behind(cursor), encode, (ending or _DONE,))
+    return HectorRenderer(start, behind(cursor), encode, (ending or DONE,))
 
 
 def messages(

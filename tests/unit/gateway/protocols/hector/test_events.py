@@ -9,10 +9,11 @@ from starlette.requests import Request
 from headrace.model import parts
 from headrace.model.events import ATTEMPT, DISCARDED_AFTER, RETRACTED, Json
 from headrace.model.task import CANCELED, FAILED, INPUT_REQUIRED, REJECTED, SUBMITTED, WORKING
+from headrace_gateway.protocols.a2a.versions import forms_of
 from headrace_gateway.protocols.hector.blocks import OpenToolCalls
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.forms import completed, forms_of, read_from
+from headrace_gateway.protocols.hector.forms import completed, read_from
 from tests.support.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"

@@ -18,7 +18,12 @@ from headrace_gateway.protocols.a2a.hector_forms import open_folding
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
 from headrace_gateway.protocols.a2a.stream_responses import entry_renderer_for, run_begins
-from headrace_gateway.protocols.a2a.versions import SERVED, check_version, shape_of_call
+from headrace_gateway.protocols.a2a.versions import (
+    SERVED,
+    check_version,
+    forms_of,
+    shape_of_call,
+)
 from headrace_gateway.protocols.a2a.websocket.frames import (
     OperationRequest,
     SocketEnvelope,
@@ -105,7 +110,7 @@ class A2ASession:
     ) -> None:
         """Answer `calls` over `connection`; the handshake `socket` selects the format."""
         self._services, self._socket, self._connection = services, socket, connection
-        requested = forms.forms_of(socket)
+        requested = forms_of(socket)
         self._folds, self._is_shaped = requested.events, requested.shapes
         self._calls = calls
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
