@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +20,7 @@ from headrace_triggers import main as triggers
 from headrace_triggers.settings import TriggersSettings
 from headrace_worker import main as worker
 from headrace_worker.settings import WorkerSettings
+from tests.support.nats_clients import connections
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
@@ -53,14 +53,7 @@ def services(nats_url: str, redis_url: str, port: int) -> dict[str, Serving]:
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[NatsClient]:
     """The connections that this process makes, in order."""
-    made, original = list[NatsClient](), NatsClient.__init__
-
-    def noted(client: NatsClient, *args: Any, **options: Any) -> None:  # noqa: ANN401 - its own
-        original(client, *args, **options)
-        made.append(client)
-
-    monkeypatch.setattr(NatsClient, "__init__", noted)
-    return made
+    return connections(monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.jetstream.connection import OnClosed
 from headrace.processes import ProcessAnswers
 from headrace_gateway.app import build_app
 from headrace_gateway.composition import composed
@@ -40,6 +41,15 @@ class EmbeddedGateway:
         # Cards name no gRPC address, because no port is opened.
         self._settings = settings.model_copy(update={"grpc_port": 0})
         self._running: ASGIApp | None = None
+        self._on_closed_callbacks = list[OnClosed]()
+
+    def on_closed(self, callback: OnClosed) -> None:
+        """Call `callback` with the reason if the connection to NATS is closed for good.
+
+        From then on, requests are answered with 503 until the lifespan is entered again: end the
+        process, so that it is started again.
+        """
+        self._on_closed_callbacks.append(callback)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:  # noqa: ARG002 - Starlette's
@@ -60,6 +70,8 @@ class EmbeddedGateway:
                 services.bus, "gateway", secrets.token_hex(4), changes_level=False
             )
             await answers.start()
+            for callback in self._on_closed_callbacks:
+                services.bus.on_closed(callback)
             self._running = DeferringApp(requests, build_app(services, PROTOCOLS))
             try:
                 yield

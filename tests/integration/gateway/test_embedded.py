@@ -14,6 +14,7 @@ from faststream.nats import NatsBroker
 from starlette.types import ASGIApp
 
 from headrace.client import Client
+from headrace.jetstream.client import NatsClient
 from headrace_gateway.embedded import EmbeddedGateway
 from headrace_gateway.server.listeners import Unprotected
 from headrace_gateway.settings import GatewaySettings
@@ -21,6 +22,7 @@ from tests.architecture.tree import ROOT
 from tests.support.clients.websocket import connect
 from tests.support.document import blocks
 from tests.support.module_loops import module_fixture
+from tests.support.nats_clients import connections
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
 from tests.support.servers import NatsProcess, ports
@@ -221,6 +223,21 @@ async def test_the_connection_is_closed_with_the_lifespan_which_can_be_entered_a
     assert (statuses, left) == ([200, 200], set())
     with pytest.raises(RuntimeError, match=r"gateway\.lifespan"):
         await gateway({"type": "http"}, _never, _never)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_application_learns_that_the_connection_is_closed_for_good(
+    settings: GatewaySettings, one_fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert one_fleet.working
+    clients = connections(monkeypatch)
+    gateway = EmbeddedGateway(settings.model_copy(update={"allow_anonymous": True}))
+    reason = asyncio.get_running_loop().create_future()
+    gateway.on_closed(reason.set_result)
+    async with gateway.lifespan():
+        [client] = [one for one in clients if one.is_connected]
+        await client._close(NatsClient.CLOSED)  # as nats-py does it
+        assert "closed permanently" in str(await asyncio.wait_for(reason, 60))
 
 
 async def _never(*_: object) -> Any:  # noqa: ANN401 - ASGI's
