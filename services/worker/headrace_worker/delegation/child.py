@@ -111,6 +111,11 @@ class Child:
         self._listeners.append(events)
         return events
 
+    def fail(self, error: DelegationFailed | RunOver) -> None:
+        """State `error` as its result, unless it has one."""
+        if not self.over.done():
+            self.over.set_exception(error)
+
     async def detach(self) -> None:
         """Stop following the child without canceling it."""
         if self._work is not None and not self._work.done():
@@ -121,7 +126,7 @@ class Child:
         try:
             result = await self._follow()
         except (DelegationFailed, RunOver) as error:
-            self.over.set_exception(error)
+            self.fail(error)
         except asyncio.CancelledError:
             self.over.cancel()
             raise

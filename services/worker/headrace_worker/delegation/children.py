@@ -16,7 +16,7 @@ from headrace.model.delegation import ASKS_FOR, MAX_NAME, Lineage, child_task_id
 from headrace.model.errors import LogLost, StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import CancelChild
-from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
 from headrace.sdk.results import DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt
@@ -73,6 +73,7 @@ _log = logging.getLogger(__name__)
 
 _LAST_EVENTS = 0.3
 """Seconds that a canceled child's last events have to arrive, to be relayed."""
+_GIVEN_UP = "the task was canceled: its caller stopped waiting for it"
 
 
 class Children:
@@ -265,7 +266,8 @@ class Children:
         """Cancel a child once `receipt` is stored: until then, another attempt may need it."""
         try:
             await receipt.stored()
-        except RunOver:
+        except RunOver as over:
+            child.fail(over)
             await child.detach()
         else:
             await self._end(child)
@@ -275,6 +277,8 @@ class Children:
         await asyncio.wait([child.started], timeout=self._confirmation)
         await self._cancel(child.key)
         await asyncio.wait([child.over], timeout=_LAST_EVENTS)
+        # Otherwise whoever asks for its result would be cancelled.
+        child.fail(DelegationFailed(child.key.agent, _GIVEN_UP, child.key.task, CANCELED))
         await child.detach()
 
     async def _cancel(self, key: TaskKey) -> None:

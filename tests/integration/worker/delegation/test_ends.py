@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from headrace import DelegationFailed, Emission, Limits, Retry, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.task import CANCELED, COMPLETED, FAILED, TaskKey
+from headrace_task_state.main import TaskState
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_cancelling import cancel
@@ -161,6 +162,32 @@ async def test_a_child_whose_stream_was_left_early_is_given_up_once_and_fails_fo
     assert len(failures) == 1
     assert [one for one in child_reports(entries) if "givenUp" in one] == [
         {"task": key.task, "generation": 3, "givenUp": True}
+    ]
+
+
+async def test_a_child_that_was_given_up_has_failed_although_nobody_confirms_its_end(
+    submitter: TaskSubmitter, working: Working, task_state: TaskState
+) -> None:
+    failures = list[str]()
+
+    @agent()
+    async def leaving(ctx: RunContext) -> str:
+        async with ctx.delegate_stream("endless", "x") as child:
+            async for event in child:
+                if "artifactUpdate" in event:
+                    break
+            await task_state.stop()
+        try:
+            await child.result()
+        except DelegationFailed as failure:
+            failures.append(str(failure))
+        return "went on"
+
+    async with working(leaving, endless):
+        entries = await (await submitter.start("leaving")).ended()
+    assert answer(entries) == "went on"
+    assert failures == [
+        "delegation to 'endless' failed: the task was canceled: its caller stopped waiting for it"
     ]
 
 
