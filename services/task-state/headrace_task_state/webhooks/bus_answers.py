@@ -26,7 +26,7 @@ from headrace.model.errors import BusUnavailable, DeniedByNats, EventTooLarge, N
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
-from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, StoredMessage
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, SearchedMessage
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class BusAnswers:
         self._silent[stream] = begun, now
         return now > begun + self._longest_silence
 
-    async def _read(self, stream: str, query: Json) -> Sequence[StoredMessage]:
+    async def _read(self, stream: str, query: Json) -> Sequence[SearchedMessage]:
         """Return the next messages; none: the stream's leader has no more.
 
         A replica sends hundreds at once, where the stream allows it. It may lag behind.
@@ -169,7 +169,7 @@ class BusAnswers:
         )
         return [] if found is None else [_of_leader(found)]
 
-    async def _read_directly(self, stream: str, query: Json) -> Sequence[StoredMessage] | None:
+    async def _read_directly(self, stream: str, query: Json) -> Sequence[SearchedMessage] | None:
         """Return the next messages; None: the leader has to be asked."""
         now = time.monotonic()
         if now < self._not_direct.get(stream, now):
@@ -190,15 +190,15 @@ class BusAnswers:
         return None
 
 
-def _of_leader(message: Json) -> StoredMessage:
+def _of_leader(message: Json) -> SearchedMessage:
     stored = datetime.fromisoformat(message["time"]).timestamp()
-    return StoredMessage(int(message["seq"]), stored, headers_of(message).get(MESSAGE_ID, ""))
+    return SearchedMessage(int(message["seq"]), stored, headers_of(message).get(MESSAGE_ID, ""))
 
 
-def _of_replica(msg: Msg) -> StoredMessage:
+def _of_replica(msg: Msg) -> SearchedMessage:
     headers = msg.headers or {}
     stored = datetime.fromisoformat(headers[TIME]).timestamp()
-    return StoredMessage(int(headers[SEQUENCE]), stored, headers.get(MESSAGE_ID, ""))
+    return SearchedMessage(int(headers[SEQUENCE]), stored, headers.get(MESSAGE_ID, ""))
 
 
 def _is_settled(error: BusUnavailable) -> bool:

@@ -25,7 +25,7 @@ _MOST_SUBJECTS = 8
 """Subjects of which something is remembered, at most 4 MB of each."""
 
 
-class StoredMessage(NamedTuple):
+class SearchedMessage(NamedTuple):
     """What a search needs of a message."""
 
     sequence: int
@@ -35,7 +35,7 @@ class StoredMessage(NamedTuple):
     """Its message id; empty: none."""
 
 
-type ReadMessages = Callable[[str, Json], Awaitable[Sequence[StoredMessage]]]
+type ReadMessages = Callable[[str, Json], Awaitable[Sequence[SearchedMessage]]]
 """Returns the next messages of a stream for a query, at least one if there are any."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.model.errors import BusUnavailable
-from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, StoredMessage
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, SearchedMessage
 
 PLACE = AnswerPlace("ORDERS", "orders.done")
 
@@ -20,7 +20,7 @@ class UserStream:
         self.reads = 0
         self.is_away = False
 
-    async def read(self, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
+    async def read(self, stream: str, query: dict[str, Any]) -> list[SearchedMessage]:
         assert (stream, query["next_by_subj"]) == PLACE
         self.reads += 1
         await asyncio.sleep(0)
@@ -29,7 +29,7 @@ class UserStream:
         number = query.get("seq") or _first_at(query["start_time"])
         if number > len(self.names):
             return []
-        return [StoredMessage(number, 999.0 + number, self.names[number - 1])]
+        return [SearchedMessage(number, 999.0 + number, self.names[number - 1])]
 
 
 def _first_at(start: str) -> int:
@@ -111,7 +111,7 @@ async def test_a_reading_that_is_interrupted_goes_on_however_long_it_has_taken()
     stream = UserStream("a", "b", "c")
     read = stream.read
 
-    async def slow(name: str, query: dict[str, Any]) -> list[StoredMessage]:
+    async def slow(name: str, query: dict[str, Any]) -> list[SearchedMessage]:
         await asyncio.sleep(0.06)
         stream.is_away = stream.reads % 2 == 1
         return await read(name, query)
@@ -128,7 +128,7 @@ async def test_an_answer_that_was_read_is_found_before_a_reading_that_fails() ->
     stream = UserStream("a", "b")
     read = stream.read
 
-    async def failing(name: str, query: dict[str, Any]) -> list[StoredMessage]:
+    async def failing(name: str, query: dict[str, Any]) -> list[SearchedMessage]:
         stream.is_away = stream.reads == 1
         return await read(name, query)
 
@@ -149,8 +149,8 @@ async def test_answers_that_wait_for_a_reading_that_fails_do_not_read_again() ->
 async def test_answers_of_many_subjects_are_found() -> None:
     subjects = [AnswerPlace("ORDERS", f"orders.{number}") for number in range(20)]
 
-    async def read(_: str, query: dict[str, Any]) -> list[StoredMessage]:
-        return [] if "seq" in query else [StoredMessage(1, 1.0, query["next_by_subj"])]
+    async def read(_: str, query: dict[str, Any]) -> list[SearchedMessage]:
+        return [] if "seq" in query else [SearchedMessage(1, 1.0, query["next_by_subj"])]
 
     stored = StoredAnswers(read)
     found = [await stored.has(place, place.subject, 1.0) for place in subjects]
