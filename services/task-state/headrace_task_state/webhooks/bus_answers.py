@@ -26,7 +26,7 @@ from headrace.model.errors import BusUnavailable, DeniedByNats, EventTooLarge, N
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_task_state.webhooks.notice import Failure
-from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, SearchedMessage
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, SearchedMessage, StoredAnswers
 
 _log = logging.getLogger(__name__)
 

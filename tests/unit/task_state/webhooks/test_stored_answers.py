@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.model.errors import BusUnavailable
-from headrace_task_state.webhooks.stored_answers import AnswerPlace, StoredAnswers, SearchedMessage
+from headrace_task_state.webhooks.stored_answers import AnswerPlace, SearchedMessage, StoredAnswers
 
 PLACE = AnswerPlace("ORDERS", "orders.done")
 
