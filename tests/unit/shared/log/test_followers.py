@@ -1,13 +1,21 @@
 """What a follower learns from live messages, without waiting for a check."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
-from headrace.log import Follower, TailRule
+import pytest
+from nats.aio.msg import Msg
+
+from headrace.jetstream.connection import Bus
+from headrace.log import Follower, TailRule, follow
+from headrace.log.read import LogMessage, replay_stored
 from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskForgotten
+from headrace.model.task import TaskKey
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog
+from tests.support.waiting import eventually
 
 
 async def test_a_deletion_that_is_seen_live_is_told_at_once_and_once() -> None:
@@ -59,3 +67,40 @@ async def test_what_comes_before_a_follower_begins_is_delivered_then_and_without
         follower.stop()
         await rule.stop()
     assert [entry.generation for entry in entries] == [2]
+
+
+async def test_a_live_message_that_comes_while_it_is_read_is_delivered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries, losses, live = list[Entry](), list[Exception](), list[Msg]()
+    has_read, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def replay(
+        bus: Bus, key: TaskKey, after: int, head: int
+    ) -> AsyncIterator[list[LogMessage]]:
+        async for batch in replay_stored(bus, key, after, head):
+            has_read.set()
+            await goes_on.wait()
+            yield batch
+
+    async with memory_bus() as bus:
+        log, rule = TaskLog(bus), TailRule(bus)
+        await bus.listen(bus.subjects.live(log.key), live.append)
+        await log.begin()
+        begin = log.writer.sequence
+        await log.append("text")
+        monkeypatch.setattr(follow, "replay_stored", replay)
+        follower = Follower(bus, rule, log.key, entries.append, losses.append)
+        await follower.subscribe()
+        follower.begin(begin)
+        follower.tail_is(log.writer.sequence)
+        await asyncio.wait_for(has_read.wait(), 60)
+        assert len(live) == 2
+        follower._on_live(live[1])
+        goes_on.set()
+        await log.append("more")
+        await eventually(lambda: asyncio.sleep(0, len(entries) == 2), "both are delivered")
+        follower.stop()
+        await rule.stop()
+    assert [entry.generation for entry in entries] == [2, 3]
+    assert losses == []

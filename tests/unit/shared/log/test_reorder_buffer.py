@@ -51,6 +51,16 @@ def test_a_buffer_keeps_only_messages_that_follow_each_other() -> None:
     assert list(buffer.following(2)) == [three, four]
 
 
+def test_a_buffer_drops_what_has_been_read() -> None:
+    lives = [stored(number, b"{}") for number in range(1, 4)]
+    for read in range(5):
+        buffer = ReorderBuffer()
+        for live in lives:
+            buffer.keep(live)
+        assert list(buffer.following(read)) == lives[read:]
+        assert buffer.first is None
+
+
 def stored(sequence: int, body: bytes) -> LogMessage:
     """Return a live message that follows the one before it."""
     place = {"Nats-Sequence": str(sequence), "Nats-Last-Sequence": str(sequence - 1)}
