@@ -36,6 +36,7 @@ _COMMANDS = {
     "rotate-key": "Add a new key for signing agent cards and notifications.",
     "doctor": "Check settings, NATS, Redis and services, and report problems and remedies.",
     "dead": "Inspect dead letters: failed runs, unreadable messages, undeliverable notifications.",
+    "memory": "Show and delete what agents remember; for operators.",
     "workers": "List live workers and the agents that they serve; for operators.",
     "view": "Show how far lists are behind each event stream; for operators.",
     "streams": "Compare streams and buckets with the settings, and change them.",

@@ -44,6 +44,8 @@ _HASHED = "_h"
 _HERE, _CHUNKED = b"\x00", b"\x01"
 """First byte of a message: the value follows, or the description of its chunks."""
 _TRIES = 5
+_SCOPE_TOKENS = 6
+"""Tokens before the key in the subject of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,33 @@ class Chunks:
     def encode(self) -> bytes:
         """Return the message that names them."""
         return _CHUNKED + orjson.dumps({"name": self.name, "chunks": self.count})
+
+
+class MemoryFilter(NamedTuple):
+    """Which values are meant. None: any."""
+
+    tenant: str
+    """As a subject token, like the following two."""
+    agent: str
+    owner: str | None = None
+    context: str | None = None
+    task: str | None = None
+
+    @property
+    def pattern(self) -> str:
+        """What matches the keys in the bucket."""
+        context = "*" if self.context is None else _context_token(self.context)
+        return f"{self.tenant}.{self.agent}.{self.task or '*'}.{self.owner or '*'}.{context}.k.>"
+
+
+class StoredKey(NamedTuple):
+    """A key that has a value."""
+
+    scope: MemoryScope
+    key: str
+    size: int
+    """Bytes in its message; a large value has them in chunks."""
+    revision: int
 
 
 class ConversationMemory(NamedTuple):
@@ -243,6 +272,28 @@ class AgentMemory:
         remove = erase if is_deleted else purge
         pattern = f"{self.bucket.prefix}{key.tenant}.{key.agent}.{key.task}.>"
         await remove(self.bus, self.stream, pattern)
+
+    async def find(self, wanted: MemoryFilter) -> list[StoredKey]:
+        """Return the keys that `wanted` means, sorted. A long context has its hash for its name."""
+        copied = await self.bucket.copy(wanted.pattern, is_latest=True)
+        found = list[StoredKey]()
+        for place, value in sorted(copied.items()):
+            tenant, agent, task, owner, token, _, key = place.split(".", _SCOPE_TOKENS)
+            named = None if token == _NONE else decode_token(token)
+            context = named if wanted.context is None else wanted.context
+            scope = MemoryScope(tenant, agent, owner, context, None if task == _NONE else task)
+            found.append(StoredKey(scope, decode_key(key), len(value.data) - 1, value.sequence))
+        return found
+
+    async def erase_key(self, scope: MemoryScope, key: str) -> None:
+        """Erase a value, and overwrite its bytes."""
+        place = self.bucket.prefix + key_of(scope, key)
+        found = await self.bucket.get(key_of(scope, key))
+        chunks = None if found.data is None else chunks_of(found.data)
+        await erase(self.bus, self.stream, place)
+        if chunks is not None:
+            begin = f"{self.bucket.prefix}{place_of(scope)}.c.{chunks.name}.>"
+            await erase(self.bus, self.stream, begin)
 
     async def drop(self, key: TaskKey) -> None:
         """Erase the memory of a task."""

@@ -20,7 +20,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
     from langchain_openai import ChatOpenAI
 
     from headrace.adapters import langgraph_agent
-    from tests.integration.worker.adapters.file_saver import FileSaver
 
     request: Any = {"model": "small", "base_url": url, "api_key": "k", "streaming": True}
     review: Any = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
@@ -29,7 +28,6 @@ def build(url: str, office: Office, **options: Any) -> Agent:  # noqa: ANN401  #
         [tool(office.mail), tool(office.refund)],
         middleware=[review],
         system_prompt="Be brief.",
-        checkpointer=FileSaver(office.folder / "checkpoints"),
     )
     return langgraph_agent(graph, name="agent", retry=Retry(backoff=0.0), **options)
 
