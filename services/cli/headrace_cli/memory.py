@@ -6,7 +6,7 @@ from functools import wraps
 
 import click
 
-from headrace.jetstream.agent_memory import AgentMemory, MemoryFilter, StoredKey
+from headrace.jetstream.agent_memory import AgentMemory, MemoryFilter, MemoryKey
 from headrace.jetstream.connection import Bus
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.model.subjects import decode_token, encode_token
@@ -99,7 +99,7 @@ def delete(
     if bool(keys) == is_all:
         raise click.UsageError("name the keys, or use --all")
 
-    async def erase(bus: Bus) -> list[StoredKey]:
+    async def erase(bus: Bus) -> list[MemoryKey]:
         store = AgentMemory(bus)
         found = [one for one in await store.find(wanted) if is_all or one.key in keys]
         for one in found:
@@ -110,7 +110,7 @@ def delete(
         printer.record(_facts(one), f"deleted {one.key}")
 
 
-def _facts(one: StoredKey) -> dict[str, object]:
+def _facts(one: MemoryKey) -> dict[str, object]:
     scope = one.scope
     return {
         "owner": decode_token(scope.owner),

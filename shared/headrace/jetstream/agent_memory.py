@@ -77,7 +77,7 @@ class MemoryFilter(NamedTuple):
         return f"{self.tenant}.{self.agent}.{self.task or '*'}.{self.owner or '*'}.{context}.k.>"
 
 
-class StoredKey(NamedTuple):
+class MemoryKey(NamedTuple):
     """A key that has a value."""
 
     scope: MemoryScope
@@ -273,16 +273,16 @@ class AgentMemory:
         pattern = f"{self.bucket.prefix}{key.tenant}.{key.agent}.{key.task}.>"
         await remove(self.bus, self.stream, pattern)
 
-    async def find(self, wanted: MemoryFilter) -> list[StoredKey]:
+    async def find(self, wanted: MemoryFilter) -> list[MemoryKey]:
         """Return the keys that `wanted` means, sorted. A long context has its hash for its name."""
         copied = await self.bucket.copy(wanted.pattern, is_latest=True)
-        found = list[StoredKey]()
+        found = list[MemoryKey]()
         for place, value in sorted(copied.items()):
             tenant, agent, task, owner, token, _, key = place.split(".", _SCOPE_TOKENS)
             named = None if token == _NONE else decode_token(token)
             context = named if wanted.context is None else wanted.context
             scope = MemoryScope(tenant, agent, owner, context, None if task == _NONE else task)
-            found.append(StoredKey(scope, decode_key(key), len(value.data) - 1, value.sequence))
+            found.append(MemoryKey(scope, decode_key(key), len(value.data) - 1, value.sequence))
         return found
 
     async def erase_key(self, scope: MemoryScope, key: str) -> None:
