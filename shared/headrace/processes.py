@@ -94,7 +94,7 @@ async def ask_processes(
     found, is_complete = dict[tuple[str, str], ProcessFound](), asyncio.Event()
     questions = _subjects(bus, services, workers)
 
-    async def take(msg: Msg) -> None:
+    async def receive(msg: Msg) -> None:
         if not msg.data:  # Nobody listens on one of the subjects.
             return
         answer = ProcessFound.decode_or_ignore(msg, "answer of a process")
@@ -111,7 +111,7 @@ async def ask_processes(
     # Of its own below the prefix, because that is all that processes may publish to operators.
     prefix, _, token = bus.connection.new_inbox().rpartition(".")
     inbox = f"{prefix}.{PROCESS_REPLIES}.{token}"
-    subscription = await bus.subscribe(f"{inbox}.*", take)
+    subscription = await bus.subscribe(f"{inbox}.*", receive)
     try:
         for number, one in questions.items():
             await bus.publish(one.subject, query.encode(), f"{inbox}.{number}")

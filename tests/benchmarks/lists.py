@@ -127,7 +127,7 @@ async def _fill(store: RedisStore, tasks: int, owners: int) -> None:
     leases = store.leases("benchmark")
     for first in range(0, tasks, _BATCH):
         # Anew for each batch, because filling may take longer than a lease lasts.
-        lease = await leases.take(place)
+        lease = await leases.acquire(place)
         assert lease is not None
         then = Progress(position=first + _BATCH)
         changes = [

@@ -480,7 +480,7 @@ class Feed:
         last = last or await last_entry(self.resources.bus, self.key)
         if last is None:
             raise TaskUnknown
-        self._take(last)
+        self._add(last)
         self._follower.begin(last.sequence)
 
     def end_use(self) -> None:
@@ -528,10 +528,10 @@ class Feed:
             # Retention trimmed the log's head. The entries between are gone, so report the gap.
             self._lose(LogLost(f"the log of {self.key.task} is gone after generation {self.head}"))
             return
-        self._take(entry)
+        self._add(entry)
         self._wake()
 
-    def _take(self, entry: Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         block = FeedBlock(entry)
         self.has_links = self.has_links or block.has_links
         self.head = entry.last_generation

@@ -77,7 +77,7 @@ class Replica:
             await self._drop(place)
         share = share_of(self._name, survey.replicas, len(self._ranges))
         await self._hand_over(sorted(self._held)[share:])
-        await self._take(survey, share)
+        await self._acquire(survey, share)
 
     def _is_idle(self, place: Range) -> bool:
         """Return whether a duty has ended, because the lease was lost or an error occurred."""
@@ -91,12 +91,12 @@ class Replica:
         if leases:
             await self._leases.release(leases)
 
-    async def _take(self, survey: LeaseSurvey, share: int) -> None:
+    async def _acquire(self, survey: LeaseSurvey, share: int) -> None:
         # In random order, so that replicas that run simultaneously try different ranges.
         for place in random.sample(survey.free, len(survey.free)):
             if len(self._held) >= share:
                 return
-            lease = await self._leases.take(place)
+            lease = await self._leases.acquire(place)
             if lease is not None:
                 self._held[place] = lease
                 self._working[place] = [

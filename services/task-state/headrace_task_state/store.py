@@ -321,8 +321,8 @@ class Leases(Protocol):
         registration.
         """
 
-    async def take(self, place: Range) -> Lease | None:
-        """Take the lease of a range; None: another replica holds it."""
+    async def acquire(self, place: Range) -> Lease | None:
+        """Acquire the lease of a range; None: another replica holds it."""
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """Release ranges so that other replicas need not wait until the leases lapse."""

@@ -135,7 +135,7 @@ class _MemoryLeases:
         free = [place for place in store.ranges if not store.holds(place)]
         return LeaseSurvey(sorted(store.replicas), lost, free)
 
-    async def take(self, place: Range) -> Lease | None:
+    async def acquire(self, place: Range) -> Lease | None:
         store = self._store
         if store.holds(place):
             return None

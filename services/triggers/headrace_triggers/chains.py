@@ -116,7 +116,7 @@ class Chains:
         self._next = dict[tuple[str, str], float]()
         """When the next task of an owner is due, in loop time."""
 
-    async def take(self, tenant: str, owner: str, link: Link, source: str) -> None:
+    async def count(self, tenant: str, owner: str, link: Link, source: str) -> None:
         """Count a task that an answer begins; `give_back` follows if it does not begin.
 
         Raises:
@@ -132,7 +132,7 @@ class Chains:
             )
         # What waits takes none: it may be delivered to another replica.
         begins = self._reserve(tenant, owner, source)
-        if not await self._take_one((tenant, owner, link.chain)):
+        if not await self._count_one((tenant, owner, link.chain)):
             self._release(tenant, owner)
             CHAIN_LIMITS.labels("tasks").inc()
             raise UndeliverableFiring(
@@ -142,7 +142,7 @@ class Chains:
         await asyncio.sleep(begins - asyncio.get_running_loop().time())
 
     async def give_back(self, tenant: str, owner: str, link: Link) -> None:
-        """Take back what `take` has counted: no task has begun."""
+        """Take back what `count` has counted: no task has begun."""
         key = tenant, owner, link.chain
         own = self._own.get(key)
         if own is None:
@@ -154,7 +154,7 @@ class Chains:
                 returned = await self._count(key, own, lambda left: -1 if left < _MANY else 0)
         own.left += 1 + returned
 
-    async def _take_one(self, key: tuple[str, str, str]) -> bool:
+    async def _count_one(self, key: tuple[str, str, str]) -> bool:
         own = self._own.get(key)
         if own is None:
             own = self._own[key] = _OwnShare(self._unshared)

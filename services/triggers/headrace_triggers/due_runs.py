@@ -28,9 +28,9 @@ class DueRuns:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take run requests once `broker` has started."""
         config = of_due_runs(self._bus.subjects)
-        pulled(self._bus, broker, self._bus.streams.schedules, config, self._take, batch=_BATCH)
+        pulled(self._bus, broker, self._bus.streams.schedules, config, self._handle, batch=_BATCH)
 
-    async def _take(self, message: NatsMessage) -> None:
+    async def _handle(self, message: NatsMessage) -> None:
         subjects, raw = self._bus.subjects, message.raw_message
         try:
             run = Run.read(subjects, raw.subject, raw.headers, raw.data)

@@ -214,11 +214,11 @@ class EventTriggers:
         events = TriggerEvents(trigger, self._deliveries, self._recorder, self._chains)
         if trigger.stream is None:
             group = trigger.consumer
-            subscriber = shared(self._broker, trigger.subject, group, events.take_unstored)
+            subscriber = shared(self._broker, trigger.subject, group, events.begin_unstored)
         else:
             consumer = await self._consumers.make(trigger, trigger.stream)
             subscriber = pulled(
-                *(self._bus, self._broker, trigger.stream, consumer, events.take),
+                *(self._bus, self._broker, trigger.stream, consumer, events.begin),
                 batch=min(_BATCH, trigger.limit),
             )
         since = time.monotonic()
@@ -250,20 +250,20 @@ class TriggerEvents:
             trigger.source, trigger.tenant, trigger.agent, partial(recorder.note_outcome, trigger)
         )
 
-    async def take(self, message: NatsMessage) -> None:
+    async def begin(self, message: NatsMessage) -> None:
         """Begin the task of an event that a stream keeps."""
         place = message.raw_message.metadata
         # The time distinguishes a stream from one that was deleted and created again.
         stored = f"{place.stream}/{place.sequence.stream}/{place.timestamp.isoformat()}"
-        await self._take(message, stored, self._deliveries.settle)
+        await self._begin(message, stored, self._deliveries.settle)
 
-    async def take_unstored(self, message: NatsMessage) -> None:
+    async def begin_unstored(self, message: NatsMessage) -> None:
         """Begin the task of an event of core NATS."""
         # It is delivered once, so any key will do. Its sender may give several the same id.
         key = secrets.token_hex(16)
-        await self._take(message, key, self._deliveries.settle_unstored, message.raw_message.reply)
+        await self._begin(message, key, self._deliveries.settle_unstored, message.raw_message.reply)
 
-    async def _take(
+    async def _begin(
         self, message: NatsMessage, place: str, settle: Settle, reply: str = ""
     ) -> None:
         raw, trigger = message.raw_message, self._trigger
@@ -274,7 +274,7 @@ class TriggerEvents:
             found = Link.of(raw.headers or {}, self._chains.depth, place)
             fires = firing(trigger, raw, place, found, reply)
             if fires is not None and found is not None:
-                await self._chains.take(trigger.tenant, trigger.owner, found, trigger.source)
+                await self._chains.count(trigger.tenant, trigger.owner, found, trigger.source)
                 link = found
             return fires
 

@@ -211,9 +211,9 @@ class ScheduledTasks:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take firings once `broker` has started."""
         config = of_firings(self._bus.subjects, self._ack_wait)
-        pulled(self._bus, broker, self._bus.streams.schedules, config, self._take, batch=_BATCH)
+        pulled(self._bus, broker, self._bus.streams.schedules, config, self._handle, batch=_BATCH)
 
-    async def _take(self, message: NatsMessage) -> None:
+    async def _handle(self, message: NatsMessage) -> None:
         try:
             tick = Tick.of(self._bus, message)
         except UndecodableMessage as error:

@@ -299,7 +299,7 @@ class Appender:
             raise self._loss
         try:
             while self._pending.events:
-                message = self._pending.take()
+                message = self._pending.pop()
                 is_last = not self._pending.events
                 await self._append(message, state if is_last else message.state, gives_way)
         except GivesWay:
@@ -402,7 +402,7 @@ class Appender:
     def _send_next(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
         self._state = self._state.to(AppenderState.SENDING)
-        message = self._pending.take()
+        message = self._pending.pop()
         try:
             sent = self._writer.send(message.drafts, self._stamp(message, message.state))
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure

@@ -65,7 +65,7 @@ class Attempt:
         self.loop = asyncio.get_running_loop()
         self.resources, self.agent, self.assignment = resources, agent, assignment
         self.permit = permit
-        self.hold = resources.leases.take(assignment.message.reply)
+        self.hold = resources.leases.add(assignment.message.reply)
         self.series = series_of(agent)
         self.interrupted = Interrupt.NONE
         """Why the agent is being stopped."""

@@ -62,7 +62,7 @@ class ConcurrencyLimit:
         more, self.total = total - self.total, total
         self.give_back(more)
 
-    async def take(self, turn: PermitTurn | None = None) -> None:
+    async def acquire(self, turn: PermitTurn | None = None) -> None:
         """Acquire one permit, in turn."""
         if self.acquire_free(1):
             return
@@ -109,11 +109,11 @@ class AgentConcurrency:
         """Whether another queue waits for a permit, or would have to."""
         return self.of_worker.scarce or self.of_agent.scarce
 
-    async def take(self, turn: PermitTurn, own_turn: PermitTurn) -> None:
+    async def acquire(self, turn: PermitTurn, own_turn: PermitTurn) -> None:
         """Acquire a permit of both limits, in turn."""
-        await self.of_agent.take(own_turn)
+        await self.of_agent.acquire(own_turn)
         try:
-            await self.of_worker.take(turn)
+            await self.of_worker.acquire(turn)
         except BaseException:
             self.of_agent.give_back(1)
             raise
@@ -177,7 +177,7 @@ class Permit:
         async with self._acquiring:
             if self._is_held or self._is_away():
                 return
-            await self._concurrency.take(PermitTurn(), PermitTurn())
+            await self._concurrency.acquire(PermitTurn(), PermitTurn())
             if self._is_away():
                 self._concurrency.give_back(1)
             else:

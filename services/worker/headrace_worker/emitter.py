@@ -55,7 +55,7 @@ class LoopTurns:
         self._loop.call_soon(self._turn)
         return self._is_due
 
-    async def take(self) -> None:
+    async def yield_if_due(self) -> None:
         """Yield to the loop if that is due, long enough to send and receive."""
         if self._is_due:
             self._is_due = False
@@ -162,7 +162,7 @@ class Emitter:
 
     async def drain(self) -> None:
         """Wait until the log has caught up with the output."""
-        await self._loop_turns.take()
+        await self._loop_turns.yield_if_due()
         await self._appender.drain()
 
     @property
@@ -184,7 +184,7 @@ class Emitter:
         if isinstance(output, ENDINGS):
             return self._end_with(output)
         if isinstance(output, Usage):
-            output = self.usage.take(output, self._prices)
+            output = self.usage.add_priced(output, self._prices)
         has_room = True
         for draft in self._encoder.drafts(output):
             self._lost_numbers.check(output, draft.head)

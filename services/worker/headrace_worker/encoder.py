@@ -395,7 +395,7 @@ def part_of(output: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: P
     """
     match output:
         case State() | StateDelta():
-            return _state(state.take(output))
+            return _state(state.apply(output))
         case Messages():
             return parts.messages_part(list(output.messages))
         case Activity():

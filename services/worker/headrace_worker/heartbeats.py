@@ -253,7 +253,7 @@ class WorkerLeases:
             self._heartbeat_thread.bus.listen(questions, self._on_question)
         )
 
-    def take(self, reply: str) -> Hold:
+    def add(self, reply: str) -> Hold:
         """Add a hold on the run whose acknowledgement subject is `reply`."""
         hold = Hold(reply)
         self._taken.append(hold)

@@ -215,7 +215,7 @@ class PendingMessages:
             message.checkpoint, message.step, message.state = checkpoint, step, state
             self._end_message()
 
-    def take(self) -> PendingMessage:
+    def pop(self) -> PendingMessage:
         """Remove the oldest message and return it."""
         if self._full:
             message = self._full.pop(0)

@@ -282,7 +282,7 @@ class Puller:
     async def _pull(self) -> None:
         rest = 0.0
         while True:
-            await self._concurrency.take(self._turn, self._own_turn)
+            await self._concurrency.acquire(self._turn, self._own_turn)
             is_scarce = self._concurrency.scarce
             # Requests grow during a burst; an idle queue keeps only one permit.
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)

@@ -44,7 +44,7 @@ class UsageTotals:
         self.cost += used.cost
         self.model = used.model or self.model
 
-    def take(self, usage: Usage, prices: "Prices") -> Usage:
+    def add_priced(self, usage: Usage, prices: "Prices") -> Usage:
         """Add `usage`, and return it with its cost, without what is no count or cost."""
         priced = prices.priced(self._sound(usage))
         self.add(priced)

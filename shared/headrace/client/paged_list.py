@@ -48,10 +48,10 @@ class PagedList[Item]:
             if self._is_last:
                 raise StopAsyncIteration
             page = await self._gateways.json(Request("GET", self._path, query=self._query))
-            self._take(page)
+            self._add(page)
         return self._item(self._items.popleft())
 
-    def _take(self, page: Mapping[str, Any]) -> None:
+    def _add(self, page: Mapping[str, Any]) -> None:
         self._items.extend(page.get(self._items_name) or ())
         token: str | int | None = page.get(self._next_name)
         self._is_last = token in {None, ""}

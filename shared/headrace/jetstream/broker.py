@@ -171,7 +171,7 @@ class _ConcurrentClient(NatsClient):
     ) -> Subscription:
         if cb is None:
             return await super().subscribe(subject, queue, None, *more, **options)
-        return await self.listen(subject, ConcurrentHandler(cb).take, queue)
+        return await self.listen(subject, ConcurrentHandler(cb).handle, queue)
 
 
 class ConcurrentHandler:
@@ -193,7 +193,7 @@ class ConcurrentHandler:
         self._is_dropping = False
         self._working = set[asyncio.Task[None]]()
 
-    def take(self, msg: Msg) -> None:
+    def handle(self, msg: Msg) -> None:
         """Handle the message now, or when a slot is free."""
         if self._size + len(msg.data) > self._most_waiting:
             self._drop(msg)

@@ -45,7 +45,7 @@ async def direct_get[Read](
     """
     train = _ReplyBatch(read)
     request = orjson.dumps(query)
-    end = await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.take)
+    end = await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.receive)
     try:
         await train.arrival(bus.timing.replica_silence)
     finally:
@@ -61,7 +61,7 @@ class _ReplyBatch[Read]:
         self._over = asyncio.Event()
         self._has_answered = False
 
-    def take(self, msg: Msg) -> None:
+    def receive(self, msg: Msg) -> None:
         self._has_answered = True
         if self._over.is_set():
             return

@@ -66,13 +66,13 @@ class ReorderBuffer:
     def following(self, sequence: int) -> Iterator[LogMessage]:
         """Remove and yield the messages that directly follow stream sequence `sequence`."""
         while self._kept and self._kept[0].sequence <= sequence:
-            self._take(self._kept)
+            self._pop(self._kept)
         while self._kept and self._kept[0].previous == sequence:
-            live = self._take(self._kept)
+            live = self._pop(self._kept)
             sequence = live.sequence
             yield live
 
-    def _take(self, kept: deque[LogMessage]) -> LogMessage:
+    def _pop(self, kept: deque[LogMessage]) -> LogMessage:
         live = kept.popleft()
         self._size -= _size(live)
         if not kept:
@@ -176,12 +176,12 @@ class Follower:
             return
         self.last_seen = self._loop.time()
         if self._repair is None and stored.previous == self.sequence >= 0:
-            self._take(stored)
+            self._accept(stored)
         elif stored.sequence > self.sequence:
             self._wanted = max(self._wanted, self._reorder_buffer.keep(stored))
             self._repair_if_needed()
 
-    def _take(self, live: LogMessage) -> None:
+    def _accept(self, live: LogMessage) -> None:
         try:
             self._hand_on(live)
         except (LogLost, LogTooNew) as loss:

@@ -41,7 +41,7 @@ class LoggedTask:
         stamp = first.stamp
         return cls(TaskFold(), stamp.owner or "", agent, stamp.log, 0)
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Fold in the next entry.
 
         Raises:
@@ -97,7 +97,7 @@ async def fold_log(
         async for batch in replay(bus, key, known.sequence if known else 0, head):
             for entry in batch:
                 task = task or LoggedTask.started_by(entry, key.agent)
-                task.take(entry)
+                task.add(entry)
     except LogLost:
         # Purged except for its last message, or another log has begun.
         return None if known is None else await fold_log(bus, key, head)
@@ -172,7 +172,7 @@ async def task_in_short_log(
         return None
     task = LoggedTask.started_by(entries[0], key.agent)
     for entry in entries:
-        task.take(entry if shown is None else shown(entry))
+        task.add(entry if shown is None else shown(entry))
     return task if task.is_for(query) else None
 
 

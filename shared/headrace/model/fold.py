@@ -36,7 +36,7 @@ class _Version:
     """The fields of chunks other than ``parts``, with their generations."""
     pieces: Pieces = field(default_factory=Pieces)
 
-    def take(self, generation: int, chunk: Json) -> None:
+    def add(self, generation: int, chunk: Json) -> None:
         if not self.frames or len(chunk) > len(("artifactId", "parts")):
             frame = {key: value for key, value in chunk.items() if key != "parts"}
             self.frames.append((generation, frame))
@@ -68,8 +68,8 @@ class Artifacts:
         self._versions: dict[str, list[_Version]] = {}
         self._last: _Version | None = None
 
-    def take(self, item: Item) -> None:
-        """Take the next item."""
+    def add(self, item: Item) -> None:
+        """Add the next item."""
         generation, tag, value = item[0], item[1], item[2]
         if tag == TEXTS:
             if self._last is not None:
@@ -88,7 +88,7 @@ class Artifacts:
     def _begin(self, generation: int, chunk: Json) -> None:
         version = self._last = _Version(generation)
         self._versions.setdefault(chunk["artifactId"], []).append(version)
-        version.take(generation, chunk)
+        version.add(generation, chunk)
 
     def _add(self, generation: int, chunk: Json) -> None:
         versions = self._versions.get(chunk["artifactId"])
@@ -96,7 +96,7 @@ class Artifacts:
             self._begin(generation, chunk)
             return
         self._last = versions[-1]
-        self._last.take(generation, chunk)
+        self._last.add(generation, chunk)
 
     def _drop_after(self, generation: int) -> None:
         self._last = None
@@ -138,8 +138,8 @@ class History:
         self._last: _FoldedMessage | None = None
         self._metadata: list[tuple[int, Json]] = []
 
-    def take(self, item: Item) -> None:
-        """Take the next item."""
+    def add(self, item: Item) -> None:
+        """Add the next item."""
         generation, tag, value = item[0], item[1], item[2]
         if tag == TEXTS:
             if self._last is not None:
@@ -242,7 +242,7 @@ class TaskFields:
         kept = {key: self.status[key] for key in ("timestamp",) if key in self.status}
         return {"state": COMPLETED, "message": self.answer} | kept
 
-    def take(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         """Overwrite the fields that `change` sets."""
         self.generation = change.generation
         self.task = self.task or change.task
@@ -280,9 +280,9 @@ class TaskFold:
         fold = cls()
         fold.standing = standing
         for item in history:
-            fold._history.take(item)
+            fold._history.add(item)
         for item in artifacts:
-            fold._artifacts.take(item)
+            fold._artifacts.add(item)
         return fold
 
     @property
@@ -313,11 +313,11 @@ class TaskFold:
             # The subject was purged, and a new log was started on it.
             self.standing = TaskFields()
             self._history, self._artifacts = History(), Artifacts()
-        self.standing.take(change)
+        self.standing.apply(change)
         for item in change.history:
-            self._history.take(item)
+            self._history.add(item)
         for item in change.artifacts:
-            self._artifacts.take(item)
+            self._artifacts.add(item)
 
     def task(self, history_length: int | None = None, *, include_artifacts: bool = True) -> Json:
         """Return the A2A v1.0 Task in ProtoJSON.

@@ -131,19 +131,19 @@ class ForkPoints:
         self._run, self._is_entangled, self._child_asks = 0, False, False
         self._waiting = UnansweredMessages()
 
-    def take(self, entry: Entry) -> None:
-        """Take the next entry of the log."""
+    def add(self, entry: Entry) -> None:
+        """Add the next entry of the log."""
         for generation, event in enumerate(entry.parsed(), entry.generation):
             if generation > self._most:
                 return
-            self._take(event, generation, entry)
+            self._add_event(event, generation, entry)
         if entry.ends_run:
             if not self._child_asks:
                 self.point = self._point(entry, entry.last_generation, run_ended=True)
         elif _is_kept(entry) and not self._is_entangled:
             self.point = self._point(entry, entry.last_generation)
 
-    def _take(self, event: Json, generation: int, entry: Entry) -> None:
+    def _add_event(self, event: Json, generation: int, entry: Entry) -> None:
         if "artifactUpdate" in event:
             return
         metadata = event_metadata(event)

@@ -61,8 +61,8 @@ class CopyBudget:
         """Allow `MAX_BYTES`."""
         self._left = MAX_BYTES
 
-    def take(self, size: int) -> None:
-        """Take `size` bytes.
+    def spend(self, size: int) -> None:
+        """Spend `size` bytes.
 
         Raises:
             LimitExceeded: They are not left.
@@ -245,7 +245,7 @@ class _Patching:
     def _copy(self, origin: list[str], path: list[str]) -> None:
         original = look_up(self.value, origin)
         dumped = _dumped(original)
-        self._copies.take(len(dumped))
+        self._copies.spend(len(dumped))
         self._grow(path, original, dumped)
         # A value in two places could not be changed in place.
         self._add(path, json_text.decode(dumped))

@@ -74,7 +74,7 @@ class Pieces:
                     piece.text if before is None else piece.first(before - generation)
                 )
             else:
-                run.take(piece)
+                run.add(piece)
         return run.finish()
 
 
@@ -91,7 +91,7 @@ class _TextRun:
             self._first = {"text": ""}
         self._texts.append(text)
 
-    def take(self, piece: Json) -> None:
+    def add(self, piece: Json) -> None:
         text = piece.get("text")
         if text is not None and self._first is not None and same_but_text(self._first, piece):
             self._texts.append(text)

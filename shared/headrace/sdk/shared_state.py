@@ -40,7 +40,7 @@ class SharedState:
             # The part is from a worker that does not check patches; gateways ignored it too.
             return
 
-    def take(self, output: State | StateDelta) -> State | StateDelta:
+    def apply(self, output: State | StateDelta) -> State | StateDelta:
         """Apply the agent's update, and return what to send.
 
         Returns:

@@ -114,7 +114,7 @@ async def fork_point(
         for entry in batch:
             if entry.generation == 1:
                 first = next(entry.parsed()).get("task") or {}
-            points.take(entry)
+            points.add(entry)
         if batch[-1].last_generation >= generation:
             break
     if points.point is None or not first:

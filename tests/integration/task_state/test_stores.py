@@ -76,7 +76,7 @@ class StoredRange:
 
     async def writer(self) -> Writer:
         """Take the lease anew."""
-        lease = await self.leases.take(RANGES[0])
+        lease = await self.leases.acquire(RANGES[0])
         assert lease is not None
         return self.store.writer(lease)
 
@@ -628,11 +628,11 @@ async def test_a_store_that_lost_last_entries_takes_no_more_of_them(
 
 
 async def test_a_lease_is_held_by_one_at_a_time(stored_range: StoredRange) -> None:
-    lease = await stored_range.leases.take(RANGES[0])
+    lease = await stored_range.leases.acquire(RANGES[0])
     assert lease is not None
-    assert await stored_range.leases.take(RANGES[0]) is None
+    assert await stored_range.leases.acquire(RANGES[0]) is None
     await stored_range.leases.release([lease])
-    again = await stored_range.leases.take(RANGES[0])
+    again = await stored_range.leases.acquire(RANGES[0])
     assert again is not None
     assert again.token != lease.token
 
@@ -831,7 +831,7 @@ async def test_without_redis_everything_is_unavailable() -> None:
     with pytest.raises(StateUnavailable):
         await nobody.reader.task("default", "x")
     with pytest.raises(StateUnavailable):
-        await nobody.leases.take(RANGES[0])
+        await nobody.leases.acquire(RANGES[0])
     with pytest.raises(ConnectionError):
         await store.check()
     await store.close()
@@ -1177,7 +1177,7 @@ async def test_a_survey_has_the_replicas_lost_leases_and_free_ranges(making: Mak
     store = making()
     try:
         first, second = store.leases("first"), store.leases("second")
-        lease = await first.take(RANGES[0])
+        lease = await first.acquire(RANGES[0])
         assert lease is not None
         for held in ({RANGES[0]: lease}, {}):
             survey = await first.renew(held)

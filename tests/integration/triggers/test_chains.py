@@ -20,7 +20,7 @@ def replica(bus: Bus) -> partial[Chains]:
 
 async def take(chains: Chains, times: int = 1) -> None:
     for _ in range(times):
-        await chains.take("acme", "eve", LINK, "orders")
+        await chains.count("acme", "eve", LINK, "orders")
 
 
 async def test_what_one_replica_does_not_begin_another_one_may(replica: partial[Chains]) -> None:

@@ -39,7 +39,7 @@ class FakeLeases:
         lost, self.lost = [place for place in self.lost if place in held], []
         return LeaseSurvey(sorted(self.replicas), lost, list(self.free))
 
-    async def take(self, place: Range) -> Lease | None:
+    async def acquire(self, place: Range) -> Lease | None:
         if place not in self.free:
             return None
         self.free.remove(place)

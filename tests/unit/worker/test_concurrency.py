@@ -23,7 +23,7 @@ async def test_who_waits_is_served_in_turn() -> None:
     slots, order = ConcurrencyLimit(0), list[int]()
 
     async def one(number: int) -> None:
-        await slots.take()
+        await slots.acquire()
         order.append(number)
 
     waiting = [asyncio.create_task(one(number)) for number in range(3)]
@@ -41,7 +41,7 @@ async def served(slots: ConcurrencyLimit, weights: dict[str, float], count: int)
     async def again_and_again(name: str, weight: float) -> None:
         turn = PermitTurn(weight)
         while True:
-            await slots.take(turn)
+            await slots.acquire(turn)
             got[name] += 1
 
     takers = [asyncio.create_task(again_and_again(*one)) for one in weights.items()]
@@ -76,7 +76,7 @@ async def test_who_comes_late_gets_its_share_and_no_more() -> None:
 
     async def many() -> None:
         for _ in range(50):
-            await slots.take(early)
+            await slots.acquire(early)
 
     taking = asyncio.create_task(many())
     for _ in range(40):
@@ -97,7 +97,7 @@ async def test_a_permit_is_scarce_if_another_run_would_have_to_wait_for_it() -> 
 
 async def test_no_run_overtakes_those_that_wait() -> None:
     slots = ConcurrencyLimit(0)
-    waiting = asyncio.create_task(slots.take())
+    waiting = asyncio.create_task(slots.acquire())
     await asyncio.sleep(0)
     slots.give_back(1)
     assert slots.acquire_free(1) == 0
@@ -106,8 +106,8 @@ async def test_no_run_overtakes_those_that_wait() -> None:
 
 async def test_who_stops_waiting_leaves_the_place_to_the_next() -> None:
     slots = ConcurrencyLimit(0)
-    impatient = asyncio.create_task(slots.take())
-    other = asyncio.create_task(slots.take())
+    impatient = asyncio.create_task(slots.acquire())
+    other = asyncio.create_task(slots.acquire())
     await asyncio.sleep(0)
     impatient.cancel()
     with suppress(asyncio.CancelledError):
@@ -118,7 +118,7 @@ async def test_who_stops_waiting_leaves_the_place_to_the_next() -> None:
 
 async def test_a_place_granted_to_who_has_just_gone_is_not_lost() -> None:
     slots = ConcurrencyLimit(0)
-    going = asyncio.create_task(slots.take())
+    going = asyncio.create_task(slots.acquire())
     await asyncio.sleep(0)
     slots.give_back(1)
     going.cancel()
@@ -156,8 +156,8 @@ def test_a_configured_limit_below_the_least_stays(*, overloaded: bool) -> None:
 
 async def test_a_raised_limit_lets_those_in_who_wait() -> None:
     limit = ConcurrencyLimit(1)
-    await limit.take()
-    waiting = asyncio.create_task(limit.take())
+    await limit.acquire()
+    waiting = asyncio.create_task(limit.acquire())
     await asyncio.sleep(0)
     limit.resize(2)
     await waiting

@@ -113,7 +113,7 @@ async def test_a_tick_does_no_work_for_holds_that_are_not_due(clock: Clock) -> N
     wire = Wire()
     leases = _leases(wire)
     for number in range(MANY):
-        leases.take(f"ack.{number}").answers = _answers(f"control.{number}")
+        leases.add(f"ack.{number}").answers = _answers(f"control.{number}")
     clock.now += 0.1
     await leases._look_after()
     assert (len(wire.published), len(wire.listening)) == (MANY, MANY)
@@ -126,7 +126,7 @@ async def test_every_hold_has_a_heartbeat_in_each_interval(clock: Clock) -> None
     wire = Wire()
     leases = _leases(wire)
     for number in range(10):
-        leases.take(f"ack.{number}")
+        leases.add(f"ack.{number}")
         clock.now += 0.05
         await leases._look_after()
     first = len(wire.published)
@@ -140,7 +140,7 @@ async def test_every_hold_has_a_heartbeat_in_each_interval(clock: Clock) -> None
 async def test_a_released_hold_has_no_more_heartbeats_or_answers(clock: Clock) -> None:
     wire = Wire()
     leases = _leases(wire)
-    brief, kept, late = (leases.take(name) for name in ("brief", "kept", "late"))
+    brief, kept, late = (leases.add(name) for name in ("brief", "kept", "late"))
     leases.release(brief)
     kept.answers = _answers("control.kept")
     clock.now += 0.1
@@ -166,7 +166,7 @@ async def test_a_hold_that_is_released_while_it_is_subscribed_has_no_subscriptio
 
     wire = Slow()
     leases = _leases(wire)
-    hold = leases.take("ack")
+    hold = leases.add("ack")
     hold.answers = _answers("control")
     clock.now += 0.1
     await leases._look_after()
@@ -184,7 +184,7 @@ async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -
 
     wire = Broken()
     leases = _leases(wire)
-    hold: Hold = leases.take("ack")
+    hold: Hold = leases.add("ack")
     hold.answers = _answers("control")
     clock.now += 0.1
     with pytest.raises(OSError, match="down"):
@@ -201,14 +201,14 @@ async def test_a_watched_run_has_a_long_lease_until_there_is_no_watcher(
 ) -> None:
     wire, timing = Wire(), Timing()
     leases = _leases(wire)
-    known = leases.take("known")
-    leases.take("unclaimed")
+    known = leases.add("known")
+    leases.add("unclaimed")
     known.answers = _answers("control.known")
     clock.now += 0.1
     await leases._look_after()
     number = leases._listed.answer(0, clock.now).number
     leases._listed.answer(number, clock.now)
-    unlisted = leases.take("unlisted")
+    unlisted = leases.add("unlisted")
     unlisted.answers = _answers("control.unlisted")
     clock.now += HEARTBEAT
     await leases._look_after()
@@ -269,7 +269,7 @@ async def test_a_worker_without_holds_has_no_ticks(clock: Clock) -> None:
 async def test_holds_with_long_leases_need_no_ticks_until_one_of_them_ends(clock: Clock) -> None:
     wire = Wire()
     async with _kept(wire) as leases:
-        hold = leases.take("ack")
+        hold = leases.add("ack")
         hold.answers = _answers("control")
         clock.now += 0.1
         await _turns(50, until=lambda: wire.listening)
@@ -295,7 +295,7 @@ async def test_a_hold_of_an_idle_worker_has_its_heartbeat_and_answers_at_once(
     async with _kept(wire) as leases:
         clock.now += 2.0
         await _turns(50)
-        leases.take("ack").answers = _answers("control")
+        leases.add("ack").answers = _answers("control")
         clock.now += 0.1
         await _turns(50, until=lambda: wire.listening)
     assert (wire.published, wire.listening) == (["ack"], ["control"])
@@ -311,7 +311,7 @@ async def test_a_hold_that_comes_while_the_thread_falls_idle_is_seen(
 
         def come() -> None:
             monkeypatch.setattr(leases._held, "clear", cleared)
-            leases.take("ack")
+            leases.add("ack")
             clock.now += 0.1
 
         monkeypatch.setattr(leases._held, "clear", come)

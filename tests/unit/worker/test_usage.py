@@ -16,7 +16,7 @@ def test_what_is_no_count_is_left_out_and_named_once(
     wrong: Any,  # noqa: ANN401  # what an outside party states
 ) -> None:
     totals, wrong_usage = UsageTotals(), Usage("m", "p", wrong, 7, cost=-1.0)
-    taken = [totals.take(wrong_usage, Prices()) for _ in range(2)]
+    taken = [totals.add_priced(wrong_usage, Prices()) for _ in range(2)]
     assert taken == [Usage("m", "p", 0, 7)] * 2
     assert (totals.tokens, totals.cost) == (14, 0.0)
     [warning] = caplog.messages
@@ -25,7 +25,7 @@ def test_what_is_no_count_is_left_out_and_named_once(
 
 def test_usage_that_is_sound_is_counted_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
     totals, used = UsageTotals(), Usage("m", "p", 3, 4, total_tokens=9, cost=0.5)
-    assert totals.take(used, Prices()) == used
+    assert totals.add_priced(used, Prices()) == used
     assert (totals.tokens, totals.cost, caplog.messages) == (9, 0.5, [])
 
 

@@ -41,7 +41,7 @@ class RequestRate(Protocol):
             RateLimited: it has.
         """
 
-    def take(self) -> None:
+    def count(self) -> None:
         """Count the request.
 
         Raises:
@@ -138,7 +138,7 @@ class OpenRequest:
         """
         if not self.is_counted and self.rate is not None and not isinstance(error, RateLimited):
             try:
-                self.rate.take()
+                self.rate.count()
             except RateLimited as limited:
                 return limited
         return None

@@ -21,7 +21,7 @@ class Turns:
         """How many wait for a turn."""
         return sum(map(len, self._lines.values()))
 
-    async def take(self, line: str = "") -> None:
+    async def acquire(self, line: str = "") -> None:
         """Return once the caller has a turn, which it must give back."""
         if self._free:
             self._free -= 1

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class Session(Protocol):
     """A protocol's handling of one client's frames."""
 
-    async def take(self, text: str) -> None:
+    async def handle(self, text: str) -> None:
         """Handle a frame, or answer why it is refused; lasting work is a job of the connection."""
 
 
@@ -183,10 +183,10 @@ class SocketConnection:
         await asyncio.gather(*jobs, return_exceptions=True)
 
     async def _read(self, session: Session) -> None:
-        while await self._take(session):
-            pass  # Locals of `_take` are freed while waiting for the next frame.
+        while await self._handle_next(session):
+            pass  # Locals of `_handle_next` are freed while waiting for the next frame.
 
-    async def _take(self, session: Session) -> bool:
+    async def _handle_next(self, session: Session) -> bool:
         """Handle the next frame; return whether more may come."""
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
@@ -197,7 +197,7 @@ class SocketConnection:
         if text is None:
             self.end(TEXT_ONLY)
             return False
-        await session.take(text)
+        await session.handle(text)
         return True
 
     async def _send(self, messages: Messages) -> None:

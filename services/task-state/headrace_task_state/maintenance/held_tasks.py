@@ -48,7 +48,7 @@ class HeldTasks:
         """Whether no task is known, as on a replica that does not watch the workers."""
         return not self._held
 
-    def take(self, subject: str, holder: WatchedHolder) -> None:
+    def record(self, subject: str, holder: WatchedHolder) -> None:
         """Record that `holder` holds the task; another may have held it before."""
         self._held[subject] = HeldTask(holder)
 

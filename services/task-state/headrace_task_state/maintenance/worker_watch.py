@@ -110,7 +110,7 @@ class WatchedWorker:
         query = HoldsQuery(after=self._number).encode()
         try:
             answer = await self._bus.request(self._subject, query, self._timing.answer)
-            self._take(Holds.decode(self._subject, answer.data))
+            self._apply(Holds.decode(self._subject, answer.data))
         except NobodyListens:
             self._absent += 1
         except UndecodableMessage as error:
@@ -127,7 +127,7 @@ class WatchedWorker:
             await self._give_back()
         await asyncio.sleep(pause if self._has_answered else timing.directory_interval)
 
-    def _take(self, answer: Holds) -> None:
+    def _apply(self, answer: Holds) -> None:
         self._has_answered = True
         self._absent = self._silent = 0
         # First: the worker may hold the next run of the same task already.
@@ -140,7 +140,7 @@ class WatchedWorker:
         for number, task in answer.tasks.items():
             if number in answer.taken and self._is_task_of_its_agents(task):
                 self._tasks[number] = task
-                self._held.take(task, self)
+                self._held.record(task, self)
         self._number = answer.number
 
     def _release_tasks(self, numbers: Iterable[int]) -> None:

@@ -74,7 +74,7 @@ class Batches:
                     batch.changes += self._remove(arrival, touched)
                     batch.has_tombstones = True
                 else:
-                    self._take(arrival, touched, batch)
+                    self._apply(arrival, touched, batch)
             except UndecodableMessage as error:
                 batch.letters.append(letter(arrival, error.reason))
                 if isinstance(error, NewerVersion):
@@ -96,7 +96,7 @@ class Batches:
         for key in keys:
             self._deltas.pop(self._subjects.event(key), None)
 
-    def _take(self, arrival: Arrival, touched: list[Delta], batch: StoreBatch) -> None:
+    def _apply(self, arrival: Arrival, touched: list[Delta], batch: StoreBatch) -> None:
         subject, data, letters = arrival.msg.subject, arrival.msg.data, batch.letters
         delta = self._deltas.get(subject) or self._delta(subject)
         stamp, frame = arrival.stamp(), delta.frame
@@ -113,7 +113,7 @@ class Batches:
             touched.append(delta)
         last = stamp.generation + len(lines) - 1
         delta.begin_entry(stamp, last, arrival.sequence, arrival.time)
-        if wrong := _take_events(delta, stamp.generation, lines, events):
+        if wrong := _apply_events(delta, stamp.generation, lines, events):
             letters.append(letter(arrival, "; ".join(wrong)))
         if isinstance(events[-1], str) or "artifactUpdate" in events[-1]:
             delta.learn(lines[-1], last, len(lines))
@@ -142,7 +142,7 @@ def continuation(key: TaskKey, sequence: int) -> TaskChange:
     return TaskChange(key, "", fields={"sequence": str(sequence)})
 
 
-def _take_events(
+def _apply_events(
     delta: Delta, first: int, lines: list[bytes], events: list[Json | str]
 ) -> list[str]:
     """Fold in an entry's events, from generation `first`; return the errors of invalid ones."""
@@ -151,14 +151,14 @@ def _take_events(
         try:
             if isinstance(event, str):
                 if delta.frame is not None:
-                    delta.take_text(generation, event)
+                    delta.add_text(generation, event)
                     continue
                 # Another item came in between: the event continues nothing.
                 event = json_text.decode(lines[generation - first])  # noqa: PLW2901
             if "artifactUpdate" in event:
-                delta.take_artifact(read_artifact(event["artifactUpdate"], generation))
+                delta.add_artifact(read_artifact(event["artifactUpdate"], generation))
             else:
-                delta.take(read_change(event, generation))
+                delta.apply(read_change(event, generation))
         except IllFormedEvent as error:
             wrong.append(str(error))
         except Exception as error:  # noqa: BLE001

@@ -214,7 +214,7 @@ class Consumer:
         """Messages that have arrived and have not been taken."""
         return len(self._arrived)
 
-    async def take(self, most: int, most_bytes: int) -> list[Arrival]:
+    async def fetch(self, most: int, most_bytes: int) -> list[Arrival]:
         """Return the next messages, within the limits; empty if none arrived for a while.
 
         Raises:

@@ -111,8 +111,8 @@ class Compaction:
         """The texts that continue the part, of consecutive generations. They are stored joined."""
         self._next = 0
 
-    def take(self, item: Item) -> None:
-        """Take the next item."""
+    def add(self, item: Item) -> None:
+        """Add the next item."""
         generation, tag, value = item
         if tag in _EXTENDING and (text := self._continuing_text(tag, value)) is not None:
             self.continue_text(generation, text)
@@ -263,36 +263,36 @@ class Delta:
             self._unframed = 0
             self._frame, self._framed = ChunkFrame.of(line, generation), part
 
-    def take_text(self, generation: int, text: str) -> None:
-        """Take the text of a chunk of the `frame`."""
+    def add_text(self, generation: int, text: str) -> None:
+        """Add the text of a chunk of the `frame`."""
         self._artifacts.continue_text(generation, text)
 
-    def take_artifact(self, item: Item | None) -> None:
-        """Take the change of one artifact update of the entry."""
+    def add_artifact(self, item: Item | None) -> None:
+        """Add one artifact update of the entry."""
         if item is not None:
-            self._artifacts.take(item)
+            self._artifacts.add(item)
 
-    def take(self, change: Change) -> None:
-        """Take the change of any other event of the entry."""
+    def apply(self, change: Change) -> None:
+        """Apply the change of any other event of the entry."""
         for item in change.history:
-            self._history.take(item)
+            self._history.add(item)
         for item in change.artifacts:
-            self._artifacts.take(item)
+            self._artifacts.add(item)
         fields = self._change.fields
         if change.opens:
             fields["context"] = self._change.context = change.context
             if FORK_OF in change.own and (fork := ForkOf.of(change.own)) is not None:
                 self._change.copied = fork.generation
         self._change.usage += records_of(change, self._stored, is_working=self._is_working)
-        self._standing.take(change)
+        self._standing.apply(change)
         if state := self._standing.state:
             self._change.state = state
             self._is_working, self.is_over = state in AT_WORK, state in FINISHED
         if change.is_input:
-            self._take_input(change, fields)
+            self._apply_input(change, fields)
 
-    def _take_input(self, change: Change, fields: dict[str, str]) -> None:
-        """Take the terms of an input's run."""
+    def _apply_input(self, change: Change, fields: dict[str, str]) -> None:
+        """Apply the terms of an input's run."""
         own = change.own
         self._start_by = time_ms(own[START_BY]) if START_BY in own else 0
         fields["run"] = str(change.generation)

@@ -249,7 +249,7 @@ class RangeFollower:
             is_loaded = False
             while True:
                 await self._linger(consumer, since, is_loaded=is_loaded)
-                arrivals = await consumer.take(MOST, MOST_BYTES)
+                arrivals = await consumer.fetch(MOST, MOST_BYTES)
                 started, since = self._loop.time(), None
                 batches.forget(writing.take_ignored())
                 batch = batches.build(self._left(arrivals, progress, shards), progress)

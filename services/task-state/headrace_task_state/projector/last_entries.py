@@ -90,7 +90,7 @@ class LastEntries:
             self._ends[shard] = max(self.head, state.last)
             silent = 0
             while number > 0 and shard in self._open:
-                arrivals = await consumer.take(MOST, MOST_BYTES)
+                arrivals = await consumer.fetch(MOST, MOST_BYTES)
                 silent = 0 if arrivals else silent + 1
                 if silent > _SILENT:
                     raise ConsumerLost("the consumer delivers no more messages")
@@ -101,7 +101,7 @@ class LastEntries:
         while self._open:
             for consumer in list(self._open.values()):
                 if consumer.waiting:
-                    yield await consumer.take(MOST, MOST_BYTES)
+                    yield await consumer.fetch(MOST, MOST_BYTES)
             await asyncio.sleep(_LOOK)
             await self._settle()
             if asyncio.get_running_loop().time() > deadline:

@@ -61,7 +61,7 @@ def summary_of(stamp: Stamp, arrival: Arrival, key: TaskKey) -> TaskChange | Non
         except IllFormedEvent:
             return None
         context, standing = change.context, TaskFields()
-        standing.take(change)
+        standing.apply(change)
         if standing.state != state:
             return None
     if not owner or state not in RUN_OVER or not context:

@@ -149,8 +149,8 @@ class RedisLeases:
             [self._ranges[name.decode()] for name in free],
         )
 
-    async def take(self, place: Range) -> Lease | None:
-        """Take the lease of a range; None: another replica was first."""
+    async def acquire(self, place: Range) -> Lease | None:
+        """Acquire the lease of a range; None: another replica was first."""
         # Not from a counter in Redis: one that was emptied would count from the beginning again.
         token = f"{self._replica}.{secrets.token_hex(8)}"
         keys = [self._keys.lease(place), self._keys.projection_number]

@@ -63,7 +63,7 @@ class WebhookDelivery:
         """
         return _joined(self.events, self.generation)
 
-    def take(self, further: "WebhookDelivery", until: int, continues: "Continues") -> bool:
+    def include(self, further: "WebhookDelivery", until: int, continues: "Continues") -> bool:
         """Include `further` if it continues this delivery and no delivery has ended in between."""
         fits = self.generation != until and self.size + further.size <= MOST_BYTES
         if not (fits and continues(self.events[-1], further.events[0])):
@@ -88,8 +88,8 @@ class DeliveryBatcher:
         self._held: WebhookDelivery | None = None
         self._traceparent = progress.traceparent
 
-    def take(self, entry: Entry) -> Iterator[WebhookDelivery]:
-        """Take the next entry and yield the deliveries that it completes."""
+    def add(self, entry: Entry) -> Iterator[WebhookDelivery]:
+        """Add the next entry and yield the deliveries that it completes."""
         if entry.generation == entry.stamp.run:
             self._traceparent = event_metadata(entry.events[0]).get(TRACEPARENT, self._traceparent)
         for generation, line in enumerate(entry.lines, entry.generation):
@@ -101,7 +101,7 @@ class DeliveryBatcher:
                 *(entry.stamp.log, generation, resume_after, [event], len(line), entry.time),
                 traceparent=self._traceparent,
             )
-            if self._held is None or not self._held.take(
+            if self._held is None or not self._held.include(
                 one, self._progress.until, self._continues
             ):
                 yield from self.rest()
@@ -140,7 +140,7 @@ async def deliveries(
     async for batch in replay(bus, key, after, last.sequence, batch_bytes=_BATCH_BYTES):
         for entry in batch:
             if entry.last_generation > progress.generation:
-                for delivery in grouping.take(entry):
+                for delivery in grouping.add(entry):
                     yield delivery
     for delivery in grouping.rest():
         yield delivery

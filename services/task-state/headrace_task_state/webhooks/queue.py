@@ -57,7 +57,7 @@ class Queue:
         await self._ensure_consumer()
         self._inbox, self._lost = self._bus.connection.new_inbox(), ""
         self._pulls = self._new_pulls()
-        subscription = await self._bus.listen(self._inbox, self._take)
+        subscription = await self._bus.listen(self._inbox, self._accept)
         unregister = self._bus.on_disturbance(lambda: self._give_up("the connection was lost"))
         signing = keep_running(self._show_signs, self._name)
         try:
@@ -116,7 +116,7 @@ class Queue:
                     self._lost = "no heartbeats from the consumer"
         raise QueueLost(self._lost)
 
-    def _take(self, msg: Msg) -> None:
+    def _accept(self, msg: Msg) -> None:
         self._last_message_at = self._loop.time()
         if msg.reply:
             self._pulls.delivered(len(msg.data))

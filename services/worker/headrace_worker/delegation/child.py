@@ -152,7 +152,7 @@ class Child:
             self._relayed = max(self._relayed, started.run)
             await self._begin_following(follower, started)
             while not self._is_over:
-                await self._take(await arrived.get())
+                await self._handle(await arrived.get())
         finally:
             follower.stop()
         return self._result()
@@ -161,14 +161,14 @@ class Child:
         """Follow the child's log from its start; the input may have come with `started`."""
         if started.input is not None:
             stamp = Stamp(started.log, 1, "", SUBMITTED, 1)
-            await self._take(Entry(stamp, [started.input.encode()], started.sequence, ""))
+            await self._handle(Entry(stamp, [started.input.encode()], started.sequence, ""))
             follower.begin(started.sequence)
             return
         last = await last_entry(self._parent.resources.bus, self.key)
         follower.begin(0)
         follower.tail_is(last.sequence if last is not None else started.sequence)
 
-    async def _take(self, entry: Entry | LogLost | LogTooNew) -> None:
+    async def _handle(self, entry: Entry | LogLost | LogTooNew) -> None:
         if isinstance(entry, LogLost):
             raise DelegationFailed(self.key.agent, "the task's log is lost", self.key.task)
         if isinstance(entry, LogTooNew):

@@ -544,7 +544,7 @@ async def applied(fleet: TaskStates) -> Writer:
     await fleet.listed()
     await replica.stop()
     [place] = fleet.ranges
-    lease = await fleet.store_in.leases("test").take(place)
+    lease = await fleet.store_in.leases("test").acquire(place)
     assert lease is not None
     await fleet.redis.ask(["PERSIST", fleet.keys.lease(place)])
     return fleet.store_in.writer(lease)
@@ -646,7 +646,7 @@ async def test_a_silent_task_that_its_worker_lists_costs_no_request(
         writer = await applied(fleet)
         [name] = await writer.due(DueList.AT_WORK, 10**15, 1)
         held, holder, control = HeldTasks(), StubHolder(), fleet.bus.subjects.control(log.key)
-        held.take(control, holder)
+        held.record(control, holder)
         requests = list[str]()
         for subject in (control, "$JS.API.STREAM.MSG.GET.>"):
             await fleet.bus.listen(subject, lambda msg: requests.append(msg.subject))
@@ -680,7 +680,7 @@ async def test_an_input_whose_task_is_held_for_an_earlier_run_is_requested(
         log = submitted()
         writer, _ = await stored_and_due(fleet, log)
         held = HeldTasks()
-        held.take(fleet.bus.subjects.control(log.key), StubHolder())
+        held.record(fleet.bus.subjects.control(log.key), StubHolder())
         assert await sweep(fleet, writer, held) == 1
         assert len(await runs(fleet)) == 1
 

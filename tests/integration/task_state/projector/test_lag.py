@@ -47,7 +47,7 @@ async def followed(
 ) -> AsyncIterator[HeldWriter]:
     """Follow the first range, into a store that accepts what it is given once it is opened."""
     store = MemoryStore(fleet.ranges)
-    lease = await store.leases("replica").take(FIRST)
+    lease = await store.leases("replica").acquire(FIRST)
     assert lease is not None
     held: Any = HeldWriter(store.writer(lease))
 

@@ -57,7 +57,7 @@ class Gateway:
 async def test_a_callers_rate_bounds_what_is_read() -> None:
     gateway = Gateway(owner_requests_per_minute=1)
     assert len(await gateway.read(ANN, 2 * SMALL)) == 2 * SMALL
-    gateway.rates.take(ANN)
+    gateway.rates.count(ANN)
     gateway.reads.clear()
     with pytest.raises(RateLimited, match="you may send 1 request"):
         await gateway.read(ANN, 2 * SMALL)
@@ -72,7 +72,7 @@ async def test_a_callers_rate_bounds_what_is_read() -> None:
 
 async def test_so_does_the_rate_of_the_agent_in_the_path() -> None:
     gateway = Gateway(agent_requests_per_minute=1)
-    gateway.rates.take(BOB, "shop")
+    gateway.rates.count(BOB, "shop")
     with pytest.raises(RateLimited, match="to agent shop"):
         await gateway.read(ANN, 2 * SMALL, agent="shop", declared=2 * SMALL)
     assert gateway.reads == []
@@ -88,7 +88,7 @@ class Rate:
     def check(self) -> None:
         raise RateLimited("you may send 1 request per minute")
 
-    def take(self) -> None:
+    def count(self) -> None:
         self.taken += 1
 
 

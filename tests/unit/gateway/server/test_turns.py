@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 def in_line(turns: Turns, connection: str, got: list[str]) -> asyncio.Task[None]:
     async def take() -> None:
-        await turns.take(connection)
+        await turns.acquire(connection)
         got.append(connection)
 
     return asyncio.create_task(take())
@@ -24,7 +24,7 @@ async def scheduled() -> None:
 
 async def test_a_connection_with_many_in_line_delays_the_first_of_another_by_one_turn() -> None:
     turns, got = Turns(1), list[str]()
-    await turns.take("busy")
+    await turns.acquire("busy")
     waiting = [in_line(turns, "busy", got) for _ in range(3)]
     await scheduled()
     waiting += [in_line(turns, "quiet", got) for _ in range(2)]
@@ -38,7 +38,7 @@ async def test_a_connection_with_many_in_line_delays_the_first_of_another_by_one
 
 async def test_who_leaves_the_line_takes_no_turn_with_it() -> None:
     turns, got = Turns(1), list[str]()
-    await turns.take("a")
+    await turns.acquire("a")
     left, late, stays = (in_line(turns, "a", got) for _ in range(3))
     await scheduled()
     left.cancel()
@@ -50,13 +50,13 @@ async def test_who_leaves_the_line_takes_no_turn_with_it() -> None:
         with pytest.raises(asyncio.CancelledError):
             await one
     turns.give_back()
-    await asyncio.wait_for(turns.take("b"), 10)
+    await asyncio.wait_for(turns.acquire("b"), 10)
     assert got == ["a"]
 
 
 async def test_the_latest_is_next_if_so_wanted_and_who_left_counts_no_longer() -> None:
     turns, got = Turns(1, latest_first=True), list[str]()
-    await turns.take("a")
+    await turns.acquire("a")
     first, left, latest = (in_line(turns, "a", got) for _ in range(3))
     await scheduled()
     left.cancel()
@@ -69,5 +69,5 @@ async def test_the_latest_is_next_if_so_wanted_and_who_left_counts_no_longer() -
     await scheduled()
     assert turns.waiting == 0
     turns.give_back()
-    await asyncio.wait_for(turns.take("b"), 10)
+    await asyncio.wait_for(turns.acquire("b"), 10)
     assert left.cancelled()

@@ -28,7 +28,7 @@ async def test_a_slow_message_holds_up_no_other() -> None:
     handling = Handling({"slow"})
     handler = ConcurrentHandler(handling.handle)
     for subject in ("slow", "a", "b"):
-        handler.take(message(subject))
+        handler.handle(message(subject))
     assert handling.begun == ["slow", "a", "b"]
     handling.held["slow"].set()
 
@@ -37,7 +37,7 @@ async def test_what_there_is_no_room_for_waits_in_line() -> None:
     handling = Handling({"1", "2"})
     handler = ConcurrentHandler(handling.handle, at_once=2)
     for subject in ("1", "2", "3", "4"):
-        handler.take(message(subject))
+        handler.handle(message(subject))
     assert handling.begun == ["1", "2"]
     handling.held["2"].set()
 
@@ -55,7 +55,7 @@ async def test_what_would_fill_the_memory_is_dropped_and_counted(
     handler = ConcurrentHandler(handling.handle, at_once=1, most_waiting=10)
     before = MESSAGES_DROPPED._value.get()
     for subject in ("1", "2", "3", "4", "5"):
-        handler.take(message(subject, b"12345"))
+        handler.handle(message(subject, b"12345"))
     assert MESSAGES_DROPPED._value.get() - before == 2
     assert [one.message for one in caplog.records] == ["messages on 4 are dropped: too many wait"]
     handling.held["1"].set()
@@ -64,5 +64,5 @@ async def test_what_would_fill_the_memory_is_dropped_and_counted(
         return handling.begun == ["1", "2", "3"]
 
     await eventually(are_begun, "what waited is handled")
-    handler.take(message("6", b"12345"))
+    handler.handle(message("6", b"12345"))
     assert handling.begun[-1] == "6"

@@ -27,7 +27,7 @@ def end(status: str = "204", last: int = 0, pending: int = 0, up_to: int = 0) ->
 async def arrived(*train: Msg) -> DirectAnswer[int]:
     received = _ReplyBatch(lambda msg: int((msg.headers or {})["Nats-Sequence"]))
     for msg in train:
-        received.take(msg)
+        received.receive(msg)
     await asyncio.wait_for(received.arrival(silence=0.02), 60)
     return received.answer
 

@@ -69,7 +69,7 @@ async def test_later_entries_continue_the_task(log: TaskLog) -> None:
     assert found is not None
     await log.append("the end", state=COMPLETED)
     [*_, last] = await entries(log)
-    found.take(last)
+    found.add(last)
     assert found.found(None) == await task_in_log(log.bus, query(log))
 
 

@@ -64,7 +64,7 @@ def test_a_fold_made_in_two_goes_is_the_same(log: LegalLog, data: st.DataObject)
         change = read_change(event, generation)
         history += change.history
         artifacts += change.artifacts
-        standing.take(change)
+        standing.apply(change)
     kept = json.loads(json.dumps([history, artifacts]))
     fold = TaskFold.restored(standing, *kept)
     for event in all_events[cut:]:

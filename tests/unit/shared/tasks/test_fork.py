@@ -175,7 +175,7 @@ def run_with(log: LegalLog, *steps: str) -> None:
 def point_of(log: LegalLog, generation: int | None = None) -> ForkPoint:
     points = ForkPoints(generation or log.generation)
     for entry in log.parsed():
-        points.take(entry)
+        points.add(entry)
     assert points.point is not None
     return points.point
 

@@ -15,7 +15,7 @@ class StubHolder:
 def test_a_task_is_held_while_its_worker_answers() -> None:
     held, worker = HeldTasks(), StubHolder()
     assert held.find("a") is None
-    held.take("a", worker)
+    held.record("a", worker)
     assert held.find("a") is not None
     worker.answers = False
     assert held.find("a") is None
@@ -27,7 +27,7 @@ def test_a_task_is_held_while_its_worker_answers() -> None:
 def test_no_task_is_known_before_the_first_is_taken_and_after_the_last_is_released() -> None:
     held, worker = HeldTasks(), StubHolder()
     empty = [held.is_empty]
-    held.take("a", worker)
+    held.record("a", worker)
     empty.append(held.is_empty)
     held.release("a", worker)
     assert [*empty, held.is_empty] == [True, False, True]
@@ -35,8 +35,8 @@ def test_no_task_is_known_before_the_first_is_taken_and_after_the_last_is_releas
 
 def test_a_worker_that_lost_a_task_to_another_does_not_release_it() -> None:
     held, first, second = HeldTasks(), StubHolder(), StubHolder()
-    held.take("a", first)
-    held.take("a", second)
+    held.record("a", first)
+    held.record("a", second)
     held.release("a", first)
     assert held.find("a") is not None
     held.release("a", second)

@@ -228,12 +228,12 @@ def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
     for generation, text in enumerate("abc", 3):
         tag = "new" if generation == 3 else "add"
         part = {"text": text, "metadata": block}
-        compaction.take([generation, tag, {"artifactId": "a", "parts": [part]}])
+        compaction.add([generation, tag, {"artifactId": "a", "parts": [part]}])
     first, texts = compaction.flush()
     assert first == [3, "new", {"artifactId": "a", "parts": [{"text": "a", "metadata": block}]}]
     assert texts == [4, "t", "bc", 1, 1]
-    compaction.take([6, "add", {"artifactId": "a", "parts": [{"text": "d", "metadata": block}]}])
-    compaction.take([8, "add", {"artifactId": "a", "parts": [{"text": "e", "metadata": block}]}])
+    compaction.add([6, "add", {"artifactId": "a", "parts": [{"text": "d", "metadata": block}]}])
+    compaction.add([8, "add", {"artifactId": "a", "parts": [{"text": "e", "metadata": block}]}])
     assert compaction.flush() == [[6, "t", "d"], [8, "t", "e"]]
 
 
@@ -252,18 +252,18 @@ def test_texts_that_go_on_are_kept_as_texts_alone() -> None:
 def test_nothing_goes_on_with_what_is_not_the_last(between: list[object]) -> None:
     compaction = Compaction()
     part = {"text": "t", "metadata": {"agui_block_id": "b"}}
-    compaction.take([3, "new", {"artifactId": "a", "parts": [part]}])
-    compaction.take(between)
-    compaction.take([5, "add", {"artifactId": "a", "parts": [part]}])
+    compaction.add([3, "new", {"artifactId": "a", "parts": [part]}])
+    compaction.add(between)
+    compaction.add([5, "add", {"artifactId": "a", "parts": [part]}])
     assert compaction.flush()[2] == [5, "add", {"artifactId": "a", "parts": [part]}]
 
 
 def test_a_chunk_that_states_more_than_text_is_kept_whole() -> None:
     compaction = Compaction()
     chunk = {"artifactId": "a", "parts": [{"text": "t"}]}
-    compaction.take([3, "new", chunk])
-    compaction.take([4, "add", {**chunk, "name": "n"}])
-    compaction.take([5, "add", {**chunk, "parts": [{"text": "t"}, {"text": "u"}]}])
+    compaction.add([3, "new", chunk])
+    compaction.add([4, "add", {**chunk, "name": "n"}])
+    compaction.add([5, "add", {**chunk, "parts": [{"text": "t"}, {"text": "u"}]}])
     assert [item[1] for item in compaction.flush()] == ["new", "add", "add"]
 
 

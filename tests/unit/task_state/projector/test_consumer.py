@@ -124,35 +124,35 @@ async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
     consumer = await opened(bus)
     bus.deliver(*(numbered(n) for n in range(1, 701)))
     assert bus.asked_for == WINDOW
-    taken = await consumer.take(600, 10**6)
+    taken = await consumer.fetch(600, 10**6)
     assert [arrival.sequence for arrival in taken] == [n * 10 for n in range(1, 601)]
     assert consumer.waiting == 100
     assert bus.asked_for == WINDOW + 600
-    assert len(await consumer.take(600, 10**6)) == 100
+    assert len(await consumer.fetch(600, 10**6)) == 100
 
 
 async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(*(numbered(n, size=100) for n in range(1, 6)))
-    assert len(await consumer.take(600, 250)) == 2
-    assert len(await consumer.take(600, 10)) == 1
-    assert len(await consumer.take(600, 1000)) == 2
+    assert len(await consumer.fetch(600, 250)) == 2
+    assert len(await consumer.fetch(600, 10)) == 1
+    assert len(await consumer.fetch(600, 1000)) == 2
 
 
 async def test_a_hole_ends_it_after_what_came_before(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), numbered(2), numbered(4), numbered(5))
-    assert [arrival.number for arrival in await consumer.take(600, 10**6)] == [1, 2]
+    assert [arrival.number for arrival in await consumer.fetch(600, 10**6)] == [1, 2]
     with pytest.raises(ConsumerLost, match="expected message 3"):
-        await consumer.take(600, 10**6)
+        await consumer.fetch(600, 10**6)
 
 
 async def test_a_heartbeat_shows_that_the_last_message_went_missing(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(numbered(1), heartbeat(2, 20))
-    assert len(await consumer.take(600, 10**6)) == 1
+    assert len(await consumer.fetch(600, 10**6)) == 1
     with pytest.raises(ConsumerLost):
-        await consumer.take(600, 10**6)
+        await consumer.fetch(600, 10**6)
 
 
 async def test_the_content_of_a_heartbeat_counts_when_the_next_one_confirms_it(
@@ -180,7 +180,7 @@ async def test_a_consumer_that_is_gone_is_lost(bus: FakeServer, sign: Msg) -> No
     consumer = await opened(bus)
     bus.deliver(sign)
     with pytest.raises(ConsumerLost):
-        await consumer.take(600, 10**6)
+        await consumer.fetch(600, 10**6)
 
 
 async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
@@ -188,7 +188,7 @@ async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
     for end in ("408", "409"):
         before = bus.asked_for
         bus.deliver(status(end, "ended", **{"Nats-Pending-Messages": "500"}))
-        assert await consumer.take(600, 10**6) == []
+        assert await consumer.fetch(600, 10**6) == []
         assert bus.asked_for == before + 500
 
 
@@ -198,12 +198,12 @@ async def test_pulls_that_wait_become_one(bus: FakeServer) -> None:
     assert bus.pulls == [WINDOW]
     for start in (1, 701):
         bus.deliver(*(numbered(n) for n in range(start, start + 700)))
-        await consumer.take(700, 10**6)
+        await consumer.fetch(700, 10**6)
     assert bus.pulls == [WINDOW, 700, 700]
     # All of them expire; what was left of them is asked for at once.
     for pending in (600, 700, 700):
         bus.deliver(status("408", "ended", **{"Nats-Pending-Messages": str(pending)}))
-    await consumer.take(600, 10**6)
+    await consumer.fetch(600, 10**6)
     assert bus.pulls == [WINDOW, 700, 700, WINDOW]
 
 
@@ -212,7 +212,7 @@ async def test_silence_is_a_loss(bus: FakeServer) -> None:
 
     async def take_for_ever() -> None:
         while True:
-            assert await consumer.take(600, 10**6) == []
+            assert await consumer.fetch(600, 10**6) == []
 
     with pytest.raises(ConsumerLost, match="no heartbeats"):
         await take_for_ever()
@@ -220,7 +220,7 @@ async def test_silence_is_a_loss(bus: FakeServer) -> None:
 
 async def test_an_interrupted_connection_is_a_loss_at_once(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    taking = asyncio.create_task(consumer.take(600, 10**6))
+    taking = asyncio.create_task(consumer.fetch(600, 10**6))
     await asyncio.sleep(0)
     bus.disturb()
     with pytest.raises(ConsumerLost, match="interrupted"):
@@ -266,7 +266,7 @@ async def test_output_accumulates_until_a_task_stops_working(bus: FakeServer) ->
     waiting = await accumulating(bus, consumer)
     bus.deliver(entry(3, COMPLETED))
     await waiting
-    assert len(await consumer.take(600, 10**6)) == 3
+    assert len(await consumer.fetch(600, 10**6)) == 3
 
 
 async def test_messages_that_follow_one_that_ends_the_silence_accumulate_with_it(
@@ -283,14 +283,14 @@ async def test_messages_that_follow_one_that_ends_the_silence_accumulate_with_it
     consumer.want()
     await waiting
     assert not is_over_before
-    assert len(await consumer.take(600, 10**6)) == 3
+    assert len(await consumer.fetch(600, 10**6)) == 3
 
 
 async def test_a_message_that_already_waits_has_no_others_accumulate(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(entry(1, SUBMITTED))
     await consumer.accumulate(3600, 3600)
-    assert len(await consumer.take(600, 10**6)) == 1
+    assert len(await consumer.fetch(600, 10**6)) == 1
 
 
 async def test_output_accumulates_until_a_list_waits_for_it(bus: FakeServer) -> None:
@@ -298,7 +298,7 @@ async def test_output_accumulates_until_a_list_waits_for_it(bus: FakeServer) -> 
     waiting = await accumulating(bus, consumer)
     consumer.want()
     await waiting
-    assert len(await consumer.take(600, 10**6)) == 2
+    assert len(await consumer.fetch(600, 10**6)) == 2
 
 
 async def test_under_load_a_task_that_stops_working_ends_nothing_and_a_list_does(
@@ -313,7 +313,7 @@ async def test_under_load_a_task_that_stops_working_ends_nothing_and_a_list_does
     consumer.want()
     await waiting
     assert not is_over_before
-    assert len(await consumer.take(600, 10**6)) == 2
+    assert len(await consumer.fetch(600, 10**6)) == 2
 
 
 async def accumulates(consumer: Consumer, kind: str) -> bool:
@@ -331,7 +331,7 @@ async def test_what_a_list_wanted_is_forgotten_once_it_is_taken(bus: FakeServer,
     consumer = await opened(bus)
     bus.deliver(entry(1, WORKING))
     consumer.want()
-    await consumer.take(600, 10**6)
+    await consumer.fetch(600, 10**6)
     assert await accumulates(consumer, kind)
 
 
@@ -342,10 +342,10 @@ async def test_what_a_list_wanted_is_not_forgotten_before_it_has_arrived(
     consumer = await opened(bus)
     bus.deliver(entry(1, WORKING))
     consumer.want(20)
-    await consumer.take(600, 10**6)
+    await consumer.fetch(600, 10**6)
     bus.deliver(entry(2, WORKING))
     await getattr(consumer, kind)(3600)
-    assert [one.sequence for one in await consumer.take(600, 10**6)] == [20]
+    assert [one.sequence for one in await consumer.fetch(600, 10**6)] == [20]
     assert await accumulates(consumer, kind)
 
 
@@ -373,7 +373,7 @@ async def test_output_accumulates_until_the_consumer_is_lost(bus: FakeServer, ki
 async def test_output_accumulates_anew_once_a_batch_is_taken(bus: FakeServer) -> None:
     consumer = await opened(bus)
     bus.deliver(entry(1, COMPLETED))
-    assert len(await consumer.take(600, 10**6)) == 1
+    assert len(await consumer.fetch(600, 10**6)) == 1
     waiting = asyncio.create_task(consumer.accumulate(3600))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

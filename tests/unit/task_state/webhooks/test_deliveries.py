@@ -28,7 +28,7 @@ def grouped(
     entries = [
         entry for entry in log.parsed() if entry.sequence > (progress.sequence if progress else 0)
     ]
-    found = [delivery for entry in entries for delivery in grouping.take(entry)]
+    found = [delivery for entry in entries for delivery in grouping.add(entry)]
     return [*found, *grouping.rest()]
 
 

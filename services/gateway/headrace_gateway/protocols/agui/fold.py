@@ -267,7 +267,7 @@ class Fold:
                 self._output.turn_to(generation)
                 self._event(event, generation, entry)
         self._apply_stamp(entry)
-        return self._output.take()
+        return self._output.pop_frames()
 
     def broken(self, code: str, message: str) -> list[AguiFrame]:
         """Return the frames that end a run whose log cannot be read further.
@@ -280,7 +280,7 @@ class Fold:
         elif not self.over:
             self._events.lifecycle.broken(code, message)
         self._over = True
-        return self._output.take()
+        return self._output.pop_frames()
 
     def _event(self, event: Json, generation: int, entry: Entry) -> None:
         if self._events is None:

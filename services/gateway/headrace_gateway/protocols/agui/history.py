@@ -84,7 +84,7 @@ class ThreadHistory:
     """State after the last run."""
     runs: list[PastRun] = field(default_factory=list)
 
-    def take(self, found: ThreadRun, entries: list[Entry]) -> None:
+    def add(self, found: ThreadRun, entries: list[Entry]) -> None:
         """Add the next run, whose log is `entries`."""
         fold = Fold(found.number)
         frames = [frame for entry in entries for frame in fold.read(entry)]
@@ -92,7 +92,7 @@ class ThreadHistory:
             return
         events = compacted([frame.event for frame in frames])
         self.runs.append(PastRun(found, fold.over, events))
-        self.messages.take(fold.view)
+        self.messages.add(fold.view)
         self.state = fold.view.state.value
 
     def run_list(self) -> list[Json]:
@@ -120,7 +120,7 @@ async def past_of(thread: RunThread, before: ThreadRun | None = None) -> ThreadH
         if before is not None and (found.key, found.number) == (before.key, before.number):
             break
         try:
-            past.take(found, await thread.entries(found))
+            past.add(found, await thread.entries(found))
         except LogLost:
             continue  # reached its retention during the read
     return past

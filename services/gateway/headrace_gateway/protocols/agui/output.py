@@ -96,7 +96,7 @@ class Output:
         sink.frames.append(AguiFrame(sink.generation, sink.number, event))
         sink.number += 1
 
-    def take(self) -> list[AguiFrame]:
+    def pop_frames(self) -> list[AguiFrame]:
         """Return the frames emitted since the last call."""
         frames, self._sink.frames = self._sink.frames, []
         return frames

@@ -52,7 +52,7 @@ class OpenItems:
         """Start with no open items."""
         self._open: dict[_Key, AguiFrame] = {}
 
-    def take(self, frame: AguiFrame) -> None:
+    def record(self, frame: AguiFrame) -> None:
         """Record what `frame` opens or closes."""
         kind = frame.event["type"]
         if (start := _STARTS.get(kind)) is not None:
@@ -115,7 +115,7 @@ class AfterCursor:
         after = [frame for frame in frames if frame.place > self._cursor.place]
         for frame in frames[: len(frames) - len(after)]:
             self._started = self._started or frame
-            self._open.take(frame)
+            self._open.record(frame)
         if not after and through < self._cursor.generation and not fold.over:
             return []
         self.has_started = bool(after) or self._started is not None
@@ -149,7 +149,7 @@ class SnapshotStart:
             return frames
         for frame in frames:
             self._started = self._started or frame
-            self._open.take(frame)
+            self._open.record(frame)
             self._last = frame
         if self._last is None or (through < self._head and not fold.over):
             return []

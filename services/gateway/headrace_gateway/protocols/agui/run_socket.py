@@ -54,7 +54,7 @@ class RunSession:
         self._connection, self._cursors = connection, cursors
         self._turn = asyncio.Lock()
 
-    async def take(self, text: str) -> None:
+    async def handle(self, text: str) -> None:
         """Queue an input."""
         if self._connection.jobs > MOST_WAITING:
             self._connection.end(refused(f"{MOST_WAITING} inputs are waiting already, the maximum"))

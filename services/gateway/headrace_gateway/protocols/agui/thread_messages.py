@@ -45,7 +45,7 @@ class ThreadMessages:
                 results.setdefault(caller, []).append(message)
         return results
 
-    def take(self, view: View) -> None:
+    def add(self, view: View) -> None:
         """Add the messages of a client that has read the next run.
 
         A message with a known id replaces the known one. But what a client has sent replaces no
@@ -61,7 +61,7 @@ class ThreadMessages:
 
     def merged(self, view: View) -> list[Json]:
         """Take the last run's `view`, and return all messages."""
-        self.take(view)
+        self.add(view)
         return list(self)
 
     def corrected(self, view: View) -> list[Json]:

@@ -41,17 +41,17 @@ class HectorFold:
             if generation > after:
                 self._turn_to(generation)
                 self._event(event)
-        return self._take()
+        return self._pop_events()
 
     def broken(self, code: str, message: str) -> list[HectorEvent]:
         """Return the event that ends a stream whose log cannot be read further."""
         self._emit("error", code=code, message=message)
-        return self._take()
+        return self._pop_events()
 
     def _turn_to(self, generation: int) -> None:
         self._generation, self._number = generation, 0
 
-    def _take(self) -> list[HectorEvent]:
+    def _pop_events(self) -> list[HectorEvent]:
         events, self._events = self._events, []
         return events
 

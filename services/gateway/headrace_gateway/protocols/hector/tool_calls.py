@@ -40,16 +40,16 @@ class StreamedArguments:
         """
         call = parts.tool_call_id(part)
         if not parts.is_partial_tool_call(part):
-            return [*(self._take(call) if parts.tool_result(part) else []), part]
+            return [*(self._pop_call(call) if parts.tool_result(part) else []), part]
         self._pieces.setdefault(call, []).append(part.get("text", ""))
         self._names[call] = parts.tool_name(part) or self._names.get(call, "")
-        return self._take(call) if parts.is_block_end(part) else []
+        return self._pop_call(call) if parts.is_block_end(part) else []
 
     def rest(self) -> list[Json]:
         """Return the calls that were never completed."""
-        return [one for call in list(self._pieces) for one in self._take(call)]
+        return [one for call in list(self._pieces) for one in self._pop_call(call)]
 
-    def _take(self, call: str) -> list[Json]:
+    def _pop_call(self, call: str) -> list[Json]:
         if (pieces := self._pieces.pop(call, None)) is None:
             return []
         return [parts.tool_call_part(self._names.pop(call), parsed("".join(pieces)), call)]

@@ -42,8 +42,8 @@ class RateBucket:
     at: float
     """When `left` was computed, in seconds of a monotonic clock."""
 
-    def take(self, count: int, now: float) -> None:
-        """Take `count` requests, even below zero: other gateways may have used the same ones."""
+    def spend(self, count: int, now: float) -> None:
+        """Spend `count` requests, even below zero: other gateways may have used the same ones."""
         self.fill(now)
         self.left = max(self.left - count, -float(self.per_minute))
 
@@ -105,7 +105,7 @@ class RateLimits:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
 
-    def take(self, caller: Caller, agent: str = "") -> None:
+    def count(self, caller: Caller, agent: str = "") -> None:
         """Count one request of the caller, to `agent` if it is to one.
 
         Raises:
@@ -120,7 +120,7 @@ class RateLimits:
             bucket = self._bucket(key, per_minute, now)
             used = round(per_minute - bucket.left)
             self._warnings.look(*_names_of(key), used, per_minute)
-            bucket.take(1, now)
+            bucket.spend(1, now)
             self._taken[key] += 1
 
     def check(self, caller: Caller, agent: str = "") -> None:
@@ -185,7 +185,7 @@ class RateLimits:
         now = time.monotonic()
         for key, count in account.taken.items():
             if (per_minute := self._limit(key)) >= 0:
-                self._bucket(key, per_minute, now).take(count, now)
+                self._bucket(key, per_minute, now).spend(count, now)
 
 
 _OF_OWNER, _OF_TENANT, _OF_AGENT = "requests-owner", "requests-tenant", "requests-agent"
@@ -228,13 +228,13 @@ class CallerRate:
         """
         self.rates.check(self.caller, self.agent)
 
-    def take(self) -> None:
+    def count(self) -> None:
         """Count a request whose operation can't be read: to no agent.
 
         Raises:
             RateLimited: the owner or the tenant has reached its limit.
         """
-        self.rates.take(self.caller)
+        self.rates.count(self.caller)
 
 
 class Access:
@@ -277,7 +277,7 @@ class Access:
         if isinstance(error, RateLimited):
             return error
         try:
-            self._rates.take(caller)
+            self._rates.count(caller)
         except RateLimited as limited:
             return limited
         return error
@@ -302,7 +302,7 @@ class Access:
             self._audit.denied(caller, agent, operation, task, **named)
             raise NotPermitted(f"your roles do not permit {operation} on agent {agent!r}")
         if self.counts:
-            self._rates.take(caller, agent)
+            self._rates.count(caller, agent)
 
     async def permitted(
         self, caller: Caller, agent: str, operation: str, task: str = "", **named: str
@@ -334,7 +334,7 @@ class Access:
             raise NotPermitted(
                 f"{operation} needs a role with operator = true and this operation on {where}"
             )
-        self._rates.take(caller, "" if agent == ANY_AGENT else agent)
+        self._rates.count(caller, "" if agent == ANY_AGENT else agent)
         await self._audit.permitted(caller, agent, operation, task, operates=True, **named)
 
     async def check_anyone(self, caller: Caller, operation: str) -> bool:
@@ -350,7 +350,7 @@ class Access:
             await self.check_operator(caller, operation)
             return True
         _is_counted()
-        self._rates.take(caller)
+        self._rates.count(caller)
         return False
 
     async def record(

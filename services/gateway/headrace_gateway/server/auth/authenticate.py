@@ -94,7 +94,7 @@ class Callers:
         self._watching: asyncio.Task[None] | None = None
         self._seen = self._stamp()
         if path is not None:
-            self._take(self._read(path))
+            self._use(self._read(path))
 
     def start(self) -> None:
         """Begin to watch the file for changes."""
@@ -213,7 +213,7 @@ class Callers:
         }
         return _KnownCallers(known, by_digest, tokens)
 
-    def _take(self, read: _KnownCallers) -> None:
+    def _use(self, read: _KnownCallers) -> None:
         self._known, self._by_digest, self._tokens = read.known, read.by_digest, read.tokens
         self._schemes.clear()
 
@@ -225,7 +225,7 @@ class Callers:
             self._seen = stamp
             try:
                 # In a thread, because a file that first names an issuer imports a large library.
-                self._take(await asyncio.to_thread(self._read, path))
+                self._use(await asyncio.to_thread(self._read, path))
             except CredentialsUnreadable as error:
                 _log.error("could not reload the credentials; the old ones stay in use: %s", error)
             else:

@@ -124,7 +124,7 @@ def test_steps_of_one_name_are_each_opened_again() -> None:
 def test_earlier_runs_messages_lead_once() -> None:
     log = AguiLog.started().show(text_part("Hello", "b"), artifact="b").end()
     thread = ThreadMessages()
-    thread.take(View.at_start([{"id": "old", "role": "user", "content": "before"}, GIVEN[0]], {}))
+    thread.add(View.at_start([{"id": "old", "role": "user", "content": "before"}, GIVEN[0]], {}))
     entries = log.parsed()
     lead = SnapshotStart(entries[-1].last_generation, thread.merged)
     snapshot = as_agent_named(agui_events(RunFrames(1, lead), entries)[2].event)

@@ -42,7 +42,7 @@ async def test_an_input_for_which_its_owner_has_no_bytes_left_counts() -> None:
     session = RunSession(
         cast("Any", services), cast("Any", calls), cast("Any", None), cast("Any", connection)
     )
-    await session.take("{}")
+    await session.handle("{}")
     assert [type(one) for one in counted] == [TooManyBytesOfOwner]
     assert connection.refusals == [limited]
     assert orjson.loads(connection.written[0])["code"] == "rate_limited"

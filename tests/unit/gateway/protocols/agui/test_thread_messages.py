@@ -33,7 +33,7 @@ def run_of(task: str, messages: list[Json], *output: Json) -> View:
 def thread_of(*views: View) -> list[Json]:
     thread = ThreadMessages()
     for view in views:
-        thread.take(view)
+        thread.add(view)
     return list(thread)
 
 
@@ -65,7 +65,7 @@ def test_a_clients_copy_of_an_answer_does_not_replace_the_logs(copy: str | None)
 
 def test_a_snapshot_of_a_run_has_the_threads_answers_instead_of_copies() -> None:
     thread = ThreadMessages()
-    thread.take(FIRST)
+    thread.add(FIRST)
     cut = {**ANSWER, "content": "1"}
     second = run_of("0-b", [cut, user("u2", "go on")], parts.text_part("4", "b"))
     assert texts(thread.corrected(second)) == [

@@ -36,7 +36,7 @@ def limits(
 def taken(rates: RateLimits, caller: Caller, agent: str = "", most: int = 100) -> int:
     for count in range(most):
         try:
-            rates.take(caller, agent)
+            rates.count(caller, agent)
         except RateLimited:
             return count
     return most
@@ -135,7 +135,7 @@ def test_an_agents_clients_share_its_limit_and_others_agents_have_their_own() ->
     assert [taken(rates, caller, "shop") for caller in (ANN, EVE, BOB)] == [5, 3, 0]
     assert [taken(rates, BOB, "faq"), taken(rates, EVE)] == [5, 2]
     with pytest.raises(RateLimited, match=r"all clients together may send 8 .* to agent shop"):
-        rates.take(Caller("acme", "eli"), "shop")
+        rates.count(Caller("acme", "eli"), "shop")
 
 
 def test_what_is_refused_is_not_counted() -> None:
@@ -143,7 +143,7 @@ def test_what_is_refused_is_not_counted() -> None:
     assert taken(rates, ANN) == 5
     for _ in range(20):
         with pytest.raises(RateLimited):
-            rates.take(ANN)
+            rates.count(ANN)
     assert taken(rates, BOB) == 3
 
 
@@ -155,7 +155,7 @@ def test_a_check_refuses_what_a_request_would_be_refused_for_and_counts_nothing(
     assert taken(rates, ANN, "shop") == 2
     with pytest.raises(RateLimited, match="you may send 2"):
         rates.check(ANN)
-    rates.take(BOB, "shop")
+    rates.count(BOB, "shop")
     with pytest.raises(RateLimited, match="to agent shop"):
         rates.check(BOB, "shop")
     rates.check(BOB)
@@ -174,7 +174,7 @@ def test_time_brings_requests_back_but_no_more_than_a_minutes_worth() -> None:
 
 def test_what_others_took_can_be_owed_for_a_minute_at_most() -> None:
     bucket = RateBucket(per_minute=60, left=0.0, at=100.0)
-    bucket.take(1_000_000, 100.0)
+    bucket.spend(1_000_000, 100.0)
     assert bucket.wait() == pytest.approx(61.0)
 
 

@@ -128,7 +128,7 @@ class _Receptions:
         async with asyncio.timeout(_TIMEOUT) as limit:
             # Until a request is asked for, gRPC leaves nearly all of it with its client.
             loop.call_soon(self._give_up_slow)  # Once this one waits.
-            await self._turns.take()
+            await self._turns.acquire()
             slowing = loop.call_later(self._after, self._become_slow, limit)
             try:
                 return await next_message(context)

@@ -49,7 +49,7 @@ class RequestMessage:
 
     async def _in_turn(self, context: Context) -> bytes | None:
         # Until a message is asked for, gRPC leaves nearly all of it with its client.
-        await self._turns.take(context.peer())
+        await self._turns.acquire(context.peer())
         self._has_turn = True
         loop = asyncio.get_running_loop()
         slow = loop.call_later(self._timing.usual_rpc_message, self._count_as_largest)

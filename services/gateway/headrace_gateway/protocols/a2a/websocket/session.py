@@ -115,7 +115,7 @@ class A2ASession:
         self._calls = calls
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
 
-    async def take(self, text: str) -> None:
+    async def handle(self, text: str) -> None:
         """Start the operation in a frame, or send an error."""
         envelope = SocketEnvelope(b"null")
         try:
