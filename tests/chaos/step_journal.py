@@ -8,7 +8,6 @@ from pathlib import Path
 
 from headrace.model.entry import Entry
 from headrace.model.step import StepRecord
-from tests.chaos.record import Log
 
 FILE = "CHAOS_STEPS"
 """Environment variable with the file's path."""
@@ -61,18 +60,18 @@ class StepJournal:
         """How many steps were done."""
         return sum(kind == DID for kind, *_ in self._lines)
 
-    def problems(self, log: Log) -> Iterator[str]:
+    def problems(self, task: str, entries: list[Entry]) -> Iterator[str]:
         """Yield where a completed task did a step not once, by its key, or got several results."""
-        records = list(_records(log.entries))
+        records = list(_records(entries))
         if len(records) != len({record.id for record in records}):
             yield f"a step has two records: {sorted(str(record.id) for record in records)}"
         if len(records) != STEPS:
             yield f"{len(records)} steps are recorded"
         for step in range(1, STEPS + 1):
-            if len(set(self._lines[DID, log.key.task, step])) != 1:
-                yield f"step {step} was done with keys {self._lines[DID, log.key.task, step]}"
-            if len(set(self._lines[GOT, log.key.task, step])) != 1:
-                yield f"step {step} had the results {self._lines[GOT, log.key.task, step]}"
+            if len(set(self._lines[DID, task, step])) != 1:
+                yield f"step {step} was done with keys {self._lines[DID, task, step]}"
+            if len(set(self._lines[GOT, task, step])) != 1:
+                yield f"step {step} had the results {self._lines[GOT, task, step]}"
 
 
 def _records(entries: list[Entry]) -> Iterator[StepRecord]:

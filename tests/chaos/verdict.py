@@ -78,7 +78,7 @@ class Judge:
             found = [*overlaps(log.entries), *ends(log), *_twice(sent)]
             if log.key.agent in STEPPING and log.entries[-1].stamp.state == COMPLETED:
                 self.stepped += 1
-                found += self._steps.problems(log)
+                found += self._steps.problems(log.key.task, log.entries)
             yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
             if not _is_child(log) and not _is_fork(log):
                 names.update(sent.keys())
