@@ -12,6 +12,7 @@ from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
 from headrace_gateway.problems import headers, problem_of
+from headrace_gateway.server.body import BodyLimits, read_body
 from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import Endpoint, map_errors
 
@@ -84,6 +85,22 @@ def check_body_type(request: Request) -> None:
     media_type = stated.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise BodyNotJson(f"content-type: must be application/json, not {media_type or 'empty'}")
+
+
+async def read_object(
+    request: Request, limits: BodyLimits, most: int | None = None, *, may_be_empty: bool = False
+) -> Json:
+    """Return the JSON object in a request's body: an empty one for none, if that `may_be_empty`.
+
+    `most` as of `read_body`.
+
+    Raises:
+        InputInvalid: the body is not a JSON object.
+        BodyNotJson, BodyTooLarge: it can't be read.
+    """
+    check_body_type(request)
+    body = await read_body(request, limits, most)
+    return {} if may_be_empty and not body else json_object(body)
 
 
 def json_object(body: bytes, what: str = "the body") -> Json:

@@ -13,7 +13,6 @@ from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
 from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
-from headrace_gateway.protocols.hector.forms import adapted
 from headrace_gateway.protocols.hector.routes import HectorRoutes
 from headrace_gateway.services import Services
 
@@ -33,7 +32,7 @@ _A2A = A2ARoutes(Versions(JSON_BINDINGS))
 
 def _hector(services: Services) -> Sequence[BaseRoute]:
     """Return Hector's routes, which use A2A's bindings."""
-    rpc = _A2A.rpc_endpoint(services, adapted)
+    rpc = _A2A.hectors_rpc_endpoint(services)
     rest = _A2A.rest_endpoint(services, "SendStreamingMessage")
     return HectorRoutes(services, rpc, rest, _A2A.errors.map_errors).routes()
 

@@ -175,9 +175,7 @@ class Client:
             state: Only tasks in this state, such as ``input-required``.
             page_size: Tasks per request, 1 to 100.
         """
-        query: dict[str, str | int] = {"pageSize": page_size}
-        query |= {"contextId": context} if context else {}
-        query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
+        query: dict[str, str | int] = {"pageSize": page_size, **_filters(context, state)}
         names = ("tasks", "nextPageToken", "pageToken")
         path = f"{agent_path(agent)}/tasks"
         return PagedList(self._gateways, path, query, names, partial(self._result, agent))
@@ -190,9 +188,7 @@ class Client:
         It begins with an event that has `must_list`: request the list then. Another one follows
         whenever changes may be missing.
         """
-        query = {"contextId": context} if context else {}
-        query |= {"status": _STATE + state.upper().replace("-", "_")} if state else {}
-        return ListStream(self._gateways, agent, query)
+        return ListStream(self._gateways, agent, _filters(context, state))
 
     async def cancel(self, agent: str | None, task: str) -> ClientTask:
         """Cancel a task and return it as it ended."""
@@ -406,6 +402,12 @@ class Client:
         if not task or "id" not in task or "status" not in task:
             raise ConnectionLost("the gateway did not answer with a task")
         return ClientTask(task, agent, self, self._gateways)
+
+
+def _filters(context: str | None, state: str | None) -> dict[str, str]:
+    """Return the query for tasks of a conversation, in a state such as ``input-required``."""
+    query = {"contextId": context} if context else {}
+    return query | ({"status": _STATE + state.upper().replace("-", "_")} if state else {})
 
 
 def _resumed(interrupt: str, answer: Any) -> Json:  # noqa: ANN401  # any JSON

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import orjson
 from a2a.utils.errors import ContentTypeNotSupportedError, JSONParseError
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
 from headrace.model import json_text
 from headrace.model.errors import HeadraceError
@@ -240,6 +241,18 @@ async def read_body(request: Request, limits: BodyLimits, most: int | None = Non
             held.resize(size)
             pieces.append(piece)
     return limits.check(b"".join(pieces))
+
+
+def with_body(request: Request, body: bytes, **members: object) -> Request:
+    """Return the request with another body, and with `members` of its scope replaced."""
+    content = [body]
+
+    async def receive() -> Message:
+        if content:
+            return {"type": "http.request", "body": content.pop(), "more_body": False}
+        return await request.receive()
+
+    return Request({**request.scope, **members} if members else request.scope, receive)
 
 
 def parse(body: bytes) -> object:

@@ -22,6 +22,7 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.protocols.hector import forms, shapes
 from headrace_gateway.protocols.hector.forms import SENDS
+from headrace_gateway.protocols.hector.renderer import frames, nothing_left, read_from
 from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
@@ -98,7 +99,7 @@ async def open_folding(
     """
     cursor = call.cursor
     if cursor:
-        call = replace(call, cursor=forms.read_from(cursor))
+        call = replace(call, cursor=read_from(cursor))
     streaming = await STREAMING[call.operation](services, call, params)
     is_follow_up = operation in SENDS and not cursor and streaming.after > 1
     start = streaming.after if is_follow_up else 0
@@ -119,10 +120,10 @@ async def folded_stream(
     """
     async with await open_folding(services, call, operation, params) as folding:
         streaming, start, cursor = folding.streaming, folding.start, folding.cursor
-        if options.reconnects and await forms.nothing_left(folding.feed, start, cursor):
+        if options.reconnects and await nothing_left(folding.feed, start, cursor):
             raise NothingFollows
         log = f"{streaming.key.task}/{streaming.log}" if options.of_task else streaming.log
-        renderer = forms.frames(log, start, cursor, options.ending)
+        renderer = frames(log, start, cursor, options.ending)
         headers = call.headers | ({} if streaming.recovered else {RECOVERED_HEADER: "false"})
         held = folding.held.hand_over()
     return HttpStream(services.subscriptions, held, start, renderer, headers=headers)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from a2a.utils.errors import InvalidRequestError, MethodNotFoundError
 from starlette.requests import ClientDisconnect, Request
@@ -52,19 +51,6 @@ async def get_card(services: Services, call: Call, versions: Versions) -> Json:
     return {"agent": await versions.card(signed.card, services.default_agent)}
 
 
-class Adapt(Protocol):
-    """Converts another protocol's call to an A2A call."""
-
-    def __call__(
-        self, request: Request, method: str, params: Json, *, is_short: bool
-    ) -> tuple[Request, str, Json]:
-        """Return the request, the method and the parameters.
-
-        Raises:
-            Malformed: the call is invalid.
-        """
-
-
 type _Id = str | int | float | None
 
 
@@ -81,11 +67,11 @@ class JsonRpcBinding:
         endpoint = EndpointApp(self.endpoint())
         return [Route(path, endpoint, methods=["POST"]) for path in paths]
 
-    def endpoint(self, adapt: Adapt | None = None) -> Endpoint:
-        """Return the endpoint for calls, which `adapt` converts to A2A's."""
-        return partial(self._serve, adapt)
+    def endpoint(self, *, is_hectors: bool = False) -> Endpoint:
+        """Return the endpoint for calls, which may have Hector's forms if it `is_hectors`."""
+        return partial(self._serve, is_hectors)
 
-    async def _serve(self, adapt: Adapt | None, request: Request) -> ASGIApp:
+    async def _serve(self, is_hectors: bool, request: Request) -> ASGIApp:  # noqa: FBT001 - see above
         request_id: _Id = None
         requested = forms_of(request)
         binding, is_stream = RPC_FORM if requested.shapes else RPC, False
@@ -94,14 +80,16 @@ class JsonRpcBinding:
             async with one:
                 # Authenticate the caller before the body is read.
                 caller_of(self._services, request)
-                check_content_type(request, form=adapt is not None)
+                check_content_type(request, form=is_hectors)
                 body = await read_body(request, self._services.body_limits)
                 parsed = parse(body)
                 request_id = _id_of(parsed)
                 method, params = _check_envelope(parsed, request_id)
-                if adapt is not None:
+                if is_hectors:
                     is_short = reads_short(requested, request, params)
-                    request, method, params = adapt(request, method, params, is_short=is_short)
+                    request, method, params = forms.adapted(
+                        request, method, params, is_short=is_short
+                    )
                 looks_like = shape_of_call(method)
                 shaped = await self._versions.rpc(looks_like, method, params)
                 is_stream = shaped.operations.get(method) in STREAMING
@@ -112,7 +100,7 @@ class JsonRpcBinding:
                         if version == looks_like
                         else await self._versions.rpc(version, method, params)
                     )
-                operation = _operation(binding, method, has_cards=adapt is not None)
+                operation = _operation(binding, method, has_cards=is_hectors)
                 tenant = params.get("tenant")
                 if operation != GET_CARD:
                     params = binding.params(operation, params)

@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 from headrace_gateway.call import AGENT
 from headrace_gateway.protocols.a2a.discovery import Discovery
 from headrace_gateway.protocols.a2a.errors import RestErrors
-from headrace_gateway.protocols.a2a.jsonrpc import Adapt, JsonRpcBinding
+from headrace_gateway.protocols.a2a.jsonrpc import JsonRpcBinding
 from headrace_gateway.protocols.a2a.rest import RestBinding
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a.websocket.session import SocketEndpoint
@@ -43,9 +43,9 @@ class A2ARoutes:
         rest = self._rest(services)
         return [*cards.routes(), *rest.other_routes(AGENT), *rest.other_routes("")]
 
-    def rpc_endpoint(self, services: Services, adapt: Adapt) -> Endpoint:
-        """Return the endpoint for JSON-RPC calls that `adapt` converts to A2A's."""
-        return self._rpc(services).endpoint(adapt)
+    def hectors_rpc_endpoint(self, services: Services) -> Endpoint:
+        """Return the endpoint for JSON-RPC calls that may have Hector's forms."""
+        return self._rpc(services).endpoint(is_hectors=True)
 
     def rest_endpoint(self, services: Services, operation: str) -> Endpoint:
         """Return the endpoint for REST's requests for `operation`."""

@@ -87,13 +87,11 @@ HTTP_03 = VersionBinding(
 )
 """0.3 over REST."""
 
-HTTP_03_KINDED = VersionBinding(
-    PROTOCOL_VERSION_0_3,
-    _REST,
-    partial(requests.of_json, requests.rest_params),
-    responses.rpc_answer,
-    responses.rpc_event,
-    ConvertingRenderer(responses.rpc_event, LOG_LINES),
+HTTP_03_KINDED = replace(
+    HTTP_03,
+    answer=responses.rpc_answer,
+    event=responses.rpc_event,
+    entry_renderer=ConvertingRenderer(responses.rpc_event, LOG_LINES),
 )
 """0.3 over REST, for clients that send JSON-RPC params and expect JSON-RPC results."""
 

@@ -12,7 +12,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.model import json_text
@@ -26,7 +26,7 @@ from headrace_gateway.json_errors import (
     json_object,
     map_errors_to_json,
 )
-from headrace_gateway.server.body import read_body
+from headrace_gateway.server.body import read_body, with_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
@@ -226,14 +226,7 @@ def unwrapped(request: Request, envelope: RuntimeRequest) -> Request:
     """Return the request that the envelope wraps."""
     named = {"agent": envelope.agent, "thread": envelope.thread}
     path = {key: value for key, value in named.items() if value is not None}
-    body: list[bytes] = [envelope.body]
-
-    async def receive() -> Message:
-        if body:
-            return {"type": "http.request", "body": body.pop(), "more_body": False}
-        return await request.receive()
-
-    return Request({**request.scope, "path_params": path}, receive)
+    return with_body(request, envelope.body, path_params=path)
 
 
 def _inner(request: Json, name: str) -> Json:

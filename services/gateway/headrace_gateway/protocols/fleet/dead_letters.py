@@ -20,10 +20,9 @@ from headrace.tasks.dead_letters import (
     retry_and_drop,
 )
 from headrace_gateway.call import caller_of
-from headrace_gateway.json_errors import InputInvalid, check_body_type, error_answer, json_object
+from headrace_gateway.json_errors import InputInvalid, error_answer, read_object
 from headrace_gateway.protocols.fleet.parameters import LARGEST_NUMBER, number_in, whole_number
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
@@ -84,8 +83,7 @@ class DeadLetterPages:
     async def _each(self, request: Request, operation: str, act: Act) -> ASGIApp:
         """Answer with the outcome for each letter; the others continue if one fails."""
         caller = await self._operator(request, operation)
-        check_body_type(request)
-        numbers = _numbers(json_object(await read_body(request, self._services.body_limits)))
+        numbers = _numbers(await read_object(request, self._services.body_limits))
         results = [await self._one(caller, operation, number, act) for number in numbers]
         return json_response({"results": results}, headers=NO_STORE)
 

@@ -13,10 +13,10 @@ from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.subjects import encode_token
 from headrace.triggers import may_use
 from headrace_gateway.call import Call, call_of, caller_of
-from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
+from headrace_gateway.json_errors import InputInvalid, read_object
 from headrace_gateway.refusals import AgentUnknown, NotPermitted
 from headrace_gateway.server.auth.caller import Caller
-from headrace_gateway.server.body import BodyTooLarge, read_body
+from headrace_gateway.server.body import BodyTooLarge
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.terms import terms
 
@@ -32,12 +32,11 @@ async def declared[Spec: BaseModel](
 
     Raises:
         InputInvalid: it breaks a rule; the message names the field and the rule.
-        HeadraceError: as `caller_of`, `check_body_type`, `read_body` and `json_object`.
+        HeadraceError: as `caller_of` and `read_object`.
     """
     caller_of(services, request)  # before its body is read
-    check_body_type(request)
     try:
-        body = json_object(await read_body(request, services.body_limits, LARGEST))
+        body = await read_object(request, services.body_limits, LARGEST)
     except BodyTooLarge as error:
         raise InputInvalid(f"the body: must have at most {error.limit} bytes") from None
     if is_too_deep(body):
@@ -122,3 +121,17 @@ def reaches(caller: Caller, owner: str, agent: str, operation: str, operated: st
     if owner == caller.owner:
         return caller.may(agent, operation)
     return caller.operates(agent, operated)
+
+
+async def record(
+    services: Services, request: Request, owner: str, agent: str, operation: str, **named: str
+) -> None:
+    """Record in the audit log what the caller does with what `owner` declared for the agent.
+
+    `named`: the field of the audit log with its name.
+    """
+    caller = caller_of(services, request)
+    operates = owner != caller.owner
+    await services.access.record(
+        caller, agent, operation, operates=operates, target_owner=owner, **named
+    )

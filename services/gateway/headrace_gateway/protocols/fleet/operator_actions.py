@@ -16,10 +16,9 @@ from headrace.model.task import FAILED
 from headrace.signing import rotate
 from headrace.tasks.end import ENDED_BY_OPERATOR, fail_task
 from headrace_gateway.call import AGENT, caller_of
-from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
+from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, read_object
 from headrace_gateway.refusals import AgentUnknown
 from headrace_gateway.server.auth.caller import ANY_AGENT
-from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
@@ -97,9 +96,8 @@ class OperatorActions:
         await services.access.check_operator(caller, "FailTask", agent, task)
         if services.directory.card(agent) is None:
             raise AgentUnknown.called(agent, at_root=False)
-        check_body_type(request)
-        body = await read_body(request, services.body_limits)
-        reason = json_object(body).get("reason", ENDED_BY_OPERATOR) if body else ENDED_BY_OPERATOR
+        body = await read_object(request, services.body_limits, may_be_empty=True)
+        reason = body.get("reason", ENDED_BY_OPERATOR)
         if not isinstance(reason, str) or not 0 < len(reason) <= _LONGEST_REASON:
             raise InputInvalid(f"reason: must be a text of 1 to {_LONGEST_REASON} characters")
         await fail_task(services.bus, task_key(services.settings, caller, agent, task), reason)
@@ -117,9 +115,7 @@ class OperatorActions:
         return json_response(rotation.shown(), headers=NO_STORE)
 
     async def _at_once(self, request: Request) -> bool:
-        check_body_type(request)
-        content = await read_body(request, self._services.body_limits)
-        body = json_object(content) if content else {}
+        body = await read_object(request, self._services.body_limits, may_be_empty=True)
         if unknown := ", ".join(body.keys() - {"atOnce"}):
             raise InputInvalid(f"{unknown}: unknown; the body may have atOnce")
         at_once = body.get("atOnce", False)

@@ -13,9 +13,8 @@ from headrace.model.messages import LogLevel, ProcessFound, ProcessQuery
 from headrace.model.subjects import is_token
 from headrace.processes import SERVICES, Service, ask_processes
 from headrace_gateway.call import caller_of
-from headrace_gateway.json_errors import CodedError, InputInvalid, check_body_type, json_object
+from headrace_gateway.json_errors import CodedError, InputInvalid, read_object
 from headrace_gateway.server.auth.caller import ANY_AGENT
-from headrace_gateway.server.body import read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
@@ -66,8 +65,7 @@ class ProcessPages:
         """Have processes log at another level, and return those that do."""
         services, caller = self._services, caller_of(self._services, request)
         await services.access.check_operator(caller, _SET_LEVEL)
-        check_body_type(request)
-        body = json_object(await read_body(request, services.body_limits))
+        body = await read_object(request, services.body_limits)
         stated = _stated(body)
         level, named = stated.level, stated.process or stated.service or "all"
         await services.access.record(caller, ANY_AGENT, _SET_LEVEL, process=named, log_level=level)

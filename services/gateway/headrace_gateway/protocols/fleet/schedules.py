@@ -37,8 +37,9 @@ from headrace_gateway.protocols.fleet.declaration import (
     owner_in,
     priority_of,
     reaches,
+    record,
 )
-from headrace_gateway.protocols.fleet.own_letters import OwnLetters
+from headrace_gateway.protocols.fleet.own_letters import OwnLetters, Source
 from headrace_gateway.protocols.fleet.parameters import LARGEST_NUMBER, number_in
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -59,7 +60,8 @@ class SchedulePages:
     def __init__(self, services: Services) -> None:
         """Use the schedules on the bus of `services`."""
         self._services, self._schedules = services, services.schedules
-        self._letters = OwnLetters(services)
+        self.letters = OwnLetters(services, self._source)
+        """The endpoints of their dead letters."""
 
     async def list(self, request: Request) -> ASGIApp:
         """Return a page of the caller's schedules; for operators, of those in their tenant."""
@@ -171,19 +173,9 @@ class SchedulePages:
             raise InputInvalid(str(refused)) from None
         return json_response({"firings": number}, headers=NO_STORE)
 
-    async def letters(self, request: Request) -> ASGIApp:
-        """Return a page of a schedule's dead letters, oldest first, to its owner."""
-        one = await self._find_own(request)
-        return await self._letters.page(request, one.key.tenant, one.key.source, _made(one))
-
-    async def letter(self, request: Request) -> ASGIApp:
-        """Return one of a schedule's dead letters in full, to its owner."""
-        one = await self._find_own(request)
-        return await self._letters.one(request, one.key.tenant, one.key.source)
-
-    async def _find_own(self, request: Request) -> StoredSchedule:
-        check_owner(request, caller_of(self._services, request), "read its dead letters here")
-        return await self._found(request, "GetSchedule")
+    async def _source(self, request: Request) -> Source:
+        found = await self._found(request, "GetSchedule")
+        return found.key.tenant, found.key.source, _made(found)
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a schedule with its dead letters; tasks that it has begun stay."""
@@ -221,16 +213,8 @@ class SchedulePages:
 
     async def _record(self, request: Request, key: ScheduleKey, agent: str, operation: str) -> None:
         """Record in the audit log what the caller does with the schedule."""
-        caller = caller_of(self._services, request)
-        operates = key.owner != caller.owner
-        await self._services.access.record(
-            caller,
-            agent,
-            operation,
-            operates=operates,
-            target_owner=key.owner,
-            schedule=key.name,
-        )
+        named = {"schedule": key.name}
+        await record(self._services, request, key.owner, agent, operation, **named)
 
     async def _again(self, key: ScheduleKey) -> ASGIApp:
         found = await self._schedules.get(key)

@@ -29,8 +29,9 @@ from headrace_gateway.protocols.fleet.declaration import (
     owner_in,
     priority_of,
     reaches,
+    record,
 )
-from headrace_gateway.protocols.fleet.own_letters import OwnLetters
+from headrace_gateway.protocols.fleet.own_letters import OwnLetters, Source
 from headrace_gateway.server.auth.caller import ANY_AGENT, Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -45,7 +46,9 @@ class TriggerPages:
     def __init__(self, services: Services) -> None:
         """Use the triggers on the bus of `services`."""
         self._services, self._store = services, TriggerStore(services.bus)
-        self._history, self._letters = FiringHistory(services.bus), OwnLetters(services)
+        self._history = FiringHistory(services.bus)
+        self.letters = OwnLetters(services, self._source)
+        """The endpoints of their dead letters."""
 
     async def list(self, request: Request) -> ASGIApp:
         """Return the caller's triggers; those of its tenant, as far as it is an operator."""
@@ -114,20 +117,9 @@ class TriggerPages:
         """Let the events of a paused trigger begin tasks again."""
         return await self._switch(request, "ResumeTrigger", self._store.resume)
 
-    async def letters(self, request: Request) -> ASGIApp:
-        """Return a page of a trigger's dead letters, oldest first, to its owner."""
-        one = await self._find_own(request)
-        made = datetime.fromisoformat(one.since)
-        return await self._letters.page(request, one.tenant, one.source, made)
-
-    async def letter(self, request: Request) -> ASGIApp:
-        """Return one of a trigger's dead letters in full, to its owner."""
-        one = await self._find_own(request)
-        return await self._letters.one(request, one.tenant, one.source)
-
-    async def _find_own(self, request: Request) -> Trigger:
-        check_owner(request, caller_of(self._services, request), "read its dead letters here")
-        return await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
+    async def _source(self, request: Request) -> Source:
+        found = await self._find(request, "GetTrigger", "ListTasks", "ListTasks")
+        return found.tenant, found.source, datetime.fromisoformat(found.since)
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a trigger with its dead letters; tasks that it began continue."""
@@ -159,16 +151,8 @@ class TriggerPages:
         trigger = await self._store.get(caller.tenant, owner_in(request) or caller.owner, name)
         if not reaches(caller, trigger.owner, trigger.agent, own, operated):
             raise TriggerUnknown(f"trigger {name!r} does not exist")
-        operates = trigger.owner != caller.owner
-        access = self._services.access
-        await access.record(
-            caller,
-            trigger.agent,
-            operation,
-            operates=operates,
-            target_owner=trigger.owner,
-            trigger=name,
-        )
+        named = {"trigger": name}
+        await record(self._services, request, trigger.owner, trigger.agent, operation, **named)
         return trigger
 
     async def _caller(self, request: Request, operation: str) -> Caller:

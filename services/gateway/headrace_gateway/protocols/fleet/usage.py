@@ -8,9 +8,10 @@ from starlette.types import ASGIApp
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import USAGE_GROUPS, GetUsage, UsageCounts, UsageGroup
-from headrace.model.subjects import decode_token, encode_token
+from headrace.model.subjects import decode_token
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid
+from headrace_gateway.protocols.fleet.declaration import owner_in
 from headrace_gateway.refusals import NotPermitted
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -30,7 +31,7 @@ class UsagePage:
         """Return the usage of a period."""
         services, caller = self._services, caller_of(self._services, request)
         operates = await services.access.check_anyone(caller, OPERATION)
-        owner = _owner(request)
+        owner = owner_in(request)
         if not operates:
             if owner not in (None, caller.owner):
                 raise NotPermitted("only operators may read the usage of other owners")
@@ -56,14 +57,6 @@ class UsagePage:
             "rows": [_shown(row) for row in found.rows],
         }
         return json_response(content, headers=NO_STORE)
-
-
-def _owner(request: Request) -> str | None:
-    name = request.query_params.get("owner")
-    try:
-        return None if name is None else encode_token(name)
-    except InvalidName as error:
-        raise InputInvalid(f"owner: {error.rule}") from None
 
 
 def _groups(stated: str) -> list[UsageGroup]:

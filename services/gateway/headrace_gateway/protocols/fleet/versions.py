@@ -12,8 +12,7 @@ from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.subjects import encode_token
 from headrace_gateway.call import caller_of
-from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
-from headrace_gateway.server.body import read_body
+from headrace_gateway.json_errors import InputInvalid, read_object
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 
@@ -69,9 +68,7 @@ class VersionPages:
         return agent, AgentVersions(services.bus, services.directory)
 
     async def _body(self, request: Request) -> Json:
-        check_body_type(request)
-        body = await read_body(request, self._services.body_limits)
-        return json_object(body) if body else {}
+        return await read_object(request, self._services.body_limits, may_be_empty=True)
 
 
 def _candidate(body: Json) -> Candidate | None:

@@ -21,38 +21,35 @@ class OpenBlocks:
     def __init__(self, emit: Emit) -> None:
         """Start with no open blocks."""
         self._emit = emit
-        self._open: dict[tuple[str, str], str] = {}
+        self._open: dict[tuple[str, str], None] = {}
         self._indices = set[int]()
 
     def renumber(self) -> None:
         """Start a message: number its blocks from 0."""
         self._indices = set[int]()
 
-    def emit(self, part: Json, block: str) -> None:
-        """Emit a piece of a content block or, for a thinking part, of a thinking block."""
+    def emit(self, part: Json, block: str, *, is_whole: bool = False) -> None:
+        """Emit a piece of a content block or, for a thinking part, of a thinking block.
+
+        `is_whole`: the block consists of this piece.
+        """
         is_thought = parts.is_thinking(part)
         family, shown = THINKING if is_thought else CONTENT, _shown(part)
         named = {_IDS[family]: block}
         if (family, block) not in self._open:
-            self._open[family, block] = block
+            self._open[family, block] = None
             index = self._index(part, is_thought=is_thought)
             more = _title(part) if is_thought else _described(part) | {"index": index}
             self._emit(f"{family}_start", **named, **more)
         if shown:
             self._emit(f"{family}_delta", **named, delta=shown)
-        if parts.is_block_end(part):
+        if is_whole or parts.is_block_end(part):
             self.close(family, block, signature=parts.encrypted_value(part) if is_thought else "")
-
-    def emit_whole(self, part: Json, block: str) -> None:
-        """Emit a block that consists of one piece."""
-        self.emit(part, block)
-        family = THINKING if parts.is_thinking(part) else CONTENT
-        signature = parts.encrypted_value(part) if family == THINKING else ""
-        self.close(family, block, signature=signature)
 
     def close(self, family: str, block: str, *, signature: str = "") -> None:
         """Close a block if it is open."""
-        if self._open.pop((family, block), None) is not None:
+        if (family, block) in self._open:
+            del self._open[family, block]
             self._emit(f"{family}_stop", **{_IDS[family]: block}, signature=signature)
 
     def close_all(self) -> None:

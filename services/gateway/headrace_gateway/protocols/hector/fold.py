@@ -185,4 +185,4 @@ class HectorFold:
         elif "text" in part and block:
             self._blocks.emit(part, block)
         else:
-            self._blocks.emit_whole(part, block or alone)
+            self._blocks.emit(part, block or alone, is_whole=True)

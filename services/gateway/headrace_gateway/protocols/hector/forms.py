@@ -1,26 +1,18 @@
-"""Hector's forms on A2A's routes: shorter requests, other answers and other events.
+"""Hector's forms on A2A's routes: shorter requests, and other shapes of answers and events.
 
 A JSON-RPC call at ``/rpc`` and ``…/stream`` may name the agent in ``params.name``. Methods have the
 names of 0.3. Their parameters and results are those of 1.0, unless the request states a version or
 contains something that only 0.3 has.
 """
 
-from collections.abc import Callable
-
 from starlette.requests import Request
 
 from headrace.model import json_text
-from headrace.model.cursor import FrameCursor
 from headrace.model.entry import Entry
 from headrace.model.events import Json
-from headrace_gateway.feeds import Feed
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.hector import shapes
-from headrace_gateway.protocols.hector.events import DONE, HectorEvent, sse
-from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.renderer import HectorRenderer, behind
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.streaming.renderer import Interruption, Messages
 from headrace_gateway.streaming.sse import frame
 from headrace_gateway.tasks.ids import mint_message_id
 
@@ -132,51 +124,3 @@ def error(problem: Problem) -> tuple[int, Json]:
     if problem.violations:
         details["fields"] = {one.field: one.rule for one in problem.violations}
     return shapes.refused(problem.grpc_status, problem.message, details)
-
-
-def read_from(cursor: str) -> str:
-    """Return the A2A cursor after which the log must be read for a client at `cursor`."""
-    place = FrameCursor.parse(cursor)
-    # Possibly with earlier events: the cursor may be inside those of its generation.
-    return cursor if place is None else f"{place.log}:{max(place.generation - 1, 1)}"
-
-
-async def nothing_left(feed: Feed, start: int, cursor: str) -> bool:
-    """Return whether `cursor` is the end of a log that has ended; folds the log to find out."""
-    after = behind(cursor)
-    if after is None or not feed.ended or after[0] < feed.head:
-        return False
-    fold, reader, last = HectorFold(), feed.reader(start), (0, 0)
-    while blocks := await reader.read():
-        for block in blocks:
-            last = max([last, *(event.place for event in fold.read(block.entry, start))])
-    return after >= last
-
-
-def frames(log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
-    """Return a renderer of the events after `cursor` as server-sent events.
-
-    The fold starts after generation `start`; cursors start with `log`.
-    """
-
-    def encode(events: list[HectorEvent]) -> Messages:
-        return (sse(log, events),) if events else ()
-
-    return HectorRenderer(start, behind(cursor), encode, (ending or DONE,))
-
-
-def messages(
-    log: str,
-    start: int,
-    cursor: str,
-    *,
-    message: Callable[[str, Json], bytes],
-    ending: Messages,
-    interrupted: Callable[[Interruption], Messages],
-) -> HectorRenderer:
-    """Return a renderer that passes each event's cursor and content to `message`."""
-
-    def encode(events: list[HectorEvent]) -> Messages:
-        return [message(event.cursor(log), event.json()) for event in events]
-
-    return HectorRenderer(start, behind(cursor), encode, ending, interrupted=interrupted)

@@ -1,10 +1,11 @@
-"""The renderer of Hector's AG-UI events."""
+"""Streams of Hector's AG-UI events: from which cursor they are read, and how they are rendered."""
 
 from collections.abc import Callable, Sequence
 
 from headrace.model.cursor import FrameCursor
-from headrace_gateway.feeds import FeedBlock
-from headrace_gateway.protocols.hector.events import HectorEvent
+from headrace.model.events import Json
+from headrace_gateway.feeds import Feed, FeedBlock
+from headrace_gateway.protocols.hector.events import DONE, HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
 
@@ -54,3 +55,51 @@ def behind(cursor: str) -> tuple[int, int] | None:
         return place.place
     generation = cursor.rpartition(":")[2]
     return (int(generation), 10**9) if generation.isdecimal() else None
+
+
+def read_from(cursor: str) -> str:
+    """Return the A2A cursor after which the log must be read for a client at `cursor`."""
+    place = FrameCursor.parse(cursor)
+    # Possibly with earlier events: the cursor may be inside those of its generation.
+    return cursor if place is None else f"{place.log}:{max(place.generation - 1, 1)}"
+
+
+async def nothing_left(feed: Feed, start: int, cursor: str) -> bool:
+    """Return whether `cursor` is the end of a log that has ended; folds the log to find out."""
+    after = behind(cursor)
+    if after is None or not feed.ended or after[0] < feed.head:
+        return False
+    fold, reader, last = HectorFold(), feed.reader(start), (0, 0)
+    while blocks := await reader.read():
+        for block in blocks:
+            last = max([last, *(event.place for event in fold.read(block.entry, start))])
+    return after >= last
+
+
+def frames(log: str, start: int, cursor: str, ending: bytes) -> HectorRenderer:
+    """Return a renderer of the events after `cursor` as server-sent events.
+
+    The fold starts after generation `start`; cursors start with `log`.
+    """
+
+    def encode(events: list[HectorEvent]) -> Messages:
+        return (sse(log, events),) if events else ()
+
+    return HectorRenderer(start, behind(cursor), encode, (ending or DONE,))
+
+
+def messages(
+    log: str,
+    start: int,
+    cursor: str,
+    *,
+    message: Callable[[str, Json], bytes],
+    ending: Messages,
+    interrupted: Callable[[Interruption], Messages],
+) -> HectorRenderer:
+    """Return a renderer that passes each event's cursor and content to `message`."""
+
+    def encode(events: list[HectorEvent]) -> Messages:
+        return [message(event.cursor(log), event.json()) for event in events]
+
+    return HectorRenderer(start, behind(cursor), encode, ending, interrupted=interrupted)

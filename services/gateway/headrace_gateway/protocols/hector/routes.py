@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import orjson
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.model import json_text
 from headrace.model.events import Json
@@ -18,7 +18,7 @@ from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.call import AGENT, caller_of
 from headrace_gateway.protocols.hector.forms import completed
 from headrace_gateway.refusals import Malformed, Violation
-from headrace_gateway.server.body import parse_object, read_body
+from headrace_gateway.server.body import parse_object, read_body, with_body
 from headrace_gateway.server.open_requests import Endpoint, forward_request
 from headrace_gateway.services import Services
 
@@ -55,7 +55,7 @@ class HectorRoutes:
         data = await read_body(request, self._services.body_limits)
         body = parse_object(data)
         is_rpc = "jsonrpc" in body
-        forwarded = _with_body(request, data if is_rpc else _serialized(completed(body)))
+        forwarded = with_body(request, data if is_rpc else _serialized(completed(body)))
 
         forward_request()
 
@@ -74,14 +74,3 @@ def _serialized(body: Json) -> bytes:
         # orjson parses deeper nesting than it can serialize.
         deep = [name for name, value in body.items() if is_too_deep(value)]
         raise Malformed([Violation(name[:100], RULE) for name in deep]) from None
-
-
-def _with_body(request: Request, body: bytes) -> Request:
-    content = [body]
-
-    async def receive() -> Message:
-        if content:
-            return {"type": "http.request", "body": content.pop(), "more_body": False}
-        return await request.receive()
-
-    return Request(request.scope, receive)

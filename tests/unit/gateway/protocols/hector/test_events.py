@@ -13,7 +13,8 @@ from headrace_gateway.protocols.a2a.versions import forms_of
 from headrace_gateway.protocols.hector.blocks import OpenToolCalls
 from headrace_gateway.protocols.hector.events import HectorEvent, sse
 from headrace_gateway.protocols.hector.fold import HectorFold
-from headrace_gateway.protocols.hector.forms import completed, read_from
+from headrace_gateway.protocols.hector.forms import completed
+from headrace_gateway.protocols.hector.renderer import read_from
 from tests.support.hector_log import HectorLog
 
 _GOLDEN = Path(__file__).parent / "golden"

@@ -33,6 +33,7 @@ from headrace_gateway.protocols.a2a.websocket.frames import (
     read_frame,
 )
 from headrace_gateway.protocols.hector import forms
+from headrace_gateway.protocols.hector.renderer import messages
 from headrace_gateway.protocols.hector.tool_calls import WholeCalls
 from headrace_gateway.refusals import TooManyAtOnce
 from headrace_gateway.server.body import parse_object
@@ -241,7 +242,7 @@ class A2ASession:
             folding = await holding.enter_async_context(await opening)
         request.release()
         streaming, start = folding.streaming, folding.start
-        renderer = forms.messages(
+        renderer = messages(
             streaming.log,
             start,
             folding.cursor,
