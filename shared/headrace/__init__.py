@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.embedding import asgi
     from headrace.model.agent_card import Provider
     from headrace.model.memory import MemoryChanged, MemoryFull, MemoryValue
-    from headrace.sdk.agent import Agent, Agents, EndedTask, agent
+    from headrace.sdk.agent import Agent, Agents, EndedTask, Interceptor, agent
     from headrace.sdk.card import Card, Skill
     from headrace.sdk.context import RunContext
     from headrace.sdk.declarations import on, schedule
@@ -73,7 +73,7 @@ _NAMES = {
     "embedding": "asgi",
     "model.agent_card": "Provider",
     "model.memory": "MemoryChanged MemoryFull MemoryValue",
-    "sdk.agent": "Agent Agents EndedTask agent",
+    "sdk.agent": "Agent Agents EndedTask Interceptor agent",
     "sdk.card": "Card Skill",
     "sdk.context": "RunContext",
     "sdk.declarations": "on schedule",
@@ -112,6 +112,7 @@ __all__ = [
     "File",
     "FleetRequired",
     "InputRequired",
+    "Interceptor",
     "Limits",
     "MalformedOutput",
     "Memory",

@@ -1,11 +1,12 @@
 """Keywords of `headrace.sdk.agent` that every adapter accepts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
 from headrace.model.agent_card import Caution
 from headrace.model.events import Json
-from headrace.sdk.agent import Agent, FollowUps
+from headrace.sdk.agent import Agent, FollowUps, Interceptor
 from headrace.sdk.card import Card
 from headrace.sdk.policy import Limits, Retry
 
@@ -24,6 +25,7 @@ class Declaration(TypedDict, total=False):
     retry: Retry
     limits: Limits
     follow_ups: FollowUps
+    interceptors: Sequence[Interceptor]
 
 
 _NO_CARD = Card()

@@ -9,8 +9,9 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast, overload
@@ -71,6 +72,13 @@ type FollowUps = Literal["enqueue", "interrupt", "reject", "steer"]
 becomes the next run's input."""
 
 
+type Interceptor = Callable[[RunContext], AbstractAsyncContextManager[object]]
+"""Returns an async context manager that is entered before each attempt and left after it.
+
+It may emit output, is left with the agent's exception, and may raise another or suppress it: then
+the run completes."""
+
+
 type StreamFunction = Callable[[RunContext], AsyncIterator[Emission]]
 """An async generator function: it yields its output."""
 
@@ -95,6 +103,8 @@ class Agent:
     """What `headrace.on` has declared, as in headrace.yaml, without the agent's name."""
     schedules: tuple[Json, ...] = ()
     """What `headrace.schedule` has declared, likewise."""
+    interceptors: tuple[Interceptor, ...] = ()
+    """Entered around each attempt, the first one outermost."""
 
     @property
     def name(self) -> str:
@@ -167,6 +177,7 @@ def agent(
     limits: Limits = ...,
     follow_ups: FollowUps = ...,
     clean_up: CleanUp | None = ...,
+    interceptors: Sequence[Interceptor] = ...,
 ) -> Callable[[AgentFunction], Agent]: ...
 
 
@@ -184,6 +195,7 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
     limits: Limits = _LIMITS,
     follow_ups: FollowUps = "enqueue",
     clean_up: CleanUp | None = None,
+    interceptors: Sequence[Interceptor] = (),
     **unknown: object,
 ) -> Agent | Callable[[AgentFunction], Agent]:
     """Declare a function as an agent: an async generator or coroutine function, or a blocking one.
@@ -209,6 +221,8 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
             running: canceled while it waited for its user, canceled after its worker was killed, or
             failed after the last attempt. A call may take 10 s. A failed call is repeated for about
             90 s.
+        interceptors: Functions that take the run's context and return an async context manager,
+            which is entered around each attempt; the first one is outermost.
         **unknown: Other options are refused.
 
     Raises:
@@ -238,7 +252,10 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
             card.check(called)
             if not is_async(function):
                 function = in_thread(cast("BlockingGenerator", function))
-            declared = Agent(function, announced, retry, limits, clean_up)
+            _check_interceptors(interceptors, called)
+            declared = Agent(
+                *(function, announced, retry, limits, clean_up), interceptors=tuple(interceptors)
+            )
             _check(declared)
         except Misdeclared as error:
             raise type(error)(f"{error}{_place_of(function)}") from None
@@ -340,6 +357,19 @@ def _check(declared: Agent) -> None:
     _check_version(declared.card)
     if declared.clean_up is not None and not callable(declared.clean_up):
         raise Misdeclared(f"the clean_up of agent {declared.name!r} must be an async function")
+
+
+def _check_interceptors(given: object, agent: str) -> None:
+    """Check that interceptors can be called; what they return shows when a run begins.
+
+    Raises:
+        Misdeclared: They are no list of functions.
+    """
+    if not isinstance(given, Sequence) or not all(map(callable, given)):
+        raise Misdeclared(
+            f"the interceptors of agent {agent!r} must be a list of functions that take the "
+            "RunContext and return an async context manager"
+        )
 
 
 def _check_version(card: AgentCard) -> None:

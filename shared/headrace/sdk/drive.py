@@ -2,8 +2,8 @@
 
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from types import FrameType
 from typing import Any, Protocol
 
@@ -31,6 +31,10 @@ class RunnableAgent(Protocol):
         """See `Agent.function`."""
 
     @property
+    def interceptors(self) -> Sequence[Callable[[RunContext], AbstractAsyncContextManager[object]]]:
+        """See `Agent.interceptors`."""
+
+    @property
     def streams(self) -> bool:
         """See `Agent.streams`."""
 
@@ -42,7 +46,7 @@ class RunnableAgent(Protocol):
 
 
 async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
-    """Run `agent` until its function ends.
+    """Run `agent` within its interceptors until its function ends.
 
     Raises:
         MalformedOutput: the agent's output is invalid.
@@ -54,10 +58,10 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
     set_active_run(ctx)
     not_awaited = unawaited.watch(ctx)
     try:
-        if agent.streams:
-            await _stream(agent, ctx)
-        else:
-            await _call(agent, ctx)
+        async with AsyncExitStack() as stack:
+            for interceptor in agent.interceptors:
+                await stack.enter_async_context(interceptor(ctx))
+            await (_stream(agent, ctx) if agent.streams else _call(agent, ctx))
     except (SystemExit, KeyboardInterrupt) as exit_:
         # Either would end the event loop, and with it the worker and all its runs.
         why = f"raised {type(exit_).__name__}; only its run ends: return, or raise an Exception"
