@@ -189,7 +189,7 @@ class ScheduleFirings(BusMessage):
 
         Of what came late nothing changes: a beginning is not skipped any more, and its outcome is
         only recorded while the beginning is. A process that was suspended may report it after more
-        firings than are kept.
+        firings than are kept; what it skips then counts as skipped, though it had its outcome.
 
         Args:
             firing: The firing.

@@ -172,6 +172,8 @@ class WebhookSender:
             if answers is not None and await self._is_stored(
                 answers, kept.webhook.id, under_way, delivery
             ):
+                which = f"{delivery.log}:{delivery.generation}"
+                _log.info("answers of task %s: stored already: %s", self._key.task, which)
                 progress = _done(delivery, None)
                 continue
             if is_in_doubt:

@@ -1,6 +1,7 @@
 """Notifications survive whoever dies: at least once, in order, and each with the same id."""
 
 import asyncio
+import logging
 import signal
 from pathlib import Path
 
@@ -96,8 +97,12 @@ async def is_erased(one: Hooked) -> bool:
 
 @pytest.mark.parametrize("timing", [MaintenanceTiming(answer_looked_for=0.5)], ids=["hasty"])
 async def test_answers_of_an_erased_task_that_nats_brings_back_are_stored_once(
-    open_fleet: Opening, nats_server: NatsProcess, tmp_path: Path
+    open_fleet: Opening,
+    nats_server: NatsProcess,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     fleet = await open_fleet(retention=1.0, tombstone_seconds=1.0)
     hooked, orders = Hooked(fleet), Orders(fleet)
     await orders.make(duplicate_window=0.1)
@@ -116,3 +121,5 @@ async def test_answers_of_an_erased_task_that_nats_brings_back_are_stored_once(
     await fleet.start()
     await eventually(lambda: is_erased(hooked), "it is erased again")
     assert ids_of(await orders.got(4)) == ids_of(answers)
+    found = [one.message for one in caplog.records if "stored already" in one.message]
+    assert len(found) == 4
