@@ -367,6 +367,8 @@ class KeylessFollower(TaskFollower):
         """
         now = asyncio.get_running_loop().time()
         if self.task:
+            if "UNSUPPORTED_OPERATION" in str(refused) and not self.received:
+                raise OutcomeUnknown("it ended before it was followed") from refused
             is_unknown = "TASK_NOT_FOUND" in str(refused) and not self.received
             if self._named_at is None or not is_unknown:
                 return
