@@ -23,6 +23,7 @@ from headrace.signing import SigningKeys
 from headrace.wait_for import wait_for
 from headrace_task_state.commands.for_workers import WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
+from headrace_task_state.maintenance.due import Upkeep
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.holder_check import HolderCheck
@@ -225,16 +226,10 @@ class TaskState:
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:
         writer = self._store.writer(lease)
         notifier = RangeNotifier(self._sender_resources, lease.range, writer.confirm)
-        settings, timing = self._settings, self._timing
-        completion = SummaryCompletion(self._bus, writer, settings.sweep_after, self._clock, timing)
-        retention = Retention(
-            self._bus,
-            writer,
-            self._times,
-            notifier,
-            completion.complete,
-            clock=self._clock,
-        )
+        settings, timing, held = self._settings, self._timing, self._held
+        upkeep = Upkeep(self._bus, writer, self._clock, timing)
+        completion = SummaryCompletion(upkeep, settings.sweep_after)
+        retention = Retention(upkeep, self._times, notifier, completion.complete)
         follower = RangeFollower(
             self._bus,
             writer,
@@ -245,27 +240,10 @@ class TaskState:
             output_linger=timing.output_linger,
             lag_interval=timing.lag_interval,
         )
-        sweep = Sweep(
-            self._bus,
-            writer,
-            self._directory,
-            settings.start_within,
-            clock=self._clock,
-            timing=timing,
-            held=self._held,
-        )
-        check = HolderCheck(
-            self._bus, writer, self._directory, sweep, clock=self._clock, timing=timing
-        )
-        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch, self._held)
-        files = FileUpkeep(
-            self._bus,
-            writer,
-            self._store.reader.progress,
-            clock=self._clock,
-            timing=timing,
-            kept=self._times.waiting + self._times.ended,
-        )
+        sweep = Sweep(upkeep, self._directory, settings.start_within, held)
+        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch, held)
+        kept = self._times.waiting + self._times.ended
+        files = FileUpkeep(upkeep, self._store.reader.progress, kept)
         memory = MemoryUpkeep(
             self._bus,
             self._store.reader,
@@ -281,8 +259,8 @@ class TaskState:
             follower.run(),
             completion.run(),
             sweep.run(),
-            check.run(),
-            Orphans(self._bus, writer, self._clock, timing).run(),
+            HolderCheck(upkeep, self._directory, sweep).run(),
+            Orphans(upkeep).run(),
             retention.run(),
         ]
 

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import batched
 
 from headrace import log_context
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.store import DueList, Fields, LeaseLost, Writer, key_of
 
@@ -37,6 +40,20 @@ type LeftAlone = Callable[[TaskKey, Fields], int | None]
 """Returns when a task is due again, ms, if it needs no work now; None: process it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What all maintenance of a range works with, while its lease is held."""
+
+    bus: Bus
+    writer: Writer
+    clock: ServerClock
+    timing: MaintenanceTiming
+
+    def now(self, later: float = 0.0) -> int:
+        """Return the time by `clock`, and `later` seconds, in ms since 1970."""
+        return round((self.clock.now() + later) * 1000)
+
+
 class DueTasks:
     """The tasks on one list of a range, processed as they fall due.
 
@@ -44,9 +61,10 @@ class DueTasks:
     deferred, so that it does not stop the others.
     """
 
-    def __init__(self, bus: Bus, writer: Writer, due_list: DueList, look: Look) -> None:
+    def __init__(self, upkeep: Upkeep, due_list: DueList, look: Look) -> None:
         """Process each task on `due_list` with `look`."""
-        self._bus, self._writer, self._list, self._look = bus, writer, due_list, look
+        self._bus, self._writer = bus, writer = upkeep.bus, upkeep.writer
+        self._list, self._look = due_list, look
         self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
 
     async def go_through(self, until: int, left_alone: LeftAlone | None = None) -> int:

@@ -18,18 +18,15 @@ from itertools import batched
 from typing import Protocol
 
 from headrace.jetstream.agent_memory import AgentMemory
-from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
-from headrace.jetstream.server_clock import ServerClock
 from headrace.log.read import last_stored
 from headrace.model.errors import BusUnavailable
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import TaskKey
 from headrace.tasks.forget import clear_away
-from headrace_task_state.maintenance.due import repeat
-from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.maintenance.due import Upkeep, repeat
 from headrace_task_state.projector.follower import same_stream
-from headrace_task_state.store import Progress, Range, Writer, name_of
+from headrace_task_state.store import Progress, Range, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -58,23 +55,19 @@ class FileUpkeep:
 
     def __init__(
         self,
-        bus: Bus,
-        writer: Writer,
+        upkeep: Upkeep,
         progress_of: Callable[[Range], Awaitable[Progress]],
-        *,
-        clock: ServerClock,
-        timing: MaintenanceTiming,
         kept: float,
     ) -> None:
-        """Find tasks through `writer`, of whichever range they are.
+        """Find tasks by the `upkeep` of one range, of whichever range they are.
 
         `progress_of` returns how far a range has been applied.
         `kept` is the number of seconds for which a task is kept at most: as long as it may wait for
         its user, and then as one that has ended.
         """
-        self._bus, self._writer, self._progress_of = bus, writer, progress_of
-        self._clock, self._timing, self._kept = clock, timing, kept
-        self._stores: Sequence[TaskData] = FileStore(bus), AgentMemory(bus)
+        self._bus, self._writer, self._progress_of = upkeep.bus, upkeep.writer, progress_of
+        self._clock, self._timing, self._kept = upkeep.clock, upkeep.timing, kept
+        self._stores: Sequence[TaskData] = FileStore(self._bus), AgentMemory(self._bus)
         self._unknown = set[int]()
         """Event streams of which this pass has found no view: what they lack may be restored."""
 

@@ -17,16 +17,13 @@ from collections.abc import Sequence
 from itertools import batched
 
 from headrace.directory import Directory
-from headrace.jetstream.connection import Bus
-from headrace.jetstream.server_clock import ServerClock
 from headrace.model.messages import Control
 from headrace.model.task import SUBMITTED, TaskKey
 from headrace.tasks.holder import ask_holder
-from headrace_task_state.maintenance.due import AT_ONCE, repeat
+from headrace_task_state.maintenance.due import AT_ONCE, Upkeep, repeat
 from headrace_task_state.maintenance.sweep import Sweep
-from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.maintenance.worker_watch import was_cut_off
-from headrace_task_state.store import DueList, Fields, Writer, key_of
+from headrace_task_state.store import DueList, Fields, key_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,19 +48,10 @@ _WHO = Control(ask="who")
 class HolderCheck:
     """Checks the running tasks of one range, under its lease."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        writer: Writer,
-        directory: Directory,
-        sweep: Sweep,
-        *,
-        clock: ServerClock,
-        timing: MaintenanceTiming,
-    ) -> None:
-        """Find tasks through `writer`; leave those without a holder to `sweep`."""
-        self._bus, self._writer, self._directory = bus, writer, directory
-        self._sweep, self._clock, self._timing = sweep, clock, timing
+    def __init__(self, upkeep: Upkeep, directory: Directory, sweep: Sweep) -> None:
+        """Find tasks by `upkeep`; leave those without a holder to `sweep`."""
+        self._upkeep, self._directory, self._sweep = upkeep, directory, sweep
+        self._bus, self._writer, self._timing = upkeep.bus, upkeep.writer, upkeep.timing
         self._workers: set[str] | None = None
         """Those at the last look; None: there was no check."""
         self._next_read: asyncio.Event | None = None
@@ -98,7 +86,7 @@ class HolderCheck:
 
     async def _check(self) -> None:
         # Runs that sleep have no holder. Those that sleep for long are due later.
-        until = round((self._clock.now() + self._timing.max_silence) * 1000)
+        until = self._upkeep.now(self._timing.max_silence)
         silent = list[_Running]()
         for names in batched(await self._writer.due(DueList.AT_WORK, until, _MOST), _AT_ONCE):
             silent += await self._without_holder(await self._running(names))

@@ -8,16 +8,14 @@ import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.end import writer_of
-from headrace_task_state.maintenance.due import DueTasks, repeat
-from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, Writer
+from headrace_task_state.maintenance.due import DueTasks, Upkeep, repeat
+from headrace_task_state.store import DueList, Fields
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +26,11 @@ AGAIN = 30.0
 class Orphans:
     """Cancels orphans among the child tasks of one range, under its lease."""
 
-    def __init__(
-        self, bus: Bus, writer: Writer, clock: ServerClock, timing: MaintenanceTiming
-    ) -> None:
-        """Find children through `writer`."""
-        self._bus, self._timing = bus, timing
-        self._clock, self._writer_id = clock, writer_of("task-state")
-        self._due = DueTasks(bus, writer, DueList.CHILDREN, self._look_after)
+    def __init__(self, upkeep: Upkeep) -> None:
+        """Find children by `upkeep`."""
+        self._upkeep, self._writer_id = upkeep, writer_of("task-state")
+        self._bus, self._timing = upkeep.bus, upkeep.timing
+        self._due = DueTasks(upkeep, DueList.CHILDREN, self._look_after)
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -50,13 +46,13 @@ class Orphans:
 
         Raises as `DueTasks.go_through`.
         """
-        await self._due.go_through(round(self._clock.now() * 1000))
+        await self._due.go_through(self._upkeep.now())
 
     async def _look_after(self, key: TaskKey, child: Fields) -> int:
         """Cancel the child if it is an orphan; return when to check again, ms."""
         if key not in self._canceling and await is_unused(self._bus, key.tenant, child):
             self._cancel(key, child)
-        return round((self._clock.now() + AGAIN) * 1000)
+        return self._upkeep.now(AGAIN)
 
     def _cancel(self, key: TaskKey, child: Fields) -> None:
         _log.warning(

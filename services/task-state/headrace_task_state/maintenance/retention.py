@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace import metrics
-from headrace.jetstream.connection import Bus
-from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
@@ -23,9 +21,9 @@ from headrace.model.errors import BusUnavailable, Fenced, LogFull, StateUnavaila
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.tasks.end import end_after, writer_of
 from headrace.tasks.forget import clear_away, delete_unended
-from headrace_task_state.maintenance.due import DueTasks
+from headrace_task_state.maintenance.due import DueTasks, Upkeep
 from headrace_task_state.maintenance.orphans import is_unused
-from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, Writer
+from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +33,8 @@ _SELDOM, _OFTEN = 60.0, 0.5
 _SOON = 0.1
 """Seconds until the next pass while there is work: the view needs a moment to follow."""
 
-_AGAIN = 60_000
-"""Milliseconds until a task that the view has not followed yet is due again."""
+_AGAIN = 60.0
+"""Seconds until a task that the view has not followed yet is due again."""
 
 type Complete = Callable[[TaskKey, Fields], Awaitable[object]]
 """Reads the rest of a task that has only a summary."""
@@ -72,28 +70,25 @@ class Retention:
 
     def __init__(
         self,
-        bus: Bus,
-        writer: Writer,
+        upkeep: Upkeep,
         times: Times,
         webhooks: TaskWebhooks,
         complete: Complete,
-        *,
-        clock: ServerClock,
     ) -> None:
-        """Keep tasks for their `times` by `clock`, then delete them and their `webhooks`.
+        """Keep tasks for their `times`, then delete them and their `webhooks`.
 
         A task is kept until its webhooks have been sent all its events, or are given up.
 
         For a summary, `complete` finds out whose child the task is.
         """
         self._complete, self._webhooks = complete, webhooks
-        self._bus, self._times = bus, times
-        self._awake, self._clock = asyncio.Event(), clock
-        self._waiting = DueTasks(bus, writer, DueList.WAITING, self._expire)
-        self._ended = DueTasks(bus, writer, DueList.ENDED, self._drop)
-        self._tombstones = DueTasks(bus, writer, DueList.TOMBSTONES, self._clear)
-        self._again: dict[TaskKey, float] = {}
-        """When deleted tasks are cleared again, seconds since 1970. A replica that takes the range
+        self._upkeep, self._bus, self._times = upkeep, upkeep.bus, times
+        self._awake = asyncio.Event()
+        self._waiting = DueTasks(upkeep, DueList.WAITING, self._expire)
+        self._ended = DueTasks(upkeep, DueList.ENDED, self._drop)
+        self._tombstones = DueTasks(upkeep, DueList.TOMBSTONES, self._clear)
+        self._again: dict[TaskKey, int] = {}
+        """When deleted tasks are cleared again, ms since 1970. A replica that takes the range
         over does not know it, and starts anew."""
 
     def wake(self) -> None:
@@ -121,12 +116,12 @@ class Retention:
 
         Raises as `DueTasks.go_through`.
         """
-        now = self._clock.now()
+        now = self._upkeep.now
         # Tombstones first: they make room in a full stream.
         return (
-            await self._tombstones.go_through(_ms(now))
-            + await self._ended.go_through(_ms(now - self._times.ended))
-            + await self._waiting.go_through(_ms(now - self._times.waiting))
+            await self._tombstones.go_through(now())
+            + await self._ended.go_through(now(-self._times.ended))
+            + await self._waiting.go_through(now(-self._times.waiting))
         )
 
     async def _expire(self, key: TaskKey, task: Fields) -> int:  # noqa: ARG002 - the log decides
@@ -138,7 +133,7 @@ class Retention:
                 _log.info("task %s has just received user input", key.task)
             else:
                 metrics.TASKS_EXPIRED.inc()
-        return _ms(self._clock.now() - self._times.waiting) + _AGAIN
+        return self._upkeep.now(_AGAIN - self._times.waiting)
 
     async def _cancel(self, key: TaskKey, last: Entry) -> None:
         """End a task that waits; in a full stream, which refuses the end, delete it instead."""
@@ -150,18 +145,18 @@ class Retention:
     async def _drop(self, key: TaskKey, task: Fields) -> int:
         if SUMMARY in task:
             await self._complete(key, task)
-            return _ms(self._clock.now() - self._times.ended)
+            return self._upkeep.now(-self._times.ended)
         is_child = "parent" in task
         is_wanted = is_child and not await is_unused(self._bus, key.tenant, task)
         # A later attempt of the parent requests it again, or a receiver waits for its end.
         if is_wanted or await self._webhooks.has_unsent(key):
-            return _ms(self._clock.now() - self._times.ended) + min(_AGAIN, _ms(self._times.ended))
+            return self._upkeep.now(min(_AGAIN - self._times.ended, 0.0))
         owner, behind = task.get("owner", ""), int(task.get("sequence", 0))
         try:
             await put_tombstone(self._bus, key, owner, "retention", self._times.tombstone, behind)
         except Fenced as fenced:
             _log.info("the view is behind: %s", fenced)
-        return _ms(self._clock.now() - self._times.ended) + _AGAIN
+        return self._upkeep.now(_AGAIN - self._times.ended)
 
     async def _clear(self, key: TaskKey, task: Fields) -> int | None:  # noqa: ARG002 - it has left
         if (why := await clear_away(self._bus, key)) is None:
@@ -173,13 +168,10 @@ class Retention:
         await self._webhooks.forget(key)
         if key not in self._again:
             metrics.TASKS_PURGED.inc()
-        now = self._clock.now()
-        again = self._again.setdefault(key, now + self._times.late) if why == "deleted" else now
+        now = self._upkeep.now()
+        late = self._upkeep.now(self._times.late)
+        again = self._again.setdefault(key, late) if why == "deleted" else now
         if now < again:
-            return _ms(again)
+            return again
         self._again.pop(key, None)
         return None
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

@@ -7,14 +7,11 @@ each may be another task's child, which its summary does not show; then the newe
 import asyncio
 import logging
 
-from headrace.jetstream.connection import Bus
-from headrace.jetstream.server_clock import ServerClock
 from headrace.model.task import TaskKey
-from headrace_task_state.maintenance.due import DueTasks, repeat
-from headrace_task_state.maintenance.timing import MaintenanceTiming
+from headrace_task_state.maintenance.due import DueTasks, Upkeep, repeat
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.whole_log import read_whole_log
-from headrace_task_state.store import SUMMARY, DueList, Fields, Writer, name_of
+from headrace_task_state.store import SUMMARY, DueList, Fields, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,19 +22,13 @@ REST = 0.01
 class SummaryCompletion:
     """Completes the summaries of one range, under its lease."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        writer: Writer,
-        timeout: float,
-        clock: ServerClock,
-        timing: MaintenanceTiming,
-    ) -> None:
-        """Write through `writer`; an input is due for another run request after `timeout` s."""
-        self._bus, self._writer, self._timeout, self._clock = bus, writer, timeout, clock
-        self._timing = timing
-        self._letters = DeadLetters(bus, bus.streams.events(writer.lease.range.stream))
-        self._due = DueTasks(bus, writer, DueList.SUMMARIES, self._look)
+    def __init__(self, upkeep: Upkeep, timeout: float) -> None:
+        """Complete by `upkeep`; an input is due for another run request after `timeout` s."""
+        self._upkeep, self._timeout = upkeep, timeout
+        self._bus, self._writer, self._timing = upkeep.bus, upkeep.writer, upkeep.timing
+        stream = self._bus.streams.events(self._writer.lease.range.stream)
+        self._letters = DeadLetters(self._bus, stream)
+        self._due = DueTasks(upkeep, DueList.SUMMARIES, self._look)
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -46,7 +37,7 @@ class SummaryCompletion:
         )
 
     async def _look_if_summarized(self) -> None:
-        if not await self._writer.due(DueList.SUMMARIES, round(self._clock.now() * 1000), 1):
+        if not await self._writer.due(DueList.SUMMARIES, self._upkeep.now(), 1):
             return  # As nearly always: one question less.
         if not (await self._writer.progress()).is_summarizing:
             await self.look()
@@ -56,7 +47,7 @@ class SummaryCompletion:
 
         Raises as `DueTasks.go_through`.
         """
-        number = await self._due.go_through(round(self._clock.now() * 1000))
+        number = await self._due.go_through(self._upkeep.now())
         if number:
             _log.info("completed %d summaries", number)
         return number
@@ -66,7 +57,7 @@ class SummaryCompletion:
         if SUMMARY not in task or await self.complete(key, task):
             await asyncio.sleep(REST)
             return None
-        return round(self._clock.now() * 1000)
+        return self._upkeep.now()
 
     async def complete(self, key: TaskKey, task: Fields) -> bool:
         """Replace the summary with these fields by the content of the task's log.

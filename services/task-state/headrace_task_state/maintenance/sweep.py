@@ -16,9 +16,7 @@ from datetime import datetime
 
 from headrace import metrics
 from headrace.directory import Directory
-from headrace.jetstream.connection import Bus
 from headrace.jetstream.errors import Refused
-from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogFull
@@ -33,10 +31,9 @@ from headrace.tasks.end import TOO_LATE, is_unstarted, reject_unstarted
 from headrace.tasks.forget import delete_unended
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunRequests, release
-from headrace_task_state.maintenance.due import DueTasks, repeat
+from headrace_task_state.maintenance.due import DueTasks, Upkeep, repeat
 from headrace_task_state.maintenance.held_tasks import HeldTask, HeldTasks
-from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, Writer
+from headrace_task_state.store import DueList, Fields
 
 _log = logging.getLogger(__name__)
 
@@ -49,28 +46,20 @@ _WHO = Control(ask="who")
 class Sweep:
     """Handles the waiting inputs and silent tasks of one range, under its lease."""
 
-    def __init__(  # noqa: PLR0913  # two of them are durations
-        self,
-        bus: Bus,
-        writer: Writer,
-        directory: Directory,
-        start_within: float,
-        *,
-        clock: ServerClock,
-        timing: MaintenanceTiming,
-        held: HeldTasks,
+    def __init__(
+        self, upkeep: Upkeep, directory: Directory, start_within: float, held: HeldTasks
     ) -> None:
-        """Find tasks through `writer`; reject inputs not started within `start_within` seconds.
+        """Find tasks by `upkeep`; reject inputs not started within `start_within` seconds.
 
         `directory` contains which versions continue the tasks of others, `held` which tasks have a
         holder that need not be asked.
         """
         self._held = held
         self._directory = directory
-        self._bus, self._timing = bus, timing
+        self._upkeep, self._bus, self._timing = upkeep, upkeep.bus, upkeep.timing
         self._start_within = round(start_within * 1000)
-        self._runs, self._clock = RunRequests(bus), clock
-        self._due = DueTasks(bus, writer, DueList.AT_WORK, self._look)
+        self._runs, self._clock = RunRequests(self._bus), upkeep.clock
+        self._due = DueTasks(upkeep, DueList.AT_WORK, self._look)
 
     async def run(self) -> None:
         """Run until the lease is lost."""
@@ -82,7 +71,7 @@ class Sweep:
         Raises as `DueTasks.go_through`.
         """
         left_alone = None if self._held.is_empty else self._next_if_held
-        return await self._due.go_through(round(self._clock.now() * 1000), left_alone)
+        return await self._due.go_through(self._upkeep.now(), left_alone)
 
     def known_holder(self, key: TaskKey) -> HeldTask | None:
         """Return the task if its worker has just said that it holds it."""
@@ -111,7 +100,7 @@ class Sweep:
         if last is None or last.ends_task:
             # The view takes a task off the list when it applies the end. It may never do: the log
             # may be restored from before its end, and then the task is working again.
-            return round((self._clock.now() + self._timing.max_request_interval) * 1000)
+            return self._upkeep.now(self._timing.max_request_interval)
         run = int(task["run"])
         if is_unstarted(last, run):
             return await self._ask_again(key, task, last)
@@ -120,7 +109,7 @@ class Sweep:
             return round((until.timestamp() + self._timing.silence) * 1000)
         if last.stamp.run == run and not last.ends_run:
             return await self._ask_holder(key, task, last)
-        return round((self._clock.now() + self._timing.silence) * 1000)
+        return self._upkeep.now(self._timing.silence)
 
     def _next_if_held(self, key: TaskKey, task: Fields) -> int | None:
         """Return when a running task is due again, ms, if its worker says that it holds it."""
@@ -129,7 +118,7 @@ class Sweep:
             return None
         timing = self._timing
         pause = held.next_pause(task.get("sequence", ""), timing.silence, timing.max_silence)
-        return round((self._clock.now() + pause) * 1000)
+        return self._upkeep.now(pause)
 
     async def _ask_holder(self, key: TaskKey, task: Fields, last: Entry) -> int:
         """Publish the run of a silent task without a holder; return when it is due again, ms."""
@@ -147,7 +136,7 @@ class Sweep:
 
         The time of a delayed input counts from its start.
         """
-        now = round(self._clock.now() * 1000)
+        now = self._upkeep.now()
         submitted = int(task.get("submitted", now))
         if (start := start_of(last)) is not None:
             submitted = max(submitted, round(start.timestamp() * 1000))

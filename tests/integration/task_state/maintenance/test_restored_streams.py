@@ -13,6 +13,7 @@ from headrace.jetstream.objects import FileStore
 from headrace.jetstream.server_clock import ServerClock
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, TaskKey
+from headrace_task_state.maintenance.due import Upkeep
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.task_state.maintenance.test_lost_runs import REPEATER, ended, runs_of, worker
@@ -134,15 +135,8 @@ async def test_files_are_kept_though_the_logs_of_their_tasks_are_not_restored_ye
     assert await files.read(link, newer.key.tenant, ANNS) == b"x" * 300_000
     # Nobody restores the log any more: its task would have been erased.
     await replica.stop()
-    upkeep = FileUpkeep(
-        fleet.bus,
-        await applied(fleet),
-        fleet.reader.progress,
-        clock=ServerClock(fleet.bus),
-        timing=fleet.timing,
-        kept=0.0,
-    )
-    await upkeep.look()
+    upkeep = Upkeep(fleet.bus, await applied(fleet), ServerClock(fleet.bus), fleet.timing)
+    await FileUpkeep(upkeep, fleet.reader.progress, kept=0.0).look()
     assert await has_no_files(files, newer.key)
 
 

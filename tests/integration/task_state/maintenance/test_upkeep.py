@@ -39,6 +39,7 @@ from headrace.model.task import (
 )
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.dead_letters import write_letter
+from headrace_task_state.maintenance.due import Upkeep
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.holder_check import HolderCheck
@@ -274,15 +275,8 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
 
     assert await left() == 4 + 4 + 4 + 1
     young = MaintenanceTiming(file_without_task=3600.0)
-    upkeep = FileUpkeep(
-        hasty.bus,
-        writer,
-        hasty.reader.progress,
-        clock=ServerClock(hasty.bus),
-        timing=young,
-        kept=1.0,
-    )
-    await upkeep.look()
+    upkeep = Upkeep(hasty.bus, writer, ServerClock(hasty.bus), young)
+    await FileUpkeep(upkeep, hasty.reader.progress, kept=1.0).look()
     assert await left() == 4 + 4 + 1, "what a gateway has stored for a task to come stays"
     await hasty.redis.ask(["DEL", hasty.keys.lease(hasty.ranges[0])])
     hasty.timing = replace(HASTY, file_interval=0.1, file_without_task=0.0)
@@ -345,9 +339,8 @@ class Meanwhile:
 
 def upkeep_at_once(fleet: TaskStates, writer: Writer, reader: Meanwhile) -> FileUpkeep:
     timing = MaintenanceTiming(file_without_task=0.0)
-    return FileUpkeep(
-        fleet.bus, writer, reader.progress, clock=ServerClock(fleet.bus), timing=timing, kept=0.0
-    )
+    upkeep = Upkeep(fleet.bus, writer, ServerClock(fleet.bus), timing)
+    return FileUpkeep(upkeep, reader.progress, kept=0.0)
 
 
 async def test_a_task_is_left_as_it_is_whose_log_is_restored_while_its_files_are_looked_at(
@@ -566,15 +559,8 @@ def a_sweep(
     held: HeldTasks | None = None,
     timing: MaintenanceTiming | None = None,
 ) -> Sweep:
-    return Sweep(
-        fleet.bus,
-        writer,
-        Directory(fleet.bus),
-        3600.0,
-        clock=ServerClock(fleet.bus),
-        timing=timing or MaintenanceTiming(),
-        held=held or HeldTasks(),
-    )
+    upkeep = Upkeep(fleet.bus, writer, ServerClock(fleet.bus), timing or MaintenanceTiming())
+    return Sweep(upkeep, Directory(fleet.bus), 3600.0, held or HeldTasks())
 
 
 async def test_one_sweep_goes_through_all_that_is_due_and_reads_each_once(
@@ -668,9 +654,9 @@ async def test_a_silent_task_that_its_worker_lists_costs_no_request(
 
 def holder_check(fleet: TaskStates, writer: Writer, held: HeldTasks) -> HolderCheck:
     """Return a check as of a replica that has just taken the range."""
-    clock, timing = ServerClock(fleet.bus), MaintenanceTiming(holder_pause=0.0)
-    sweep = a_sweep(fleet, writer, held)
-    return HolderCheck(fleet.bus, writer, Directory(fleet.bus), sweep, clock=clock, timing=timing)
+    timing = MaintenanceTiming(holder_pause=0.0)
+    upkeep = Upkeep(fleet.bus, writer, ServerClock(fleet.bus), timing)
+    return HolderCheck(upkeep, Directory(fleet.bus), a_sweep(fleet, writer, held))
 
 
 async def test_an_input_whose_task_is_held_for_an_earlier_run_is_requested(
@@ -870,7 +856,8 @@ async def test_a_dead_letter_that_is_written_just_after_its_task_was_deleted_goe
         await put_tombstone(fleet.bus, log.key, OWNER, "deleted", 86_400, 0)
         writer, clock = await applied(fleet), AheadClock(fleet.bus)
         times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0, late=100.0)
-        retention = Retention(fleet.bus, writer, times, NoWebhooks(), not_summarized, clock=clock)
+        upkeep = Upkeep(fleet.bus, writer, clock, MaintenanceTiming())
+        retention = Retention(upkeep, times, NoWebhooks(), not_summarized)
         for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
             await writer.defer(DueList.TOMBSTONES, {name: 1})
         await retention.look()
@@ -912,8 +899,8 @@ async def test_webhooks_are_deleted_once_there_is_no_log_that_they_could_send(
         # As if the tombstone had expired before anybody purged the log.
         await fleet.store(log)
         times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0)
-        clock = ServerClock(fleet.bus)
-        retention = Retention(fleet.bus, writer, times, webhooks, not_summarized, clock=clock)
+        upkeep = Upkeep(fleet.bus, writer, ServerClock(fleet.bus), MaintenanceTiming())
+        retention = Retention(upkeep, times, webhooks, not_summarized)
         await retention.look()
         assert webhooks.left == [1]
 
@@ -935,8 +922,8 @@ async def test_webhooks_of_a_new_task_in_the_place_of_an_erased_one_stay(
         for name in await writer.due(DueList.TOMBSTONES, 10**15, 1):
             await writer.defer(DueList.TOMBSTONES, {name: 1})
         times = Times(ended=3600.0, waiting=3600.0, tombstone=600.0)
-        clock = ServerClock(fleet.bus)
-        retention = Retention(fleet.bus, writer, times, webhooks, not_summarized, clock=clock)
+        upkeep = Upkeep(fleet.bus, writer, ServerClock(fleet.bus), MaintenanceTiming())
+        retention = Retention(upkeep, times, webhooks, not_summarized)
         await retention.look()
         assert webhooks.left == []
         assert await writer.due(DueList.TOMBSTONES, 10**15, 1) == []

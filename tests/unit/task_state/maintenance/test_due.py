@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.server_clock import ServerClock
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnavailable
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace_task_state.maintenance.due import RETRY_AFTER_MS, DueTasks, repeat
+from headrace_task_state.maintenance.due import RETRY_AFTER_MS, DueTasks, Upkeep, repeat
+from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, LeaseLost, Range
 
 
@@ -62,7 +64,9 @@ async def test_a_log_that_can_not_be_read_now_is_looked_at_soon_and_is_no_dead_l
         raise error
 
     writer: Any = ListOfOne()
-    tasks = DueTasks(Bus(BusSettings()), writer, DueList.ENDED, look)
+    bus = Bus(BusSettings())
+    upkeep = Upkeep(bus, writer, ServerClock(bus), MaintenanceTiming())
+    tasks = DueTasks(upkeep, DueList.ENDED, look)
     # A letter could not be written: the bus is not connected.
     assert await tasks.go_through(1000) == 1
     assert writer.deferred == 1000 + RETRY_AFTER_MS
