@@ -46,6 +46,7 @@ from headrace.sdk.errors import (
     is_of_fleet,
 )
 from headrace.sdk.policy import LONGEST, Retry
+from headrace.sdk.source import called_at
 from headrace.sdk.thread_pool import call_in_thread
 
 _log = logging.getLogger(__name__)
@@ -243,7 +244,7 @@ class Steps:
             if id_ in self._running:
                 raise StepAmbiguous(
                     f"step {call.name!r} is called twice at the same time with one key;"
-                    " give each call a key of its own"
+                    f" give each call a key of its own{called_at()}"
                 )
             return id_
         number = self._next.get(series, 0)
@@ -253,7 +254,7 @@ class Steps:
         if not call.alike and (series, number) in self._running:
             raise StepAmbiguous(
                 f"step {call.name!r} is called twice at the same time, and another attempt could"
-                " not tell which call is which; give each call a key="
+                f" not tell which call is which; give each call a key={called_at()}"
             )
         while (series, number) in self._used or (series, number) in self._running:
             number += 1
@@ -266,7 +267,7 @@ class Steps:
                 which = f"with key {use!r}" if isinstance(use, str) else f"number {use + 1}"
                 raise StepChanged(
                     f"step {call.name!r} has no record, but step {name!r} ({which}), which an"
-                    f" earlier attempt did instead, was not asked for; {_REMEDY}"
+                    f" earlier attempt did instead, was not asked for; {_REMEDY}{called_at()}"
                 )
 
     async def _performed(self, call: StepCall, id_: StepId, *, in_order: bool) -> StepRecord:
@@ -344,7 +345,8 @@ class Steps:
         except ValidationError as error:
             raise StepChanged(
                 f"the recorded result of step {call.name!r} does not fit its type:"
-                f" {error.error_count()} problems; keep the type readable, or {_REMEDY}"
+                f" {error.error_count()} problems; keep the type readable, or"
+                f" {_REMEDY}{called_at()}"
             ) from error
 
 
@@ -425,7 +427,7 @@ def _check_arguments(call: StepCall, record: StepRecord) -> None:
     if given and given != record.arguments:
         raise StepChanged(
             f"step {call.name!r} is recorded with other arguments; {_REMEDY}."
-            " If an error of the step was handled, use record_errors=True"
+            f" If an error of the step was handled, use record_errors=True{called_at()}"
         )
 
 

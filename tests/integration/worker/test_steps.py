@@ -8,6 +8,7 @@ from headrace import Emission, Message, Retry, Retryable, RunContext, StepFailed
 from headrace.model.entry import Entry
 from headrace.model.step import ShownStep, StepRecord
 from headrace.model.task import CANCELED, COMPLETED, FAILED
+from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_checkpoints import ended, folded
 from tests.support.task_submitter import TaskSubmitter
@@ -260,3 +261,33 @@ async def test_an_agent_that_answers_with_a_bare_message_after_a_step_completes_
 
     entries = await ended(submitter, working, answering)
     assert entries[-1].stamp.state == COMPLETED
+
+
+async def test_a_step_before_a_sleep_is_not_done_again_after_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    done: list[str] = []
+
+    @agent
+    async def reminding(ctx: RunContext) -> None:
+        await ctx.step("before", done.append, "before")
+        await ctx.sleep(0.3)
+        await ctx.step("after", done.append, "after")
+
+    async with working(reminding, timing=Timing(waking=0.05)):
+        task = await submitter.start("reminding", "x")
+        entries = await task.ended()
+    assert entries[-1].stamp.attempt == 2
+    assert done == ["before", "after"]
+
+
+async def test_clients_receive_no_result_of_a_step(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent
+    async def discreet(ctx: RunContext) -> None:
+        await ctx.step("look", lambda key: f"secret of {key}", "secret argument", key="secret key")
+
+    entries = await ended(submitter, working, discreet)
+    assert not any(b"secret" in line for entry in entries for line in entry.lines)
+    assert [one.value for one in records(entries)] == ['"secret of secret argument"']

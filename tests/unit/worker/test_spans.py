@@ -143,3 +143,26 @@ async def test_without_traces_agents_get_the_trace_context_of_the_request() -> N
     async with TestFleet([root, leaf]) as fleet:
         result = await fleet.send("root", "x")
     assert result.text == "None None"
+
+
+async def test_a_step_is_a_span_and_its_function_s_are_below_it(spans: RecordedSpans) -> None:
+    @agent(retry=Retry(backoff=0.0))
+    async def stepping(ctx: RunContext) -> str:
+        found = await ctx.step("look", lambda: tracing.traceparent_of(trace.get_current_span()))
+        with suppress(OSError):
+            await ctx.step("fail", fail)
+        if ctx.attempt == 1:
+            raise Retryable
+        return f"{found}"
+
+    def fail() -> None:
+        raise OSError
+
+    async with TestFleet([stepping]) as fleet:
+        result = await fleet.send("stepping", "x")
+    [look], [attempt, _] = spans.named("step look"), spans.named(INVOKE + "stepping")
+    assert result.text == traceparent(look)
+    assert parent(look) == traceparent(attempt)
+    assert (look.attributes or {})["headrace.step.name"] == "look"
+    failed = [(span.attributes or {})["error.type"] for span in spans.named("step fail")]
+    assert failed == ["OSError", "OSError"]

@@ -26,7 +26,7 @@ module is imported. What is wrong in a run fails the task, with the agent, the f
 """
 
 _IMPORTS = """\
-from headrace import Agents, Card, Data, File, InputRequired, Limits, agent, on, schedule, tool
+import asyncio; from headrace import *
 
 """
 
@@ -329,6 +329,36 @@ MISTAKES = [
         "agent 'shop' raised KeyboardInterrupt; only its run ends: return, or raise an Exception"
         " (shop.py:6)",
         "as above",
+        runs=True,
+    ),
+    Mistake(
+        "a step whose result is no JSON",
+        "@agent\nasync def shop(ctx):\n    await ctx.step('count', lambda: object())\n",
+        "agent 'shop': the result of step 'count' is not JSON; return JSON, a dataclass or a"
+        " Pydantic model, and store large or binary content as a file (shop.py:5)",
+        "return what JSON can write",
+        runs=True,
+    ),
+    Mistake(
+        "one step twice at the same time",
+        "async def count(ctx):\n    await ctx.step('count', asyncio.sleep, 0)\n\n"
+        "@agent\nasync def shop(ctx):\n    await asyncio.gather(count(ctx), count(ctx))\n",
+        "step 'count' is called twice at the same time, and another attempt could not tell which"
+        " call is which; give each call a key= (shop.py:4)",
+        "`ctx.step('count', count, shelf, key=shelf)`",
+        runs=True,
+    ),
+    Mistake(
+        "another step than the one that is recorded",
+        "@agent(retry=Retry(backoff=0))\nasync def shop(ctx):\n"
+        "    name = 'charge' if ctx.attempt == 1 else 'pay'\n"
+        "    await ctx.step(name, lambda: 7)\n"
+        "    raise Retryable\n",
+        "step 'pay' has no record, but step 'charge' (number 1), which an earlier attempt did"
+        " instead, was not asked for; pin tasks to the version of the agent that began them, give"
+        " the step a key=, and decide by recorded values alone: results of steps, ctx.now,"
+        " ctx.random and ctx.uuid (shop.py:6)",
+        "[steps](steps.md#which-step-is-which)",
         runs=True,
     ),
 ]
