@@ -324,6 +324,12 @@ async def writes_files(w: World) -> bool:
     return any([await w.stores("OBJ_FILES", f"$O.FILES.{kind}.{place}") for kind in "CM"])
 
 
+@attempt("write what other agents remember")
+async def writes_memory(w: World) -> bool:
+    place = f"default.{OTHERS}.{w.others.task}.ann.c"
+    return any([await w.stores("KV_MEMORY", f"$KV.MEMORY.{place}.{kind}.x") for kind in "kcf"])
+
+
 @attempt("drop all keys or files by a roll-up")
 async def rolls_up(w: World) -> bool:
     rolled = {"Nats-Rollup": "all"}

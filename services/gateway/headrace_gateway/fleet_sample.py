@@ -110,6 +110,7 @@ class FleetSampler:
         bus, names = self._bus, self._bus.streams
         events = [names.events(k) for k in range(bus.settings.event_streams)]
         every = [*events, names.runs, names.dead, names.pushes, f"OBJ_{names.files}"]
+        every.append(f"KV_{names.memory}")
         found = await asyncio.gather(
             *(stream_info(bus, name, timeout=_TIMEOUT) for name in every), return_exceptions=True
         )

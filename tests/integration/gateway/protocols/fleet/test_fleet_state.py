@@ -120,7 +120,8 @@ async def test_prometheus_sees_what_waits_and_how_full_the_streams_are(
     waits_for = {name: n for name, n in samples.items() if "headrace_runs_waiting{" in name}
     assert 0 in waits_for.values(), "agents without waiting runs are at zero"
     filled = {name for name in samples if name.startswith("headrace_stream_bytes{")}
-    assert any("EVENTS" in name for name in filled)
+    found = [kind for kind in ("EVENTS", "MEMORY") if any(kind in name for name in filled)]
+    assert found == ["EVENTS", "MEMORY"]
 
 
 async def test_changes_follow_the_whole_state(
