@@ -23,7 +23,7 @@ _MICROSECONDS = 1_000_000
 
 
 class ScheduleOver(HeadraceError):
-    """The schedule has ended; store it again to restart it (one for one time: with a new time)."""
+    """The schedule has ended; store it again to restart it (one for one time: with a change)."""
 
     code = "schedule_over"
 
