@@ -14,10 +14,6 @@ from headrace.model.timestamp import timestamp
 _AHEAD = timedelta(seconds=4)
 _PAUSE = 0.3
 _TIMEOUT = 10.0
-_QUIET = range(15, 46)
-"""Seconds after its own one of each minute in which a schedule is changed: JetStream fires up to
-0.3 s late, and what is replaced before that does not fire."""
-_MINUTE = 60
 _SERVERS_FAULT = 500
 _TOO_MANY = 429
 
@@ -40,18 +36,26 @@ class ScheduleOwner:
         """Store and move schedules until cancelled."""
         while True:
             await asyncio.sleep(_PAUSE)  # Also in a run without schedules.
-            for name, spec in self._specs.items():
-                if "at" in spec:
-                    await self._move(name)
-                else:
-                    await self._store_again(name)
+            for name in self._specs:
+                for each in {name, *self._due()}:
+                    if "at" in self._specs[each]:
+                        await self._move(each)
+                    else:
+                        await self._store_again(each)
                 await asyncio.sleep(_PAUSE)
+
+    def _due(self) -> list[str]:
+        """Return the schedules by the minute that are due in this second.
+
+        JetStream fires up to 0.3 s late, and does not fire what is replaced before that.
+        """
+        second = str(_now().second)
+        return [name for name, spec in self._specs.items() if _second_of(spec) == second]
 
     async def _store_again(self, name: str) -> None:
         """Store a schedule unchanged, or with another message if it fires once a minute."""
         spec = self._specs[name]
-        second = str(spec.get("cron", "*")).partition(" ")[0]
-        if second.isdecimal() and (_now().second - int(second)) % _MINUTE in _QUIET:
+        if _second_of(spec).isdecimal():
             length, _, rest = spec["message"].partition(" ")
             spec = spec | {"message": f"{3 - int(length)} {rest}"}
             self._specs[name] = spec
@@ -91,6 +95,10 @@ class ScheduleOwner:
 
     def _path(self, name: str) -> str:
         return f"{next(self._gateways)}/v1/schedules/{name}"
+
+
+def _second_of(spec: Json) -> str:
+    return str(spec.get("cron", "*")).partition(" ")[0]
 
 
 def _now() -> datetime:
