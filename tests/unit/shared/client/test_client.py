@@ -285,6 +285,28 @@ async def test_a_fork_is_requested_once_with_its_message() -> None:
     assert (body["generation"], body["message"]["parts"]) == (3, [{"text": "hello"}])
 
 
+async def test_a_fork_may_answer_and_attach_files_without_text() -> None:
+    path, fork = "/v1/agents/b/tasks/t1:fork", task("SUBMITTED") | {"id": "t2"}
+    with answering(**{path: ScriptedResponse(body=fork)}) as gateway:
+        async with client_of(gateway) as client:
+            await client.fork("b", "t1", files=[File("a.txt", b"a")], answers={"q": True})
+    answer, attached = (gateway.asked[0].body or {})["message"]["parts"]
+    assert (answer["data"], answer["metadata"]["agui_interrupt_id"]) == (True, "q")
+    assert attached["filename"] == "a.txt"
+    assert "generation" not in (gateway.asked[0].body or {})
+
+
+async def test_a_stream_of_a_later_run_states_its_time_and_the_callers_key() -> None:
+    script = {"/message:stream": stream({"task": task("SUBMITTED")}, status("COMPLETED"))}
+    with answering(**script) as gateway:
+        async with client_of(gateway) as client:
+            at, key = "2030-01-31T09:00:00Z", "key 1"
+            await read(client.stream(None, "hi", start_at=at, idempotency_key=key))
+    [asked] = gateway.asked
+    assert (asked.body or {})["metadata"] == {"headrace.startAt": at}
+    assert asked.headers["Idempotency-Key"] == key
+
+
 async def test_a_token_may_change() -> None:
     tokens = iter(["one", "two"])
     with answering(**{"/v1/agents": ScriptedResponse(body={"agents": []})}) as gateway:
