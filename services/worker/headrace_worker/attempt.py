@@ -33,12 +33,11 @@ from headrace_worker.concurrency import Permit
 from headrace_worker.delegation.children import Children
 from headrace_worker.earlier import TaskPast
 from headrace_worker.emitter import Emitter
-from headrace_worker.encoder import Encoder, Endings
+from headrace_worker.encoder import Encoder, Endings, RecordingEncoder, RecordingEndings
 from headrace_worker.heartbeats import HolderAnswers
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.memory import AttemptMemory
 from headrace_worker.offload import Offload
-from headrace_worker.recorded_output import RecordingEncoder, RecordingEndings
 from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
 from headrace_worker.step_log import AttemptSteps
@@ -334,7 +333,7 @@ class Attempt:
     @property
     def retryable(self) -> Retryable | None:
         """Why the run needs another attempt; None: it does not."""
-        return self.agent.retry.reason(self.raised)
+        return None if (raised := self.raised) is None else self.agent.retry.reason(raised)
 
     def working(self, metadata: Json | None = None, message: Json | None = None) -> events.Draft:
         """Return a WORKING status of the task."""

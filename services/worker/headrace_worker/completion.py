@@ -254,11 +254,10 @@ def _end(attempt: Attempt) -> End:
     agent_task = attempt.agent_task
     if agent_task is None or agent_task.cancelled():
         return _failed(attempt, "The agent cancelled itself", None)
-    raised = attempt.raised
+    if (raised := attempt.raised) is None:
+        return _emitted_end(attempt)
     # What an error of `Retry.on` says is for operators: its last attempt fails as any other.
     match raised if attempt.agent.retry.names(raised) else attempt.retryable or raised:
-        case None:
-            return _emitted_end(attempt)
         case Retryable() as error:
             reason = f"Given up after {attempt.failures} attempts: {error}"
             return attempt.endings.failed(reason[:_LONGEST_REASON])

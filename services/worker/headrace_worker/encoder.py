@@ -14,7 +14,7 @@ the run ends.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, override
 
 from headrace.model import events, json_text, parts
 from headrace.model.delegation import ASKS_FOR
@@ -66,6 +66,7 @@ from headrace.sdk.signals import (
     Usage,
 )
 from headrace.sdk.token_usage import usage_json
+from headrace.span_content import BoundedText, texts_of
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
 from headrace_worker.relayed_events import RelayedEvents, checked, end_parts
 from headrace_worker.spans import ToolSpans
@@ -550,3 +551,46 @@ def _content(output: Message) -> list[Json]:
     if not content:
         raise MalformedOutput("a Message must have a text or parts")
     return [*checked(content)]
+
+
+class RecordingEncoder(Encoder):
+    """An encoder that adds the texts it encodes to `texts`, which must be set.
+
+    For an attempt whose span has content; one without calls nothing for it.
+    """
+
+    texts: BoundedText
+
+    @override
+    def chunk(self, text: str) -> Draft | None:
+        draft = super().chunk(text)
+        if draft is not None:
+            self.texts.add(text)
+        return draft
+
+    @override
+    def drafts(self, output: Output) -> list[Draft]:
+        if isinstance(output, ToolArguments) and self._tool_spans is not None:
+            # Before the call's span begins, which the last piece does.
+            self._tool_spans.add_arguments(output.id, output.delta)
+        made = super().drafts(output)
+        match output:
+            case Text():
+                self.texts.add(output.text)
+            case Artifact() | RelayedMessage():
+                for text in texts_of(output.parts):
+                    self.texts.add(text)
+        return made
+
+
+class RecordingEndings(Endings):
+    """A builder of last events that adds their texts to `texts`, which must be set."""
+
+    texts: BoundedText
+
+    @override
+    def of(self, output: Ending) -> End:
+        end = super().of(output)
+        for text in texts_of((end.message or {}).get("parts", ())):
+            self.texts.add(text)
+        return end
