@@ -1,6 +1,7 @@
 """Steps in the task's log: their records, and what shows them meanwhile."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Protocol
@@ -8,6 +9,7 @@ from typing import Protocol
 from headrace.model.events import Draft, Json
 from headrace.model.step import FAILED, STARTED, ShownStep, StepRecord
 from headrace.sdk.errors import RunOver
+from headrace.sdk.source import is_awaited_by_agent
 from headrace_worker.appender import Appender
 from headrace_worker.claim import ClaimedRun
 from headrace_worker.offload import Offload
@@ -53,9 +55,10 @@ class AttemptSteps:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the caller is the agent's own asyncio task, and none that it has started."""
+        """Whether the agent's own asyncio task awaits the caller, without a framework between."""
         own = self._attempt.agent_task
-        return own is None or asyncio.current_task() is own
+        is_own = own is None or asyncio.current_task() is own
+        return is_own and is_awaited_by_agent(sys._getframe())  # noqa: SLF001  # as in `source`
 
     @contextmanager
     def shown(self, name: str) -> Iterator[None]:

@@ -10,6 +10,8 @@ from types import CodeType, FrameType, TracebackType
 _OURS = {"headrace", "headrace_cli", "headrace_worker"}
 _LOOPS = {"asyncio.base_events", "asyncio.events", "asyncio.runners"}
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_PACKAGES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+_ADAPTERS, _DRIVER = "headrace.adapters.", "headrace.sdk.drive"
 _NOT_THE_AUTHORS = ("<frozen ", *_LIBRARIES)
 
 
@@ -63,6 +65,25 @@ def called_at() -> str:
     Nothing if only Python, installed packages and Headrace are.
     """
     return _nearest(sys._getframe(1), is_end=lambda _: False)  # noqa: SLF001 - as `warnings` does
+
+
+def is_awaited_by_agent(frame: FrameType | None) -> bool:
+    """Return whether an agent awaits what `frame` runs, and no framework stands between them.
+
+    Its own package, code that is not installed, Python and the SDK may do so.
+    """
+    installed, outermost = set[str](), ""
+    while frame is not None and frame.f_globals.get("__name__") != _DRIVER:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(_ADAPTERS):
+            return False
+        package = module.partition(".")[0]
+        is_installed = frame.f_code.co_filename.startswith(_PACKAGES)
+        if package not in _OURS and (is_installed or is_of_author(frame)):
+            outermost = package
+            installed |= {package} if is_installed else set()
+        frame = frame.f_back
+    return frame is not None and installed <= {outermost}
 
 
 def left_at(frame: FrameType | None) -> str:

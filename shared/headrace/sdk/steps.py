@@ -148,7 +148,7 @@ class StepLog(Protocol):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the caller is the agent's own asyncio task, and none that it has started."""
+        """Whether the agent's own asyncio task awaits the caller, without a framework between."""
 
     def shown(self, name: str) -> AbstractContextManager[object]:
         """Show that a step runs during a block."""

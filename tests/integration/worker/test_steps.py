@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from starlette.background import BackgroundTask
+
 from headrace import Emission, Message, Retry, Retryable, RunContext, StepFailed, agent
 from headrace.model.entry import Entry
 from headrace.model.step import ShownStep, StepRecord
@@ -291,3 +293,23 @@ async def test_clients_receive_no_result_of_a_step(
     entries = await ended(submitter, working, discreet)
     assert not any(b"secret" in line for entry in entries for line in entry.lines)
     assert [one.value for one in records(entries)] == ['"secret of secret argument"']
+
+
+async def test_a_framework_may_go_on_behind_the_steps_that_it_had_awaited(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    """A framework that saves its own progress does not ask for them again."""
+    done: list[str] = []
+
+    @agent(retry=AGAIN)
+    async def framed(ctx: RunContext) -> None:
+        async def work(name: str) -> None:
+            await ctx.step(name, done.append, name)
+
+        await BackgroundTask(work, "first" if ctx.attempt == 1 else "second")()
+        if ctx.attempt == 1:
+            raise Retryable
+
+    entries = await ended(submitter, working, framed)
+    assert folded(entries)["status"]["state"] == COMPLETED
+    assert done == ["first", "second"]

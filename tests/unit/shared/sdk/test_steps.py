@@ -501,3 +501,40 @@ async def test_a_wrong_retry_is_an_error(attempts: Attempts) -> None:
 )
 def test_a_malformed_record_is_none(header: str) -> None:
     assert StepRecord.decode(header, 2) is None
+
+
+async def test_a_timeout_that_the_agent_handles_is_no_change_of_the_code(
+    attempts: Attempts,
+) -> None:
+    async def agent(steps: Steps, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(0.02):
+                await steps.run(step("look", asyncio.sleep, seconds, "seen"))
+        except TimeoutError:
+            await steps.run(step("give up", attempts.note, "gave up"))
+        await steps.run(step("mail", attempts.note, "mail"))
+
+    await agent(attempts.begin(), 0.05)
+    await agent(attempts.begin(), 0.05)
+    assert attempts.calls == ["gave up", "mail"]
+    assert [one.in_order for one in attempts.log.records] == [True, False, False]
+
+
+async def test_a_step_s_function_may_have_steps_that_are_asked_for_with_it(
+    attempts: Attempts,
+) -> None:
+    async def outer(steps: Steps) -> str:
+        await steps.run(step("inner", attempts.note, "inner"))
+        attempts.note("outer")
+        return "done"
+
+    for _ in range(2):
+        steps = attempts.begin()
+        assert await steps.run(step("outer", outer, steps)) == "done"
+        await steps.run(step("after", attempts.note, "after"))
+    assert attempts.calls == ["inner", "outer", "after"]
+    assert {one.id[0]: one.in_order for one in attempts.log.records} == {
+        "inner": False,
+        "outer": True,
+        "after": True,
+    }

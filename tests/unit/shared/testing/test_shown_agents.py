@@ -1,7 +1,8 @@
-"""Agents that README and the pages on delegation, versions and schedules show: they run."""
+"""Agents that README and the pages on steps, delegation, versions and schedules show: they run."""
 
 import asyncio
 import textwrap
+from dataclasses import dataclass
 from typing import Any
 
 from headrace import Agent, RunContext, agent
@@ -12,18 +13,27 @@ from tests.support.document import shown
 DOCS = ROOT / "docs"
 
 
-def declared(code: str, name: str) -> Agent:
-    """Return the agent that a block declares, with what a page leaves out imported."""
-    names: dict[str, Any] = {"asyncio": asyncio}
+def declared(code: str, name: str, **given: object) -> Agent:
+    """Return the agent that a block declares, with what a page leaves out imported, or `given`."""
+    names: dict[str, Any] = {"asyncio": asyncio, **given}
     exec("from headrace import *\nfrom collections.abc import *\n" + code, names)  # noqa: S102
     found: Agent = names[name]
     return found
 
 
-def agent_with(lines: str, answer: str) -> Agent:
+def agent_with(lines: str, answer: str, **given: object) -> Agent:
     """Return an agent with a fragment as its body; it answers with the value of `answer`."""
     body = textwrap.indent(f"topic = ctx.prompt\n{lines}\nreturn {answer}", "    ")
-    return declared(f"@agent\nasync def fragment(ctx: RunContext) -> str:\n{body}\n", "fragment")
+    code = f"@agent\nasync def fragment(ctx: RunContext) -> str:\n{body}\n"
+    return declared(code, "fragment", **given)
+
+
+@dataclass
+class Order:
+    """What a shop reserves."""
+
+    what: str
+    total: int
 
 
 @agent
@@ -85,3 +95,31 @@ async def test_the_page_on_schedules_reminds_after_a_week() -> None:
         assert (await task.now()).state == "working"
         await fleet.advance(61)
         assert (await task.result()).text == "I will remind you.\nRemember: nails"
+
+
+async def test_the_page_on_steps_reserves_and_charges_once_though_the_worker_is_killed() -> None:
+    done: list[str] = []
+
+    def reserve(what: str) -> Order:
+        done.append(f"reserved {what}")
+        return Order(what, 7)
+
+    async def charge(total: int) -> str:
+        done.append(f"charged {total}")
+        return f"R-{total}"
+
+    shop = declared(shown(DOCS / "steps.md", "ctx.step"), "shop", reserve=reserve, charge=charge)
+    async with TestFleet([shop]) as fleet:
+        task = await fleet.start("shop", "nails", stepped=True)
+        async for event in task.events():
+            if event.step is not None and event.step.name == "reserve":
+                await fleet.kill_worker()
+        assert (await task.now()).text == "Paid: R-7"
+    assert done == ["reserved nails", "charged 7"]
+
+
+async def test_readmes_agent_charges() -> None:
+    lines = shown(ROOT / "README.md", "ctx.step")
+    fragment = agent_with(lines, "receipt", charge="R-{}".format)
+    async with TestFleet([fragment]) as fleet:
+        assert (await fleet.send("fragment", "7")).text == "R-7"
