@@ -34,7 +34,6 @@ from headrace_worker.delegation.children import Children
 from headrace_worker.earlier import TaskPast
 from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings, RecordingEncoder, RecordingEndings
-from headrace_worker.heartbeats import HolderAnswers
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.memory import AttemptMemory
 from headrace_worker.offload import Offload
@@ -54,6 +53,8 @@ class Attempt:
     output: Emitter
     ctx: RunContext
     """It and the attributes above are there once the run is claimed."""
+    control: str
+    """The task's control subject, on which requests to its holder come, likewise."""
     head: int
     """Stream sequence of the log's last entry before the agent's first, likewise."""
 
@@ -132,8 +133,8 @@ class Attempt:
 
     def _accept_requests(self) -> None:
         resources = self.resources
-        control = resources.bus.subjects.control(self.assignment.key)
-        self.hold.answers = HolderAnswers(control, self)
+        self.control = resources.bus.subjects.control(self.assignment.key)
+        self.hold.holder = self
         resources.watch.add(self.appender)
         if self.waiting and self.inputs.interrupts:
             self.interrupt(Interrupt.SUPERSEDED)

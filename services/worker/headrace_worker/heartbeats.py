@@ -23,7 +23,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -60,6 +60,10 @@ _FLUSH = 1
 class Holder(Protocol):
     """The attempt that holds a task, as it answers requests."""
 
+    @property
+    def control(self) -> str:
+        """The task's control subject, on which requests to the holder come."""
+
     def holder_reply(self) -> HolderReply:
         """Return who it is; called on the heartbeat thread."""
 
@@ -75,25 +79,17 @@ class Holder(Protocol):
         """Takes submitted messages; used on the worker's loop."""
 
 
-class HolderAnswers(NamedTuple):
-    """Who answers requests to the holder of a task."""
-
-    subject: str
-    """Control subject of the task."""
-    holder: Holder
-
-
 class Hold:
     """One pulled run, from its arrival until it is acknowledged, given back or lost."""
 
-    __slots__ = ("answers", "due", "is_released", "number", "reply", "subscription")
+    __slots__ = ("due", "holder", "is_released", "number", "reply", "subscription")
 
     def __init__(self, reply: str) -> None:
         """Hold the run whose acknowledgement subject is `reply`."""
         self.reply = reply
         self.due = time.monotonic() + _TICK
         """When the next heartbeat is due."""
-        self.answers: HolderAnswers | None = None
+        self.holder: Holder | None = None
         """None until this worker holds the task."""
         self.is_released = False
         self.number = 0
@@ -263,7 +259,7 @@ class WorkerLeases:
     def release(self, hold: Hold) -> None:
         """Remove the hold: no more heartbeats or answers."""
         hold.is_released = True
-        hold.answers = None  # The thread may keep the hold until its heartbeat would be due.
+        hold.holder = None  # The thread may keep the hold until its heartbeat would be due.
         self._released.append(hold)
         self._end_idleness()
 
@@ -326,9 +322,9 @@ class WorkerLeases:
         for hold in list(self._claiming):
             if hold.is_released:
                 self._claiming.discard(hold)
-            elif (answers := hold.answers) is not None:
-                await self._answer(hold, answers)
-                hold.number = self._listed.claimed(hold.number, answers.subject)
+            elif (holder := hold.holder) is not None:
+                await self._answer(hold, holder)
+                hold.number = self._listed.claimed(hold.number, holder.control)
                 self._claiming.discard(hold)
 
     def _shorten(self, now: float) -> None:
@@ -339,7 +335,7 @@ class WorkerLeases:
     async def _beat(self, hold: Hold, now: float) -> None:
         # Only runs that this worker has claimed: others it may give back at any moment, and a
         # heartbeat on this connection could postpone that.
-        is_extended = hold.answers is not None and self._listed.is_known(hold.number, now)
+        is_extended = hold.holder is not None and self._listed.is_known(hold.number, now)
         # First, so that a heartbeat that can't be sent is not the last one.
         hold.due = now + (self._timing.lease_interval if is_extended else HEARTBEAT)
         (self._extended if is_extended else self._beating).append(hold)
@@ -353,40 +349,38 @@ class WorkerLeases:
         answer = self._listed.answer(query.after, time.monotonic())
         self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
 
-    async def _answer(self, hold: Hold, answers: HolderAnswers) -> None:
-        receive = partial(self._receive, hold, answers)
-        subscription = await self._heartbeat_thread.bus.connection.listen(answers.subject, receive)
+    async def _answer(self, hold: Hold, holder: Holder) -> None:
+        receive = partial(self._receive, hold, holder)
+        subscription = await self._heartbeat_thread.bus.connection.listen(holder.control, receive)
         if hold.is_released:
             await subscription.unsubscribe()
         else:
             hold.subscription = subscription
 
-    def _receive(self, hold: Hold, answers: HolderAnswers, msg: Msg) -> None:
+    def _receive(self, hold: Hold, holder: Holder, msg: Msg) -> None:
         # In the background: the next request may ask who the holder is.
-        self._heartbeat_thread.spawn(self._respond(hold, msg, answers))
+        self._heartbeat_thread.spawn(self._respond(hold, msg, holder))
 
-    async def _respond(self, hold: Hold, msg: Msg, answers: HolderAnswers) -> None:
+    async def _respond(self, hold: Hold, msg: Msg, holder: Holder) -> None:
         if hold.is_released:
             return
         request = Control.decode_or_ignore(msg, "question to a task's holder")
         if request is None:
             return
         if request.ask == "input":
-            await self._take_in(msg, request, answers)
+            await self._take_in(msg, request, holder)
             return
         if request.ask == "cancel":
-            self._workers_loop.call_soon_threadsafe(answers.holder.interrupt, Interrupt.CANCELED)
-        answer = answers.holder.holder_reply().encode()
+            self._workers_loop.call_soon_threadsafe(holder.interrupt, Interrupt.CANCELED)
+        answer = holder.holder_reply().encode()
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer)
 
-    async def _take_in(self, msg: Msg, request: Control, answers: HolderAnswers) -> None:
+    async def _take_in(self, msg: Msg, request: Control, holder: Holder) -> None:
         taken: int | InputRefusal = InputRefusal("blocked")
-        if answers.holder.refuses_inputs:
+        if holder.refuses_inputs:
             taken = InputRefusal("policy")
         elif self._silence < self._timing.take_in:
-            work = asyncio.run_coroutine_threadsafe(
-                _taken_in(answers.holder, request), self._workers_loop
-            )
+            work = asyncio.run_coroutine_threadsafe(_taken_in(holder, request), self._workers_loop)
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
@@ -395,7 +389,7 @@ class WorkerLeases:
         if isinstance(taken, InputRefusal):
             refused = {"refused": taken.reason, "generation": taken.generation}
             more = {"accepted": False, **refused}
-        answer = answers.holder.holder_reply().model_copy(update=more)
+        answer = holder.holder_reply().model_copy(update=more)
         await self._heartbeat_thread.bus.connection.publish(msg.reply, answer.encode())
 
     async def _stop_answering(self, hold: Hold) -> None:
@@ -435,4 +429,4 @@ async def _taken_in(holder: Holder, request: Control) -> int | InputRefusal:
 
 def _task_of(hold: Hold) -> str:
     """Return the control subject of its task; empty until this worker has claimed the run."""
-    return "" if (answers := hold.answers) is None else answers.subject
+    return "" if (holder := hold.holder) is None else holder.control

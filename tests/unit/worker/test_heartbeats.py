@@ -12,7 +12,7 @@ import pytest
 
 from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace_worker import heartbeats
-from headrace_worker.heartbeats import BLOCKED, HEARTBEAT, Hold, HolderAnswers, WorkerLeases
+from headrace_worker.heartbeats import BLOCKED, HEARTBEAT, Hold, Holder, WorkerLeases
 from headrace_worker.timing import Timing
 from tests.support.background import running
 
@@ -105,15 +105,15 @@ async def _calls_of_a_tick(leases: WorkerLeases) -> int:
     return calls
 
 
-def _answers(subject: str) -> HolderAnswers:
-    return HolderAnswers(subject, cast("Any", None))
+def _holder(subject: str) -> Holder:
+    return cast("Holder", SimpleNamespace(control=subject))
 
 
 async def test_a_tick_does_no_work_for_holds_that_are_not_due(clock: Clock) -> None:
     wire = Wire()
     leases = _leases(wire)
     for number in range(MANY):
-        leases.add(f"ack.{number}").answers = _answers(f"control.{number}")
+        leases.add(f"ack.{number}").holder = _holder(f"control.{number}")
     clock.now += 0.1
     await leases._look_after()
     assert (len(wire.published), len(wire.listening)) == (MANY, MANY)
@@ -142,12 +142,12 @@ async def test_a_released_hold_has_no_more_heartbeats_or_answers(clock: Clock) -
     leases = _leases(wire)
     brief, kept, late = (leases.add(name) for name in ("brief", "kept", "late"))
     leases.release(brief)
-    kept.answers = _answers("control.kept")
+    kept.holder = _holder("control.kept")
     clock.now += 0.1
     await leases._look_after()
     assert (wire.published, wire.listening) == (["kept", "late"], ["control.kept"])
     # A claim may take longer than a tick.
-    late.answers = _answers("control.late")
+    late.holder = _holder("control.late")
     leases.release(kept)
     await leases._look_after()
     assert wire.listening == ["control.late"]
@@ -167,7 +167,7 @@ async def test_a_hold_that_is_released_while_it_is_subscribed_has_no_subscriptio
     wire = Slow()
     leases = _leases(wire)
     hold = leases.add("ack")
-    hold.answers = _answers("control")
+    hold.holder = _holder("control")
     clock.now += 0.1
     await leases._look_after()
     await leases._look_after()
@@ -185,7 +185,7 @@ async def test_a_hold_that_could_not_be_renewed_is_renewed_again(clock: Clock) -
     wire = Broken()
     leases = _leases(wire)
     hold: Hold = leases.add("ack")
-    hold.answers = _answers("control")
+    hold.holder = _holder("control")
     clock.now += 0.1
     with pytest.raises(OSError, match="down"):
         await leases._look_after()
@@ -203,13 +203,13 @@ async def test_a_watched_run_has_a_long_lease_until_there_is_no_watcher(
     leases = _leases(wire)
     known = leases.add("known")
     leases.add("unclaimed")
-    known.answers = _answers("control.known")
+    known.holder = _holder("control.known")
     clock.now += 0.1
     await leases._look_after()
     number = leases._listed.answer(0, clock.now).number
     leases._listed.answer(number, clock.now)
     unlisted = leases.add("unlisted")
-    unlisted.answers = _answers("control.unlisted")
+    unlisted.holder = _holder("control.unlisted")
     clock.now += HEARTBEAT
     await leases._look_after()
     assert wire.answers == {
@@ -270,7 +270,7 @@ async def test_holds_with_long_leases_need_no_ticks_until_one_of_them_ends(clock
     wire = Wire()
     async with _kept(wire) as leases:
         hold = leases.add("ack")
-        hold.answers = _answers("control")
+        hold.holder = _holder("control")
         clock.now += 0.1
         await _turns(50, until=lambda: wire.listening)
         leases._listed.answer(leases._listed.answer(0, clock.now).number, clock.now)
@@ -295,7 +295,7 @@ async def test_a_hold_of_an_idle_worker_has_its_heartbeat_and_answers_at_once(
     async with _kept(wire) as leases:
         clock.now += 2.0
         await _turns(50)
-        leases.add("ack").answers = _answers("control")
+        leases.add("ack").holder = _holder("control")
         clock.now += 0.1
         await _turns(50, until=lambda: wire.listening)
     assert (wire.published, wire.listening) == (["ack"], ["control"])
