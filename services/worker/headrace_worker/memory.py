@@ -29,6 +29,13 @@ from headrace.sdk.errors import Misused, RunOver
 _DELETION = {KV_OPERATION: "DEL"}
 
 
+class MemoryTaken(RunOver):
+    """Another attempt writes the task's memory. If this one has the run, the next one will."""
+
+    code = "memory_taken"
+    retryable = True
+
+
 class AttemptMemory:
     """The `RunMemory` of one attempt.
 
@@ -188,7 +195,7 @@ class AttemptMemory:
         try:
             return await self._writes.store(self._subject(place), data, headers or {})
         except Fenced as fenced:
-            raise RunOver(f"another worker has the run: {fenced}") from fenced
+            raise MemoryTaken(f"another worker has the run: {fenced}") from fenced
 
     def _subject(self, place: str) -> str:
         return self._store.bucket.prefix + place

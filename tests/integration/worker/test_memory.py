@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import RunContext, agent
+from headrace import Retry, RunContext, agent
 from headrace.jetstream.agent_memory import INLINE, AgentMemory
 from headrace.jetstream.api import request, stream_info
 from headrace.jetstream.connection import Bus
@@ -252,6 +252,22 @@ async def test_agents_keep_what_they_remember_over_attempts_tasks_and_conversati
     async with working(counting):
         told = [await answer("a"), await answer("a"), await answer("b"), await answer("a", "bob")]
     assert told == ["1 1 1", "1 2 2", "1 1 3", "1 1 1"]
+
+
+async def test_what_a_worker_left_behind_stops_no_task(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(retry=Retry(backoff=0.1))
+    async def keeping(ctx: RunContext) -> str:
+        await ctx.memory.of_task.put("k", b"own")
+        return f"attempt {ctx.attempt}"
+
+    task = await submitter.start("keeping", "x", publish=False)
+    scope = MemoryScope("default", "keeping", "anonymous", task.context, task.key.task)
+    await AgentMemory(submitter.bus).put(scope, "old", b"of an erased task", None)
+    async with working(keeping):
+        await task.publish(1)
+        assert text_of(await task.ended()) == "attempt 2"
 
 
 async def test_a_deleted_task_leaves_no_memory(submitter: TaskSubmitter, working: Working) -> None:

@@ -5,19 +5,25 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.graph import START, MessagesState, StateGraph
 
+from headrace import Agent, RunContext, agent
 from headrace.adapters.langgraph.saver import FleetSaver
+from headrace.adapters.langgraph.store import FleetStore
 from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.connection import Bus
 from headrace.model.memory import MemoryScope
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.sdk.errors import Misused, RunOver
 from headrace_worker.memory import AttemptMemory
+from tests.integration.worker.conftest import Working
 from tests.support.in_run import in_run
+from tests.support.log_reading import answer, folded
 from tests.support.task_submitter import TaskSubmitter
 
 METADATA: Any = {"source": "loop", "step": 0, "parents": {}}
@@ -170,6 +176,34 @@ async def test_state_that_cannot_be_stored_is_named(submitter: TaskSubmitter) ->
         with pytest.raises(Misused, match="the graph's 'odd' can't be stored") as refused:
             await FleetSaver().aput(at("t"), odd, METADATA, {"odd": 1})
         assert 'saver="graph" to keep the state' in str(refused.value)
+
+
+async def test_agents_use_a_graph_of_their_own_with_the_conversations_thread(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    async def count(held: MessagesState) -> Any:  # noqa: ANN401  # an update
+        return {"messages": [AIMessage(str(len(held["messages"])))]}
+
+    def chatting() -> Agent:
+        builder: Any = StateGraph(MessagesState)
+        builder.add_node("count", count)
+        builder.add_edge(START, "count")
+        graph = builder.compile(checkpointer=FleetSaver(), store=FleetStore())
+
+        @agent()
+        async def chat(ctx: RunContext) -> str:
+            config: Any = {"configurable": {"thread_id": "chat"}}
+            given: Any = {"messages": [("user", ctx.prompt)]}
+            return str((await graph.ainvoke(given, config))["messages"][-1].text)
+
+        return chat
+
+    told = list[str]()
+    for context in ("a", "a", "b"):
+        async with working(chatting()):
+            task = await submitter.start("chat", "hi", context=context)
+            told.append(answer(await folded(task)))
+    assert told == ["1", "3", "1"]
 
 
 def at(thread: str) -> RunnableConfig:
