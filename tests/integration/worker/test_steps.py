@@ -65,6 +65,19 @@ async def test_a_step_is_done_once_in_all_attempts_and_takes_one_message(
     assert [m["role"] for m in task["history"]] == ["ROLE_USER"]
 
 
+async def test_a_step_is_one_message_and_no_event_of_its_attempt_besides(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent
+    async def brief(ctx: RunContext) -> None:
+        for number in range(3):
+            await ctx.step("work", lambda n: n, number)
+
+    entries = await ended(submitter, working, brief)
+    assert [entry.stamp.step is not None for entry in entries] == [False] * 2 + [True] * 3 + [False]
+    assert [len(entry.lines) for entry in entries] == [1] * 6
+
+
 async def test_steps_before_and_after_a_checkpoint_are_found(
     submitter: TaskSubmitter, working: Working
 ) -> None:
