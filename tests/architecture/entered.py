@@ -15,13 +15,16 @@ from tests.support.waiting import until
 
 _TRACING = Path(__file__).parent / "tracing"
 _TIMES = 3
-"""Only files that a request enters each time count: others were entered by what goes on beside."""
+"""Only functions that a request enters each time count: others run beside it now and then."""
+
+_BESIDE = 3.0
+"""Seconds in which all that goes on without a request has run; it does not count either."""
 
 _SETTLE = 0.5
 """Seconds that task state has to apply what the client has seen."""
 
 type Entered = dict[str, set[str]]
-"""Files by role: gateway, worker, task-state."""
+"""Files, or functions in them, by role: gateway, worker, task-state."""
 
 
 def trace() -> dict[str, Entered]:
@@ -56,8 +59,13 @@ async def _both(stack: Stack, switch: Path) -> dict[str, Entered]:
             )
             return task
 
+        async def nothing() -> None:
+            await asyncio.sleep(_BESIDE)
+
         await echoed()
         await counter.cancel(await working())
+        await nothing()  # What these two have left to do is theirs.
+        beside = await _window(stack, switch, nothing)
         streamed = [await _window(stack, switch, echoed) for _ in range(_TIMES)]
         canceled = []
         for _ in range(_TIMES):
@@ -68,7 +76,10 @@ async def _both(stack: Stack, switch: Path) -> dict[str, Entered]:
                 assert answer.json()["status"]["state"] == "TASK_STATE_CANCELED"
 
             canceled.append(await _window(stack, switch, cancel))
-        return {"one streamed echo": _each_time(streamed), "one cancel": _each_time(canceled)}
+        return {
+            "one streamed echo": _files(streamed, beside),
+            "one cancel": _files(canceled, beside),
+        }
 
 
 async def _window(stack: Stack, switch: Path, request: Callable[[], Awaitable[None]]) -> Entered:
@@ -92,8 +103,8 @@ def _switch_off(switch: Path, roles: dict[int, str]) -> Entered:
     until(lambda: all((switch / f"{pid}.entered").exists() for pid in roles), "all have noted it")
     entered: Entered = {}
     for pid, role in roles.items():
-        files = (switch / f"{pid}.entered").read_text().splitlines()
-        entered.setdefault(role, set()).update(filter(_is_ours, files))
+        functions = (switch / f"{pid}.entered").read_text().splitlines()
+        entered.setdefault(role, set()).update(filter(_is_ours, functions))
     return entered
 
 
@@ -102,9 +113,14 @@ def _is_working(url: str) -> bool:
     return state == "TASK_STATE_WORKING"
 
 
-def _is_ours(file: str) -> bool:
-    return any(file.startswith(f"{ROOT / root}/") for root in SOURCE_ROOTS)
+def _is_ours(function: str) -> bool:
+    return any(function.startswith(f"{ROOT / root}/") for root in SOURCE_ROOTS)
 
 
-def _each_time(windows: list[Entered]) -> Entered:
-    return {role: set.intersection(*(one[role] for one in windows)) for role in windows[0]}
+def _files(windows: list[Entered], beside: Entered) -> Entered:
+    """Return the files with functions that each of `windows` has, and `beside` has not."""
+    functions = {
+        role: set.intersection(*(one[role] for one in windows)) - beside[role]
+        for role in windows[0]
+    }
+    return {role: {one.partition("\t")[0] for one in found} for role, found in functions.items()}

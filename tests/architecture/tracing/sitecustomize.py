@@ -1,7 +1,7 @@
-"""Notes the files of the project that a process enters while `$HEADRACE_TRACE/on` exists.
+"""Notes the functions that a process enters while `$HEADRACE_TRACE/on` exists.
 
 Python imports this at start where its folder is in PYTHONPATH. A thread looks for the file, and
-writes what was entered, one file a line, once it is gone.
+writes what was entered, file and function a line, once it is gone.
 """
 
 import os
@@ -19,7 +19,7 @@ _entered: set[str] = set()
 
 
 def _note(code: CodeType, _: int) -> object:
-    _entered.add(code.co_filename)
+    _entered.add(f"{code.co_filename}\t{code.co_qualname}")
     return _monitoring.DISABLE  # once per code object is enough
 
 
