@@ -1,4 +1,4 @@
-"""The time that agents and the deadlines of tasks see: the machine's, or in tests a fleet's own.
+"""The time that agents and tasks' deadlines see: the machine's, NATS' on workers, or a test's own.
 
 Leases, heartbeats and requests to NATS measure the machine's time and do not use this module.
 """

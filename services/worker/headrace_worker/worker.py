@@ -10,10 +10,11 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
+from headrace.clock import use_task_clock
 from headrace.directory import Announcer
 from headrace.jetstream.connection import Bus, NewTransport, OnClosed
 from headrace.jetstream.consumers import nak
-from headrace.jetstream.server_clock import ServerClock
+from headrace.jetstream.server_clock import ServerClock, tasks_clock
 from headrace.log import TailRule
 from headrace.model.errors import BusUnavailable, NewerVersion, UndecodableMessage
 from headrace.model.messages import Draining
@@ -116,6 +117,12 @@ class Worker:
             BusUnavailable: NATS was not available within the start-up timeout.
         """
         begin_at_zero(self._agents)
+        server_clock = ServerClock(self._bus)
+        # Whatever begins here inherits it: the connection that delivers runs, too.
+        with use_task_clock(tasks_clock(server_clock)):
+            await self._start(server_clock)
+
+    async def _start(self, server_clock: ServerClock) -> None:
         await self._bus.connect(self.id)
         await self._heartbeat_thread.start()
         self._background = [keep_running(self._beat, "health probe")]
@@ -125,7 +132,7 @@ class Worker:
         self._background += [
             keep_running(self._watch.run, "watch"),
             keep_running(self._limit.run, "concurrency limit"),
-            keep_running(ServerClock(self._bus).run, "clocks"),
+            keep_running(server_clock.run, "clocks"),
         ]
         for agent in self._agents:
             await self._ensure_queue(agent)

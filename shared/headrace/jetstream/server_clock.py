@@ -1,16 +1,20 @@
 """The current time by NATS' clock, which may differ from this machine's.
 
 Due times derive from times that NATS has stamped on messages. So task state compares them with
-NATS' time, and a wrong clock of its own ends nothing early. Every service reports a wrong one:
-gateways and workers compute deadlines, and state times of statuses, with their own.
+NATS' time, and a wrong clock of its own ends nothing early. Workers tell agents NATS' time, too,
+and measure sleeps and deadlines by it. Every service reports a wrong clock: gateways compute
+deadlines, and all state times of statuses, with their own.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import override
 
 from headrace import metrics
+from headrace.clock import TaskClock, task_clock
 from headrace.jetstream.api import server_time
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import BusUnavailable, StateUnavailable
@@ -42,14 +46,14 @@ class ServerClock:
         """
         self._ask = {_NATS: lambda: server_time(bus, bus.streams.events(0)), **(others or {})}
         self._offsets: dict[str, float] = {}
-        self._known: tuple[float, float] | None = None
+        self.known: tuple[float, float] | None = None
         """NATS' time when it was last compared, and the monotonic time of that moment."""
 
     def now(self) -> float:
         """Return NATS' time, seconds since 1970."""
-        if self._known is None:
+        if self.known is None:
             return time.time()
-        there, then = self._known
+        there, then = self.known
         return there + time.monotonic() - then
 
     @property
@@ -64,7 +68,7 @@ class ServerClock:
         """Compare periodically until cancelled."""
         while True:
             await self.compare()
-            await asyncio.sleep(EVERY if self._known else _SOON)
+            await asyncio.sleep(EVERY if self.known else _SOON)
 
     async def compare(self) -> None:
         """Compare once; the offset of a server that does not answer stays unchanged."""
@@ -90,5 +94,27 @@ class ServerClock:
         # Within the uncertainty the offset may be zero.
         self._offsets[server] = offset if abs(offset) > doubt else 0.0
         if server == _NATS:
-            self._known = own_time + self._offsets[server], started
+            self.known = own_time + self._offsets[server], started
         metrics.CLOCK_OFFSET.labels(server.lower()).set(self._offsets[server])
+
+
+class ServerTaskClock(TaskClock):
+    """NATS' time, for agents and their tasks: a machine's clock may be wrong, or be set."""
+
+    def __init__(self, server: ServerClock) -> None:
+        """Tell the time that `server` knows."""
+        self._server = server
+
+    @override
+    def now(self) -> datetime:
+        known = self._server.known
+        if known is None:
+            return super().now()
+        # As the server's `now`, without a call of it: each run asks for the time.
+        return datetime.fromtimestamp(known[0] + time.monotonic() - known[1], UTC)
+
+
+def tasks_clock(server: ServerClock) -> TaskClock:
+    """Return NATS' time for tasks, or the current context's clock if that is not the machine's."""
+    current = task_clock()
+    return ServerTaskClock(server) if type(current) is TaskClock else current

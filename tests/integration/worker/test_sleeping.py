@@ -1,13 +1,14 @@
 """An agent that sleeps holds no worker, and wakes once, whatever dies meanwhile."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import pytest
 from prometheus_client import REGISTRY
 
-from headrace import Limits, RunContext, agent
+from headrace import Limits, RunContext, agent, clock
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.fold import TaskFold
@@ -216,3 +217,31 @@ async def test_an_impossible_duration_of_sleep_is_refused(
     async with working(dormouse):
         entries = await (await submitter.start("dormouse", seconds)).ended()
     assert entries[-1].stamp.state == FAILED
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0], ids=["back", "ahead"])
+async def test_a_sleep_lasts_as_long_although_its_workers_clock_is_set(
+    submitter: TaskSubmitter,
+    working: Working,
+    monkeypatch: pytest.MonkeyPatch,
+    step: float,
+) -> None:
+    machine, shift = time.time, [0.0]
+
+    class SetClock:
+        """The machine's time, which somebody sets."""
+
+        @staticmethod
+        def now(zone: tzinfo) -> datetime:
+            return datetime.fromtimestamp(time.time(), zone)
+
+    monkeypatch.setattr(time, "time", lambda: machine() + shift[0])
+    monkeypatch.setattr(clock, "datetime", SetClock)
+    async with working(dormouse, timing=BRISK):
+        task = await submitter.start("dormouse", "1.5")
+        began = await task.reaches(3)
+        shift[0] = step
+        ended = (await task.ended())[-1]
+    slept = datetime.fromisoformat(ended.time) - datetime.fromisoformat(began.time)
+    assert ended.stamp.state == COMPLETED
+    assert 2.5 < slept.total_seconds() < 60
