@@ -4,7 +4,6 @@ From this folder: ``headrace dev --agents graph_approval:refunds``. Needs ``head
 """
 
 from langchain_core.messages import AIMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -31,5 +30,5 @@ graph.add_edge(START, "check")
 graph.add_edge("check", "decide")
 graph.add_edge("decide", END)
 
-# Workers that take over from each other need a shared checkpointer, for example in a database.
-refunds = langgraph_agent(graph.compile(checkpointer=InMemorySaver()), name="refunds")
+# The graph's state is in the fleet: the answer may come through another worker, or weeks later.
+refunds = langgraph_agent(graph.compile(), name="refunds")

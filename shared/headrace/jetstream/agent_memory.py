@@ -44,6 +44,8 @@ _HASHED = "_h"
 _HERE, _CHUNKED = b"\x00", b"\x01"
 """First byte of a message: the value follows, or the description of its chunks."""
 _TRIES = 5
+_LONGER = 60
+"""Seconds for which chunks outlive what names them."""
 _SCOPE_TOKENS = 6
 """Tokens before the key in the subject of a value."""
 
@@ -216,8 +218,9 @@ class AgentMemory:
         check_size(key, data)
         place, pieces = key_of(scope, key), cut(data)
         chunks = new_chunks(len(pieces))
+        longer = None if seconds is None else seconds + _LONGER
         for number, piece in enumerate(pieces):
-            await self.bucket.put(chunk_of(scope, chunks, number), piece, 0, seconds=seconds)
+            await self.bucket.put(chunk_of(scope, chunks, number), piece, 0, seconds=longer)
         message = chunks.encode() if pieces else inline(data)
         try:
             return await self._replace(scope, key, place, message, revision, seconds)

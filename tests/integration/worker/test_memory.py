@@ -22,6 +22,7 @@ from headrace_worker.memory import AttemptMemory
 from tests.integration.worker.conftest import Working
 from tests.support.memory_bus import memory_bus
 from tests.support.task_submitter import TaskSubmitter
+from tests.support.waiting import eventually
 
 LARGE = bytes(range(256)) * (INLINE // 100)
 
@@ -232,6 +233,19 @@ async def test_a_tasks_memory_goes_with_the_task_and_no_other(
     assert await store.get(task, "k") is not None
     await store.erase_scope(conversation)
     assert await store.keys(conversation, "") == []
+
+
+async def test_an_owners_memory_may_expire(submitter: TaskSubmitter, task: MemoryScope) -> None:
+    store = AgentMemory(submitter.bus)
+    run = AttemptMemory(store, task, "w", lambda: None, is_first=True, owner_seconds=1)
+    scopes = task, task._replace(task=None), task._replace(task=None, context=None)
+    for scope in scopes:
+        await run.put(scope, "k", LARGE, None)
+
+    async def only_the_owners_is_gone() -> bool:
+        return [bool(await run.get(scope, "k")) for scope in scopes] == [True, True, False]
+
+    await eventually(only_the_owners_is_gone, "the owner's value has expired")
 
 
 async def test_agents_keep_what_they_remember_over_attempts_tasks_and_conversations(

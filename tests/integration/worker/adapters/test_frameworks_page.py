@@ -67,7 +67,7 @@ async def test_an_executor_is_served() -> None:
 
 async def test_a_graph_is_served() -> None:
     shop = example("graph_approval")
-    names = declared("langgraph_agent(", graph=shop.graph, saver=shop.InMemorySaver())
+    names = declared("langgraph_agent(", graph=shop.graph)
     async with TestFleet([names["refunds"]]) as fleet:
         task = await fleet.send("refunds", "nails")
     assert (task.state, task.text) == ("input-required", "The order is fine. ")
