@@ -50,7 +50,7 @@ def shop(version: str) -> Agent:
             yield (await ctx.delegate("shop", "ask")).ask_user()
             return
         if ctx.prompt == "answer the child":
-            yield (await ctx.answer(message="hi")).text
+            yield (await ctx.reply(message="hi")).text
             return
         if ctx.prompt == "sleep":
             yield version

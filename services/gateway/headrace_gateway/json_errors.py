@@ -65,11 +65,11 @@ def map_errors_to_json(
 ) -> Endpoint:
     """Return `endpoint` with an answer to every exception; `content` makes its body."""
 
-    def answer(_: Request, error: Exception) -> Response:
+    def respond(_: Request, error: Exception) -> Response:
         failure = error_answer(error)
         return json_response(content(failure), failure.status, failure.headers)
 
-    return map_errors(endpoint, answer)
+    return map_errors(endpoint, respond)
 
 
 def check_body_type(request: Request) -> None:

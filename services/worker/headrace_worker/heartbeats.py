@@ -162,7 +162,7 @@ class HoldList:
         """Return whether a watcher would give the hold with that number back; 0: not listed."""
         return 0 < number <= self._known and self.is_watched(now)
 
-    def answer(self, after: int, now: float) -> Holds:
+    def changes(self, after: int, now: float) -> Holds:
         """Return what has changed since the answer with number `after`; 0: everything."""
         is_whole = after < max(self._forgotten, 1) or after > self._number
         self._known = known = 0 if is_whole else self._cut_short.get(after, after)
@@ -346,7 +346,7 @@ class WorkerLeases:
         query = HoldsQuery.decode_or_ignore(msg, "question about held runs")
         if query is None:
             return
-        answer = self._listed.answer(query.after, time.monotonic())
+        answer = self._listed.changes(query.after, time.monotonic())
         self._heartbeat_thread.spawn(self._heartbeat_thread.bus.publish(msg.reply, answer.encode()))
 
     async def _answer(self, hold: Hold, holder: Holder) -> None:

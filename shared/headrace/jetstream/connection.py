@@ -312,14 +312,14 @@ class Bus:
     async def answering(self, subject: str) -> AsyncIterator[None]:
         """Answer requests on `subject` inside a block. The subject has no listener outside it."""
 
-        async def answer(msg: Msg) -> None:
+        async def reply(msg: Msg) -> None:
             with suppress(BusUnavailable):
                 await self.publish(msg.reply, b"")
 
         subscription = None
         try:
             with suppress(BusUnavailable):
-                subscription = await self.subscribe(subject, answer)
+                subscription = await self.subscribe(subject, reply)
             yield
         finally:
             if subscription is not None:

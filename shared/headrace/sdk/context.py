@@ -539,7 +539,7 @@ class RunContext:
         request = DelegationRequest(agent, message, key, relay, timeout, budget)
         return self._awaited.children.delegate_stream(request)
 
-    async def answer(
+    async def reply(
         self,
         result: Result | None = None,
         message: str | Json | None = None,
@@ -547,12 +547,12 @@ class RunContext:
         relay: bool = True,
         timeout: float | None = None,
     ) -> Result:
-        """Answer a child task that waits for input, and return its result.
+        """Reply to a child task that waits for input, and return its result.
 
         Args:
             result: The child's last result. Default: the child whose question the previous run
                 passed to the user (`Result.ask_user`).
-            message: The answer. Default: this run's message.
+            message: The reply. Default: this run's message.
             relay: As for `delegate`.
             timeout: As for `delegate`.
 
@@ -561,7 +561,7 @@ class RunContext:
                 ``not_waiting`` if no child waits for input.
         """
         reply = self.message if message is None else message
-        return await self._awaited.children.answer(result, reply, relay=relay, timeout=timeout)
+        return await self._awaited.children.reply(result, reply, relay=relay, timeout=timeout)
 
     @property
     def tokens_left(self) -> int | None:

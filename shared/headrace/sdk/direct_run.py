@@ -257,7 +257,7 @@ class DirectRun:
         """Refuse, likewise."""
         self._need_fleet(f"delegates to {_name(request)!r}")
 
-    async def answer(
+    async def reply(
         self,
         result: Result | None,  # noqa: ARG002  # no child can be answered
         message: str | Json,  # noqa: ARG002
@@ -266,7 +266,7 @@ class DirectRun:
         timeout: float | None,  # noqa: ARG002
     ) -> Result:
         """Refuse: there is no child."""
-        self._need_fleet("answers an agent that it delegated to")
+        self._need_fleet("replies to an agent that it delegated to")
 
     def _need_fleet(self, does: str) -> NoReturn:
         raise FleetRequired(

@@ -59,14 +59,14 @@ class Result:
 
     @property
     def needs_input(self) -> bool:
-        """Whether the child waits for input. `RunContext.answer` answers it."""
+        """Whether the child waits for input. `RunContext.reply` answers it."""
         return self.state == INPUT_REQUIRED
 
     def ask_user(self) -> InputRequired:
         """Return the child's question as this agent's own, which ends the run.
 
         The user's answer is the next run's input. In that run, pass it to the child with ``await
-        ctx.answer()``.
+        ctx.reply()``.
         """
         message = self.message or {}
         schema = message.get("metadata", {}).get(INPUT_SCHEMA)

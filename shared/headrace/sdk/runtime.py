@@ -202,7 +202,7 @@ class RunChildren(Protocol):
     def delegate_stream(self, request: DelegationRequest) -> Delegation:
         """Return the child's events and result."""
 
-    async def answer(
+    async def reply(
         self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
     ) -> Result:
         """Answer the child of `result`, or the one whose question the previous run passed on."""

@@ -62,7 +62,7 @@ class MemoryTaskState:
 
     async def _for_anybody(self, msg: Msg) -> bytes:
         operation = msg.subject.rpartition(".")[2]
-        return await self._answers.answer(_read(QUERIES[operation], msg))
+        return await self._answers.respond(_read(QUERIES[operation], msg))
 
     async def _for_worker(self, msg: Msg) -> bytes:
         operation, agent = msg.subject.rsplit(".", 2)[1:]

@@ -45,7 +45,7 @@ class FleetTask:
         """The task's id."""
         return self.key.task
 
-    async def answer(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
+    async def reply(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
         """Send a message to the task and return the result of its run.
 
         The message answers the agent's question, or is a follow-up to a working agent.
@@ -206,8 +206,8 @@ class TaskResult(TaskReport):
         return [f"{name}={value!r}" for name, value in shown.items() if value]
 
     async def reply(self, message: MessageContent, files: Sequence[File] = ()) -> "TaskResult":
-        """Send the next message and return its result (see `FleetTask.answer`)."""
-        return await self.handle.answer(message, files)
+        """Send the next message and return its result (see `FleetTask.reply`)."""
+        return await self.handle.reply(message, files)
 
 
 def _shown(tool: CalledTool) -> str:

@@ -206,8 +206,8 @@ async def test_a_watched_run_has_a_long_lease_until_there_is_no_watcher(
     known.holder = _holder("control.known")
     clock.now += 0.1
     await leases._look_after()
-    number = leases._listed.answer(0, clock.now).number
-    leases._listed.answer(number, clock.now)
+    number = leases._listed.changes(0, clock.now).number
+    leases._listed.changes(number, clock.now)
     unlisted = leases.add("unlisted")
     unlisted.holder = _holder("control.unlisted")
     clock.now += HEARTBEAT
@@ -219,7 +219,7 @@ async def test_a_watched_run_has_a_long_lease_until_there_is_no_watcher(
     }
     sent = wire.published.count("known")
     clock.now += HEARTBEAT
-    leases._listed.answer(number, clock.now)
+    leases._listed.changes(number, clock.now)
     await leases._look_after()
     assert wire.published.count("known") == sent
     clock.now += timing.watched
@@ -273,10 +273,10 @@ async def test_holds_with_long_leases_need_no_ticks_until_one_of_them_ends(clock
         hold.holder = _holder("control")
         clock.now += 0.1
         await _turns(50, until=lambda: wire.listening)
-        leases._listed.answer(leases._listed.answer(0, clock.now).number, clock.now)
+        leases._listed.changes(leases._listed.changes(0, clock.now).number, clock.now)
         clock.now += HEARTBEAT
         await _turns(50, until=lambda: leases._extended)
-        leases._listed.answer(leases._listed.answer(0, clock.now).number, clock.now)
+        leases._listed.changes(leases._listed.changes(0, clock.now).number, clock.now)
         await _turns(50)
         ticking = leases.looks
         clock.now += 1.5

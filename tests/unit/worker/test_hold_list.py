@@ -58,10 +58,10 @@ def test_a_reader_has_the_holds_of_the_worker(
             claimed.add(f"ack.{step}")
         reader = readers[chance.random() < 0.1]
         if chance.random() < 0.3:
-            reader.take(listed.answer(reader.number, 0.0))
+            reader.take(listed.changes(reader.number, 0.0))
         if chance.random() < 0.01:
             for _ in range(50):
-                reader.take(listed.answer(reader.number, 0.0))
+                reader.take(listed.changes(reader.number, 0.0))
             assert reader.holds == held
             assert reader.tasks == {
                 number: f"task of {reply}" for number, reply in held.items() if reply in claimed
@@ -81,7 +81,7 @@ def test_long_holds_become_known_while_short_ones_come_and_go(
         for reader in readers:
             listed.remove(listed.add("ack.short"))
             listed.remove(listed.add("ack.short"))
-            reader.take(listed.answer(reader.number, 0.0))
+            reader.take(listed.changes(reader.number, 0.0))
     assert all(reader.holds == held for reader in readers)
     assert all(listed.is_known(number, 0.0) for number in held)
 
@@ -94,32 +94,32 @@ def test_an_answer_that_is_lost_is_repeated_and_one_lost_long_ago_is_whole(
     listed = HoldList(2.0)
     for number in range(5):
         listed.add(f"ack.{number}")
-    first = listed.answer(0, 0.0).number
-    lost = listed.answer(first, 0.0)
-    assert listed.answer(first, 0.0).taken == lost.taken == {2: "ack.1"}
-    assert listed.answer(first, 0.0).whole
+    first = listed.changes(0, 0.0).number
+    lost = listed.changes(first, 0.0)
+    assert listed.changes(first, 0.0).taken == lost.taken == {2: "ack.1"}
+    assert listed.changes(first, 0.0).whole
 
 
 def test_only_what_a_watcher_has_read_is_known_and_only_while_it_watches() -> None:
     listed = HoldList(watched=2.0)
     first = listed.add("ack.1")
     assert not listed.is_watched(0.0)
-    number = listed.answer(0, 0.0).number
+    number = listed.changes(0, 0.0).number
     assert not listed.is_known(first, 0.0)
     second = listed.add("ack.2")
-    listed.answer(number, 0.5)
+    listed.changes(number, 0.5)
     assert listed.is_known(first, 1.0)
     assert not listed.is_known(second, 1.0)
     assert not listed.is_known(first, 2.6)
     # Another watcher has read nothing.
-    listed.answer(0, 3.0)
+    listed.changes(0, 3.0)
     assert not listed.is_known(first, 3.0)
 
 
 def test_a_hold_that_is_not_listed_may_be_removed() -> None:
     listed = HoldList(2.0)
     listed.remove(0)
-    assert listed.answer(0, 0.0) == Holds(number=0, whole=True)
+    assert listed.changes(0, 0.0) == Holds(number=0, whole=True)
 
 
 def test_a_claim_of_a_hold_that_is_not_listed_or_whose_task_is_known_changes_nothing() -> None:
@@ -127,4 +127,4 @@ def test_a_claim_of_a_hold_that_is_not_listed_or_whose_task_is_known_changes_not
     assert listed.claimed(0, "task") == 0
     known = listed.add("ack.1", "task")
     assert listed.claimed(known, "task") == known
-    assert listed.answer(0, 0.0).number == known
+    assert listed.changes(0, 0.0).number == known

@@ -47,7 +47,7 @@ class WorkerIds:
 async def control_socket(path: Path, supervisor: Supervisor, ids: WorkerIds) -> AsyncIterator[None]:
     """Answer requests about the processes of `supervisor` at `path` during the block."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 line = await reader.readline()
@@ -59,7 +59,7 @@ async def control_socket(path: Path, supervisor: Supervisor, ids: WorkerIds) -> 
             writer.close()
 
     try:
-        server = await asyncio.start_unix_server(answer, path)
+        server = await asyncio.start_unix_server(respond, path)
     except OSError:  # Such as a path that is too long for a socket: the stack works without.
         yield
         return

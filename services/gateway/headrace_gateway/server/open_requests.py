@@ -181,7 +181,7 @@ class OpenRequest:
         if not added:
             return app
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             async def send_with_headers(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     message = {**message, "headers": [*message["headers"], *added]}
@@ -189,7 +189,7 @@ class OpenRequest:
 
             await app(scope, receive, send_with_headers)
 
-        return answer
+        return endpoint
 
 
 _current: ContextVar[OpenRequest | None] = ContextVar("request", default=None)
@@ -322,7 +322,7 @@ _CLIENT_WENT_AWAY = 499
 def map_errors(endpoint: Endpoint, failed: Callable[[Request, Exception], Response]) -> Endpoint:
     """Return `endpoint` with a response by `failed` for every exception."""
 
-    async def answer(request: Request) -> ASGIApp:
+    async def mapped(request: Request) -> ASGIApp:
         try:
             one = requests_of(request.scope).one(protocol_of(request.scope), "http")
             async with one:
@@ -332,4 +332,4 @@ def map_errors(endpoint: Endpoint, failed: Callable[[Request, Exception], Respon
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets protocol shape
             return failed(request, error)
 
-    return answer
+    return mapped

@@ -54,7 +54,7 @@ class WorkerCommands:
         self._starter, self._timing = starter, timing
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
 
-    async def answer(self, question: Question, agent: str) -> Json:
+    async def execute(self, question: Question, agent: str) -> Json:
         """Carry out a request of a worker of `agent`, which the request's subject names.
 
         Raises:

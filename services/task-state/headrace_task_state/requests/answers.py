@@ -72,13 +72,13 @@ class Answers:
             CountOpenTasks: OpenTasks(reader, frontier).count,
         }
 
-    async def answer(self, query: Query) -> bytes:
+    async def respond(self, query: Query) -> bytes:
         """Answer a query; raises as what answers it, and TimeoutError."""
         return await _in_time(self._answers[type(query)](query))
 
     async def for_worker(self, question: Question, agent: str) -> bytes:
         """Answer a worker of `agent`; raises as `WorkerCommands.answer`, and TimeoutError."""
-        return await _in_time(self._for_workers.answer(question, agent))
+        return await _in_time(self._for_workers.execute(question, agent))
 
     async def ready(self) -> bytes:
         """Return ``{"following": …, "positions": {…}}``, with a ``note`` if writes are refused.

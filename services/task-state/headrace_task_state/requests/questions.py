@@ -59,10 +59,10 @@ class Questions:
         router = self._router(middlewares, {"get"})
         for operation, asks in QUESTIONS.items():
 
-            async def answer(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
+            async def handler(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
                 return self._response(Piece(await self.answers.for_worker(query, agent), {}))
 
-            self._subscribe(router, f"{operation}.{{agent}}", asks, answer)
+            self._subscribe(router, f"{operation}.{{agent}}", asks, handler)
         return router
 
     def _replica_questions(self) -> NatsRouter:
@@ -92,25 +92,25 @@ class Questions:
         router = NatsRouter(middlewares=(refusing, *middlewares, _Readable))
         for operation in sorted(operations):
 
-            async def answer(query: Query) -> NatsResponse:
-                return self._response(self.pieces.first(await self.answers.answer(query)))
+            async def handler(query: Query) -> NatsResponse:
+                return self._response(self.pieces.first(await self.answers.respond(query)))
 
-            self._subscribe(router, operation, QUERIES[operation], answer)
+            self._subscribe(router, operation, QUERIES[operation], handler)
         return router
 
     def _response(self, piece: Piece) -> NatsResponse:
         return NatsResponse(piece.body, headers={**stating(self.version), **piece.headers})
 
     def _subscribe(
-        self, router: NatsRouter, operation: str, asks: type[Query | Question], answer: _Handler
+        self, router: NatsRouter, operation: str, asks: type[Query | Question], handler: _Handler
     ) -> None:
         """Subscribe to requests to one replica, and to those to all, sent if one is silent."""
-        answer.__annotations__["query"] = asks
+        handler.__annotations__["query"] = asks
         of_all, one = (self.subjects.state(operation, of_all=each) for each in (True, False))
-        router.subscriber(of_all, include_in_schema=False)(answer)
+        router.subscriber(of_all, include_in_schema=False)(handler)
         title = f"state{operation.partition('.')[0].capitalize()}"
         description = f"{asks.__doc__} On `{of_all}` it goes to all replicas."
-        router.subscriber(one, queue=QUEUE, title=title, description=description)(answer)
+        router.subscriber(one, queue=QUEUE, title=title, description=description)(handler)
 
 
 class _Readable(BaseMiddleware):

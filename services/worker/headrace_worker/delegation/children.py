@@ -107,10 +107,10 @@ class Children:
         """Return the stream of the child for `request`, as `RunContext.delegate_stream` does."""
         return ChildStream(self, self._ask(ChildRequest.of(request, self._parent)))
 
-    async def answer(
+    async def reply(
         self, result: Result | None, message: str | Json, *, relay: bool, timeout: float | None
     ) -> Result:
-        """Return the next result of a child that waits, as `RunContext.answer` does."""
+        """Return the next result of a child that waits, as `RunContext.reply` does."""
         if result is not None:
             task, agent = result.id, result.agent
         else:

@@ -37,7 +37,7 @@ def messages_of(turns: Iterable[Turn], base: Sequence[Json] = ()) -> list[Json]:
             case "assistant":
                 messages.respond(turn)
             case "tool":
-                messages.answer(turn)
+                messages.add_result(turn)
             case "user" if turn.answers:
                 if extra := other_parts(turn.parts):
                     messages.add(turn, {"role": "user", "content": _content(extra)})
@@ -67,7 +67,7 @@ class _UniqueMessages:
         self.all.append({"id": found, **message})
         return self.all[-1]
 
-    def answer(self, turn: Turn) -> None:
+    def add_result(self, turn: Turn) -> None:
         """Add a tool's result if the tool was called."""
         result = turn.result
         if result is None or result.id not in self._calls:

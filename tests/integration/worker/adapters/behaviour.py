@@ -585,11 +585,11 @@ class Approvals(Behaviour):
             waiting = await fleet.send("agent", "Refund A1.")
             [interrupt] = waiting.interrupts
             source = waiting.handle
-            done = await source.answer([approval(interrupt["id"], {"approved": True})])
+            done = await source.reply([approval(interrupt["id"], {"approved": True})])
             fork = await source.fork(generation(waiting))
             assert (await fork.result()).interrupts == [interrupt]
             refused = {"approved": False, "reason": "too much"}
-            forked = await fork.answer([approval(interrupt["id"], refused)])
+            forked = await fork.reply([approval(interrupt["id"], refused)])
             assert (await source.now()).task == done.task
         assert (done.state, forked.state) == ("completed", "completed")
         assert office.done("refunded") == ["A1:5"]

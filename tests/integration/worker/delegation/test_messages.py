@@ -125,7 +125,7 @@ async def test_a_file_can_be_in_an_answer_too(submitter: TaskSubmitter, working:
     @agent()
     async def asking(ctx: RunContext) -> str:
         result = await ctx.delegate("asks-back", "x")
-        return (await ctx.answer(result, {"parts": [FILE]})).text
+        return (await ctx.reply(result, {"parts": [FILE]})).text
 
     async with working(asks_back, asking):
         entries = await (await submitter.start("asking")).ended()

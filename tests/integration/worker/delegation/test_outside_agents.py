@@ -41,7 +41,7 @@ async def mayor(ctx: RunContext) -> None:
     """Delegate to the outside agent."""
     result = await ctx.delegate("outside", ctx.prompt)
     if result.needs_input:
-        result = await ctx.answer(result, "fire")
+        result = await ctx.reply(result, "fire")
     await ctx.emit(f"Result: {result.text}")
 
 

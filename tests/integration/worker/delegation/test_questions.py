@@ -35,7 +35,7 @@ async def test_an_agent_may_answer_a_child_itself(
     async def host(ctx: RunContext) -> str:
         request = await ctx.delegate("booker", "a table")
         assert request.needs_input
-        return (await ctx.answer(request, "four")).text
+        return (await ctx.reply(request, "four")).text
 
     async with working(host), working(booker):
         entries = await (await submitter.start("host")).ended()
@@ -51,7 +51,7 @@ async def test_an_agent_may_have_its_user_answer(
 ) -> None:
     @agent()
     async def host(ctx: RunContext) -> AsyncIterator[Emission]:
-        request = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.answer())
+        request = await (ctx.delegate("booker", "a table") if ctx.run == 1 else ctx.reply())
         yield request.ask_user() if request.needs_input else request.text
 
     async with working(host), working(booker):
@@ -124,7 +124,7 @@ async def test_several_questions_of_one_child_are_answered_in_turn_also_by_a_sec
     async def patient(ctx: RunContext) -> str:
         child = await ctx.delegate("curious", "x", key="it")
         for word in ("one", "two"):
-            child = await ctx.answer(child, word)
+            child = await ctx.reply(child, word)
         if ctx.attempt == 1:
             raise Retryable
         return child.text

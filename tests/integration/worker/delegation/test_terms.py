@@ -35,7 +35,7 @@ async def branch(ctx: RunContext) -> str:
     """Says what its leaf says, and then answers it."""
     request = await ctx.delegate("leaf", "x")
     assert request.message is not None
-    return f"{request.message['parts'][0]['text']} {(await ctx.answer(request, 'y')).text}"
+    return f"{request.message['parts'][0]['text']} {(await ctx.reply(request, 'y')).text}"
 
 
 @agent()

@@ -140,11 +140,11 @@ async def test_a_graph_goes_on_from_the_checkpoint_of_the_generation() -> None:
     async with TestFleet([grocer()]) as fleet:
         task = (await fleet.send("grocer", "shop")).handle
         request = (await task.now()).task["metadata"]["headrace.generation"]
-        second = (await task.answer("milk")).task["metadata"]["headrace.generation"]
-        whole = await task.answer("bread")
+        second = (await task.reply("milk")).task["metadata"]["headrace.generation"]
+        whole = await task.reply("bread")
         fork = await task.fork(request, "eggs")
         question = await fork.result()
-        forked = await fork.answer("butter")
+        forked = await fork.reply("butter")
         later = await (await task.fork(second, "cheese")).result()
         same = await task.now()
     assert whole.text.startswith("milk and bread")

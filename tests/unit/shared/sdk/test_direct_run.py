@@ -158,7 +158,7 @@ async def test_nothing_follows_the_end() -> None:
     ("need", "does"),
     [
         (lambda ctx: ctx.delegate("clerk", "How many?"), "delegates to 'clerk'"),
-        (lambda ctx: ctx.answer(), "answers an agent that it delegated to"),
+        (lambda ctx: ctx.reply(), "replies to an agent that it delegated to"),
         (lambda ctx: ctx.auth_required("Who?"), "asks its user during the run"),
         (lambda ctx: anext(ctx.inbox), "waits for messages during the run"),
     ],

@@ -67,10 +67,10 @@ async def test_a_log_may_change_to_the_next_version_and_back() -> None:
         again = await fleet.start("tailor", "hello")
         await again.result()
         assert set(await versions_in(fleet, again)) == {NEXT_VERSION}
-        assert (await task.answer("cut 3 cm")).text == "Cut 3 cm"
+        assert (await task.reply("cut 3 cm")).text == "Cut 3 cm"
         assert set((await versions_in(fleet, task))[len(before) :]) == {NEXT_VERSION}
         write(fleet, CONTRACT_VERSION)
-        assert (await again.answer("cut 4 cm")).text == "Cut 4 cm"
+        assert (await again.reply("cut 4 cm")).text == "Cut 4 cm"
         assert {event.generation async for event in task.events()} == set(
             range(1, len([one async for one in task.events()]) + 1)
         )
@@ -86,7 +86,7 @@ async def test_nothing_is_appended_to_a_log_of_a_later_version(
         before = await versions_in(fleet, task)
         with pytest.raises(LogTooNew, match="Headrace-Version is 4, not 2 or 3"):
             async with asyncio.timeout(30):
-                await task.answer("cut 3 cm")
+                await task.reply("cut 3 cm")
         assert await versions_in(fleet, task) == before
         assert f"the log of {task.key.task} is not read by this release" in caplog.text
 

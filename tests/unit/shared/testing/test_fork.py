@@ -68,7 +68,7 @@ async def asked(fleet: TestFleet) -> FleetTask:
 
 async def test_a_question_is_answered_differently_in_a_fork(fleet: TestFleet) -> None:
     task = await asked(fleet)
-    first = await task.answer("3 cm")
+    first = await task.reply("3 cm")
     fork = await task.fork(3, "5 cm")
     second = await fork.result()
     assert (first.text, second.text) == (
@@ -87,17 +87,17 @@ async def test_a_fork_at_a_question_waits_for_its_answer(fleet: TestFleet) -> No
     task = await asked(fleet)
     fork = await task.fork()
     assert (await fork.now()).state == "input-required"
-    assert (await fork.answer("6 cm")).text == "Cut to 6 cm, after 3 messages."
+    assert (await fork.reply("6 cm")).text == "Cut to 6 cm, after 3 messages."
     assert (await task.now()).state == "input-required"
 
 
 async def test_a_fork_of_a_task_that_is_over_waits_for_its_user(fleet: TestFleet) -> None:
     task = await asked(fleet)
-    await task.answer("3 cm")
+    await task.reply("3 cm")
     fork = await task.fork()
     waiting = await fork.now()
     assert (waiting.state, source_of(waiting).state) == ("input-required", COMPLETED)
-    assert (await fork.answer("2 cm")).text.endswith("Cut to 2 cm, after 4 messages.")
+    assert (await fork.reply("2 cm")).text.endswith("Cut to 2 cm, after 4 messages.")
 
 
 async def test_a_fork_goes_on_from_the_checkpoint_before_its_generation(fleet: TestFleet) -> None:
@@ -134,7 +134,7 @@ async def test_the_source_may_be_gone_once_it_is_forked(fleet: TestFleet) -> Non
     task = await asked(fleet)
     fork = await task.fork()
     await task.cancel()
-    assert (await fork.answer("4 cm")).state == "completed"
+    assert (await fork.reply("4 cm")).state == "completed"
 
 
 @pytest.mark.parametrize("generation", [-1, 0, 4, 10**18])
@@ -177,7 +177,7 @@ async def test_forks_of_forks_with_follow_ups_grow_by_what_is_said_in_them() -> 
         for number in range(depth):
             forks = [await task.fork(None, f"fork {number:03}") for _ in range(width)]
             await asyncio.gather(*(fork.result() for fork in forks))
-            await asyncio.gather(*(fork.answer(f"more {number:03}") for fork in forks))
+            await asyncio.gather(*(fork.reply(f"more {number:03}") for fork in forks))
             logs = await asyncio.gather(*map(log_of, forks))
             sizes += [sum(len(line) for entry in log for line in entry.lines) for log in logs]
             counts += [log[-1].last_generation for log in logs]

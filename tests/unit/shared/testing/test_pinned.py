@@ -44,7 +44,7 @@ async def test_an_answer_goes_to_the_version_that_requested_input() -> None:
     async with TestFleet([tailor()]) as fleet:
         task = await fleet.start("tailor", "hello")
         await task.result()
-        assert (await task.answer("cut 3 cm")).text == "Cut 3 cm"
+        assert (await task.reply("cut 3 cm")).text == "Cut 3 cm"
         assert await version_of(task) == VERSION
 
 

@@ -78,10 +78,10 @@ class RestErrors:
     def map_errors(self, endpoint: Endpoint, *, named: bool = False) -> Endpoint:
         """Return `endpoint` with a response for each error it raises; `named` as in `rest_body`."""
 
-        def answer(request: Request, error: Exception) -> Response:
+        def respond(request: Request, error: Exception) -> Response:
             return self._response(request, problem_of(error), named=named)
 
-        return map_errors(endpoint, answer)
+        return map_errors(endpoint, respond)
 
     async def no_such_route(self, request: Request, error: Exception) -> Response:
         """Return the response for an unknown path or method."""

@@ -47,9 +47,9 @@ class OldForm:
         """
         return RPC_MESSAGES.value.read(method, self.operations[method], request)
 
-    def answer(self, method: str, result: Json) -> bytes:
+    def response(self, method: str, result: Json) -> bytes:
         """See `Form.answer`."""
-        return RPC_MESSAGES.value.answer(self.operations[method], result)
+        return RPC_MESSAGES.value.response(self.operations[method], result)
 
     def event(self, event: Json, log: str, generation: int) -> bytes:
         """See `Form.event`."""

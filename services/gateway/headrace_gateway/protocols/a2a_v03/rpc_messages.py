@@ -53,7 +53,7 @@ class RpcMessages:
             raise Malformed([Violation("name", str(error)[:300])]) from None
         return rpc_params(operation, params)
 
-    def answer(self, operation: str, result: Json) -> bytes:
+    def response(self, operation: str, result: Json) -> bytes:
         """Serialize the operation's result.
 
         Raises:

@@ -64,7 +64,7 @@ def _endpoint(services: Services) -> "RunEndpoint":
 
 
 def _on_demand(runs: Lazy["RunEndpoint"], page: _Page) -> Endpoint:
-    async def answer(request: Request) -> ASGIApp:
+    async def endpoint(request: Request) -> ASGIApp:
         return await page(await runs.ready())(request)
 
-    return answer
+    return endpoint

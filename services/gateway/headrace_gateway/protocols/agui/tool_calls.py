@@ -124,7 +124,7 @@ class ToolCalls:
         if result.is_error and self._modern:
             metadata = {"metadata": {"error": result.error or True}}
         content, whose = _json_text(result.content) or result.error, self._output.subagent
-        self._view.answer(ToolMessage(message, call, content, metadata, whose))
+        self._view.add_result(ToolMessage(message, call, content, metadata, whose))
         self._output.emit(
             "TOOL_CALL_RESULT",
             messageId=message,

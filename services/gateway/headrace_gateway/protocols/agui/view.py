@@ -202,7 +202,7 @@ class View:
                 return held
         return None
 
-    def answer(self, answered: ToolMessage) -> None:
+    def add_result(self, answered: ToolMessage) -> None:
         """Insert a result where clients do: after its call and the results that follow it."""
         caller = self.caller_of(answered.call)
         held = list(self.messages.values())

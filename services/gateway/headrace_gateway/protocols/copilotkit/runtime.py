@@ -99,12 +99,12 @@ class CopilotRuntime:
         ]
 
     def _to_the_known(self, page: Endpoint) -> Endpoint:
-        async def answer(request: Request) -> ASGIApp:
+        async def endpoint(request: Request) -> ASGIApp:
             if request.method == "POST":
                 caller_of(self._services, request)  # before a body is read
             return await page(request)
 
-        return answer
+        return endpoint
 
     async def info(self, request: Request) -> Response:
         """Return the description of every agent."""

@@ -84,9 +84,9 @@ def routes(services: Services) -> Sequence[BaseRoute]:
 def _in_trace(page: Endpoint) -> Endpoint:
     """Return `page` with the client's trace in its log lines, those of the audit log among them."""
 
-    async def answer(request: Request) -> ASGIApp:
+    async def endpoint(request: Request) -> ASGIApp:
         if traceparent := tracing.stated_traceparent(request.headers):
             log_context.begin(LogContext(traceparent=traceparent))
         return await page(request)
 
-    return answer
+    return endpoint

@@ -49,7 +49,7 @@ class Form(Protocol):
             Malformed: the request is invalid.
         """
 
-    def answer(self, method: str, result: Json) -> bytes:
+    def response(self, method: str, result: Json) -> bytes:
         """Serialize the operation's result.
 
         Raises:
@@ -138,7 +138,7 @@ class CurrentForm:
         """See `Form.read`."""
         return as_json(parsed(self._inputs[method], request))
 
-    def answer(self, method: str, result: Json) -> bytes:
+    def response(self, method: str, result: Json) -> bytes:
         """See `Form.answer`."""
         return written(self._outputs[method], result or {})
 

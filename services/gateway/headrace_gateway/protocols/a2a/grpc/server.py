@@ -16,7 +16,7 @@ from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
 from headrace_gateway.protocols.a2a.grpc.public_services import PublicServices
 from headrace_gateway.protocols.a2a.grpc.rpc_server import RpcServer
-from headrace_gateway.protocols.a2a.grpc.service import Answer, Service
+from headrace_gateway.protocols.a2a.grpc.service import ServedMethod, Service
 from headrace_gateway.protocols.a2a.operations import STREAMING
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.listeners import CannotListen, listen
@@ -45,7 +45,7 @@ class GrpcServer:
         """Create the server for those versions of A2A, in the running loop."""
         self._settings, self._forms = settings, forms
         self._names = [form.service for form in forms]
-        self._answers: Mapping[str, Answer] = {}
+        self._methods: Mapping[str, ServedMethod] = {}
         self._health = health.aio.HealthServicer()
         self._server = RpcServer(_options(settings, timing))
         self._watching: asyncio.Task[None] | None = None
@@ -71,10 +71,10 @@ class GrpcServer:
 
     def open(self, services: Services) -> None:
         """Serve the operations over `services` from now on."""
-        self._answers = {
-            path: answer
+        self._methods = {
+            path: method
             for form in self._forms
-            for path, answer in Service(services, form).answers()
+            for path, method in Service(services, form).methods()
         }
         self._watching = keep_running(partial(self._watch, services.bus), "gRPC health")
 
@@ -107,12 +107,12 @@ class GrpcServer:
         caller is known.
         """
 
-        async def answer(requests: object, context: Context) -> bytes | None:
-            return await self._answers.get(path, _refuse_for_now)(requests, context)
+        async def serve(requests: object, context: Context) -> bytes | None:
+            return await self._methods.get(path, _refuse_for_now)(requests, context)
 
         if streams:
-            return grpc.stream_stream_rpc_method_handler(answer)
-        return grpc.stream_unary_rpc_method_handler(answer)
+            return grpc.stream_stream_rpc_method_handler(serve)
+        return grpc.stream_unary_rpc_method_handler(serve)
 
     async def _watch(self, bus: Bus) -> None:
         """Make the health service report the same as ``/readyz``."""

@@ -71,7 +71,7 @@ async def serve_stream(
         raise CutOff(problem_of_interruption(why, feed.key.task))
 
 
-type Answer = Callable[[object, Context], Awaitable[bytes | None]]
+type ServedMethod = Callable[[object, Context], Awaitable[bytes | None]]
 """Answers one call. That of a streaming method writes its responses itself, and returns None."""
 
 _LARGE = 256 * 1024
@@ -93,32 +93,32 @@ class Service:
         self._services, self._form = services, form
         self._is_old = form.version == PROTOCOL_VERSION_0_3
 
-    def answers(self) -> Iterator[tuple[str, Answer]]:
+    def methods(self) -> Iterator[tuple[str, ServedMethod]]:
         """Yield each method's full path and what answers its calls."""
         for method, operation in self._form.operations.items():
             made = self._stream(method) if operation in STREAMING else self._unary(method)
             yield f"/{self._form.service}/{method}", made
 
-    def _unary(self, method: str) -> Answer:
-        async def answer(_requests: object, context: Context) -> bytes:
+    def _unary(self, method: str) -> ServedMethod:
+        async def serve(_requests: object, context: Context) -> bytes:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with self._services.requests.one("a2a", "grpc"):
                     call, params = await self._read(asking, method, context)
                     work = UNARY[call.operation](self._services, call, params)
                     result = await self._carried_out(asking, work)
-                answer = self._form.answer(method, result)
+                response = self._form.response(method, result)
                 await context.send_initial_metadata(outgoing(call.headers))
             except grpc.aio.BaseError:
                 raise gone() from None
             except Exception as error:  # noqa: BLE001 - all errors are sent in the protocol's format
                 await refuse(context, problem_of(error), named=self._is_old)
-            return answer
+            return response
 
-        return answer
+        return serve
 
-    def _stream(self, method: str) -> Answer:
-        async def answer(_requests: object, context: Context) -> None:
+    def _stream(self, method: str) -> ServedMethod:
+        async def serve(_requests: object, context: Context) -> None:
             asking = RpcRequest(context, self._services.settings)
             try:
                 async with AsyncExitStack() as holding:
@@ -135,7 +135,7 @@ class Service:
             except Exception as error:  # noqa: BLE001 - as _unary
                 await refuse(context, problem_of(error), named=self._is_old)
 
-        return answer
+        return serve
 
     async def _opened(
         self, asking: RpcRequest, method: str, context: Context, holding: AsyncExitStack
