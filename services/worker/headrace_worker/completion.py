@@ -300,11 +300,15 @@ def _malformed(error: BaseException | None) -> MalformedOutput | None:
     return error
 
 
+_PUBLIC = (DelegationFailed, Misused)
+"""Errors whose messages clients may see."""
+
+
 def _public_reason(error: BaseException) -> str:
     """Return the failure reason that clients may see: for example that a delegated task failed."""
-    if isinstance(error, DelegationFailed | Misused):
+    if isinstance(error, _PUBLIC):
         return str(error)
-    if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(DelegationFailed)):
+    if isinstance(error, BaseExceptionGroup) and (found := error.subgroup(_PUBLIC)):
         first: BaseException = found
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.model.errors import HeadraceError
-from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.errors import Misdeclared, Misused, Retryable
 
 LONGEST_BACKOFF = 60.0
 """Maximum pause between attempts in seconds."""
@@ -46,7 +46,7 @@ class Retry:
                 return error
             case HeadraceError(retryable=True):
                 return Retryable(error.public)
-            case Exception() if isinstance(error, self.on):
+            case Exception() if isinstance(error, self.on) and not isinstance(error, Misused):
                 return Retryable(f"{type(error).__name__}: {error}")
             case BaseExceptionGroup():
                 found = [self.reason(each) for each in error.exceptions]
@@ -54,7 +54,12 @@ class Retry:
         return None
 
     def names(self, error: BaseException | None) -> bool:
-        """Return whether `error` is one of `on`, or a group with one of them."""
+        """Return whether `error` is one of `on`, or a group with one of them.
+
+        What the code's author has to put right is none, also if `on` has all exceptions.
+        """
+        if isinstance(error, Misused):
+            return False
         if isinstance(error, BaseExceptionGroup) and error.subgroup(self.on) is not None:
             return True
         return isinstance(error, self.on)

@@ -326,3 +326,16 @@ async def test_a_framework_may_go_on_behind_the_steps_that_it_had_awaited(
     entries = await ended(submitter, working, framed)
     assert folded(entries)["status"]["state"] == COMPLETED
     assert done == ["first", "second"]
+
+
+async def test_a_group_of_errors_shows_which_step_was_called_twice_at_once(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent
+    async def hasty(ctx: RunContext) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(ctx.step("look", asyncio.sleep, 0))
+
+    status = folded(await ended(submitter, working, hasty))["status"]
+    assert status["message"]["parts"][0]["text"].startswith("step 'look' is called twice")

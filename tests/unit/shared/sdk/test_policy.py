@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace import Retry, Retryable
+from headrace import Retry, Retryable, StepChanged
 from headrace.model.errors import BusUnavailable
 
 RETRY = Retry(on=(OSError,))
@@ -36,6 +36,13 @@ def test_an_error_or_a_group_of_such_errors_is_followed_by_another_attempt(
 @pytest.mark.parametrize("error", FINAL, ids=repr)
 def test_any_other_error_is_final_also_in_a_group(error: BaseException | None) -> None:
     assert RETRY.reason(error) is None
+
+
+def test_what_the_author_has_to_put_right_is_final_whatever_is_named() -> None:
+    everything, changed = Retry(on=(Exception,)), StepChanged("step 'pay' has no record")
+    assert everything.reason(changed) is None
+    assert not everything.names(changed)
+    assert everything.names(KeyError("x"))
 
 
 def test_what_a_named_error_says_is_told_apart_also_in_a_group() -> None:
