@@ -64,15 +64,15 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     max_turns: int = 16,
     connect_timeout: float = 10.0,
     request_timeout: float = 600.0,
-    retries: int = 2,
+    request_retries: int = 2,
     **declared: Unpack[Declaration],
 ) -> Agent:
     """Return an agent that calls a model behind an OpenAI-compatible endpoint.
 
     The worker executes `tools`. A call of a tool that an AG-UI client offers ends the run with that
-    call pending, and its result starts the next run. If a request still fails after `retries`, or
-    an answer breaks off, another attempt continues after the last tool result, as `retry`
-    allows.
+    call pending, and its result starts the next run. If a request still fails after
+    `request_retries`, or an answer breaks off, another attempt continues after the last tool
+    result, as `retry` allows.
 
     Args:
         name: The agent's name in the fleet.
@@ -94,14 +94,14 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
         max_turns: Maximum number of model responses in a run.
         connect_timeout: Seconds to connect.
         request_timeout: Seconds for which the endpoint may be silent.
-        retries: Retries of one request, before any of its answer has arrived.
+        request_retries: Retries of one request, before any of its answer has arrived.
         **declared: Keywords of `agent`.
 
     Raises:
         Misdeclared: The key is missing, two tools have the same name, or as for `agent`.
     """
     timeout = Timeout(request_timeout, connect=connect_timeout)
-    client = _client(base_url, api_key, headers, timeout, retries)
+    client = _client(base_url, api_key, headers, timeout, request_retries)
     fields = {
         "reasoning_effort": reasoning_effort,
         "temperature": temperature,

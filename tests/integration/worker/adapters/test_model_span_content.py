@@ -35,7 +35,7 @@ def chat(url: str) -> Agent:
         "api_key": "k",
         "memory": "task",
         "retry": Retry(backoff=0.0),
-        "retries": 0,
+        "request_retries": 0,
     }
     return openai_agent(name="a", model="small", instruction=RULE, tools=[tool(look)], **given)
 

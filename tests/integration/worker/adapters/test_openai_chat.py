@@ -62,7 +62,7 @@ def model(stub: ChatStub, **more: object) -> Agent:
         "tools": [add, whose, break_, refuse],
         "memory": "task",
         "retry": Retry(backoff=0.0),
-        "retries": 0,
+        "request_retries": 0,
         **more,
     }
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]

@@ -30,7 +30,13 @@ def add(a: int, b: int = 1) -> int:
 def model(stub: ChatStub, **more: object) -> Agent:
     from headrace.adapters import openai_agent
 
-    given = {"tools": [add], "memory": "task", "retry": Retry(backoff=0.0), "retries": 0, **more}
+    given = {
+        "tools": [add],
+        "memory": "task",
+        "retry": Retry(backoff=0.0),
+        "request_retries": 0,
+        **more,
+    }
     return openai_agent(name="model", model="small", base_url=stub.url, api_key="k", **given)  # type: ignore[arg-type]
 
 
