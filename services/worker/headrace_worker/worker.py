@@ -329,6 +329,8 @@ def warn_of(agents: Agents) -> None:
     for agent in agents:
         for caution in agent.card.cautions:
             _log.warning("agent %s: %s", agent.name, caution)
+        for note in agent.notes:
+            _log.info("agent %s: %s", agent.name, note)
 
 
 def _first_queue(agent: Agent) -> RunQueue:

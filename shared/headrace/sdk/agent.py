@@ -106,6 +106,9 @@ class Agent:
     interceptors: tuple[Interceptor, ...] = ()
     """Entered around each attempt, the first one outermost."""
 
+    notes: tuple[str, ...] = ()
+    """What a worker's log says of it at the start."""
+
     @property
     def name(self) -> str:
         """The agent's name."""

@@ -1,7 +1,7 @@
 """Adapter for LangGraph graphs."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
 from langgraph.pregel import Pregel
@@ -86,8 +86,7 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
         Misdeclared: The graph has static breakpoints but no checkpointer to resume from, or as for
             `agent`.
     """
-    if saver == "fleet":
-        graph = in_fleet(graph, name)
+    graph, notes = in_fleet(graph) if saver == "fleet" else (graph, [])
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
         raise Misdeclared(
             f"{name}: a graph with breakpoints needs a checkpointer; compile it with one, or use"
@@ -110,7 +109,7 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
         except MemoryLost as loss:
             await ask_again(ctx, loss)
 
-    return with_caution(run, caution_about(graph))
+    return replace(with_caution(run, caution_about(graph)), notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)

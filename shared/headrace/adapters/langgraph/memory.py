@@ -1,7 +1,6 @@
 """Where a graph keeps its state between a question and the answer, and what is wrong with that."""
 
 import inspect
-import logging
 import sqlite3
 from collections import defaultdict
 from contextlib import suppress
@@ -15,8 +14,6 @@ from headrace.adapters.langgraph.saver import FleetSaver
 from headrace.adapters.langgraph.store import FleetStore
 from headrace.model.agent_card import Caution
 
-_log = logging.getLogger(__name__)
-
 _REMEDY = 'use the fleet\'s (saver="fleet"), or one that all workers share, such as PostgresSaver'
 
 NO_CHECKPOINTER = f"the graph asks its user, but has no checkpointer to resume from; {_REMEDY}"
@@ -28,22 +25,24 @@ _IN_MEMORY = (":memory:", "")
 """Names of SQLite databases that only their connection has."""
 
 
-def in_fleet(graph: Pregel[Any, Any, Any, Any], name: str) -> Pregel[Any, Any, Any, Any]:
-    """Return the graph of the agent `name` with its state in the fleet, if it has no place for it.
+def in_fleet(graph: Pregel[Any, Any, Any, Any]) -> tuple[Pregel[Any, Any, Any, Any], list[str]]:
+    """Return the graph with its state in the fleet, if it has no place for it, and a note of that.
 
     An `InMemorySaver` is no such place: it is gone with its process. A graph that was compiled with
     ``checkpointer=False`` stays without.
     """
-    changes: dict[str, Any] = {}
+    changes, notes = dict[str, Any](), list[str]()
     saver = graph.checkpointer
     if saver is None or _is_in_memory(saver):
         serde = saver.serde if isinstance(saver, InMemorySaver) else None
         changes["checkpointer"] = FleetSaver(serde=serde)
         instead = "" if saver is None else f" instead of its {type(saver).__name__}"
-        _log.info('agent %s: the graph\'s state is in the fleet%s; saver="graph"', name, instead)
+        notes.append(
+            f'the graph\'s state is in the fleet{instead}; saver="graph" leaves it as it is'
+        )
     if graph.store is None:
         changes["store"] = FleetStore()
-    return graph.copy(changes) if changes else graph
+    return graph.copy(changes) if changes else graph, notes
 
 
 def missing_state(saver: object) -> str:

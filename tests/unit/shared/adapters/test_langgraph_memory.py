@@ -87,26 +87,24 @@ def test_a_saver_of_files_and_a_graph_that_never_asks_are_not_named() -> None:
 
 
 @pytest.mark.parametrize("has_saver", [False, True])
-def test_a_graphs_state_is_in_the_fleet_unless_it_has_a_place(
-    caplog: pytest.LogCaptureFixture, *, has_saver: bool
-) -> None:
+def test_a_graphs_state_is_in_the_fleet_unless_it_has_a_place(*, has_saver: bool) -> None:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from headrace.adapters import FleetSaver, FleetStore, langgraph_agent
     from headrace.adapters.langgraph.memory import in_fleet
 
-    caplog.set_level("INFO")
     serde = JsonPlusSerializer()
     before = graph(asks, checkpointer=InMemorySaver(serde=serde) if has_saver else None)
-    made = in_fleet(before, "desk")
+    made, [note] = in_fleet(before)
     assert (type(made.checkpointer), type(made.store)) == (FleetSaver, FleetStore)
     assert not isinstance(before.checkpointer, FleetSaver)
     saver: Any = made.checkpointer
     assert (saver.serde is serde) == has_saver
     instead = " instead of its InMemorySaver" if has_saver else ""
-    assert f"agent desk: the graph's state is in the fleet{instead}; " in caplog.text
-    assert langgraph_agent(before, name="desk").card.cautions == []
+    assert note.startswith(f"the graph's state is in the fleet{instead}; ")
+    served = langgraph_agent(before, name="desk")
+    assert (served.card.cautions, served.notes) == ([], (note,))
 
 
 def test_a_graph_that_has_a_place_keeps_it() -> None:
@@ -119,4 +117,4 @@ def test_a_graph_that_has_a_place_keeps_it() -> None:
     assert len(savers) == 2
     for saver in savers:
         before = graph(asks, checkpointer=saver, store=InMemoryStore())
-        assert in_fleet(before, "desk") is before
+        assert in_fleet(before) == (before, [])
