@@ -3,19 +3,24 @@
 Each adapter returns an `Agent`. It needs an extra of its own and is imported on first access from
 here, the one public path; the subpackages are private:
 
-=======================  ===========================  ==========================================
-``McpServer``            ``headrace[mcp]``            the tools of an MCP server
-``FleetSaver``           ``headrace[langgraph]``      a LangGraph checkpointer in the fleet
-``FleetStore``           ``headrace[langgraph]``      a LangGraph store in the fleet
-``adk_agent``            ``headrace[google-adk]``     an agent of Google's ADK
-``ag_ui_agent``          ``headrace[ag-ui]``          an AG-UI agent behind HTTP
-``executor_agent``       ``headrace[a2a]``            an `AgentExecutor` of the official SDK
-``langgraph_agent``      ``headrace[langgraph]``      a LangGraph graph
-``openai_agent``         ``headrace[openai]``         a model behind an OpenAI-compatible endpoint
-``openai_agents_agent``  ``headrace[openai-agents]``  an agent of the OpenAI Agents SDK
-``pydantic_ai_agent``    ``headrace[pydantic-ai]``    a pydantic-ai agent
-``remote_agent``         ``headrace[a2a]``            an external A2A agent, by its URL
-=======================  ===========================  ==========================================
+========================  ===========================  ==========================================
+``FleetArtifactService``  ``headrace[google-adk]``     ADK's artifacts in the fleet
+``FleetMemoryService``    ``headrace[google-adk]``     ADK's memories in the fleet
+``FleetSaver``            ``headrace[langgraph]``      a LangGraph checkpointer in the fleet
+``FleetSessionService``   ``headrace[google-adk]``     ADK's sessions in the fleet
+``FleetStore``            ``headrace[langgraph]``      a LangGraph store in the fleet
+``McpServer``             ``headrace[mcp]``            the tools of an MCP server
+``adk_agent``             ``headrace[google-adk]``     an agent of Google's ADK
+``ag_ui_agent``           ``headrace[ag-ui]``          an AG-UI agent behind HTTP
+``executor_agent``        ``headrace[a2a]``            an `AgentExecutor` of the official SDK
+``fleet_history``         ``headrace[pydantic-ai]``    pydantic-ai's messages in the fleet
+``fleet_session``         ``headrace[openai-agents]``  the OpenAI Agents SDK's session in the fleet
+``langgraph_agent``       ``headrace[langgraph]``      a LangGraph graph
+``openai_agent``          ``headrace[openai]``         a model behind an OpenAI-compatible endpoint
+``openai_agents_agent``   ``headrace[openai-agents]``  an agent of the OpenAI Agents SDK
+``pydantic_ai_agent``     ``headrace[pydantic-ai]``    a pydantic-ai agent
+``remote_agent``          ``headrace[a2a]``            an external A2A agent, by its URL
+========================  ===========================  ==========================================
 """
 
 from importlib import import_module
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from headrace.adapters.a2a.executor import executor_agent
     from headrace.adapters.a2a.remote import remote_agent
     from headrace.adapters.adk.agent import adk_agent
+    from headrace.adapters.adk.artifact_service import FleetArtifactService
+    from headrace.adapters.adk.memory_service import FleetMemoryService
+    from headrace.adapters.adk.session_service import FleetSessionService
     from headrace.adapters.ag_ui.agent import ag_ui_agent
     from headrace.adapters.langgraph.agent import langgraph_agent
     from headrace.adapters.langgraph.saver import FleetSaver
@@ -35,18 +43,25 @@ if TYPE_CHECKING:
     from headrace.adapters.mcp_tools import McpServer
     from headrace.adapters.openai.agent import openai_agent
     from headrace.adapters.openai_agents.agent import openai_agents_agent
+    from headrace.adapters.openai_agents.session import fleet_session
     from headrace.adapters.pydantic_ai.agent import pydantic_ai_agent
+    from headrace.adapters.pydantic_ai.history import fleet_history
 
 _MODULES = {
     "ApiKey": ("a2a.credentials", "a2a"),
     "Bearer": ("a2a.credentials", "a2a"),
     "ClientCredentials": ("a2a.credentials", "a2a"),
+    "FleetArtifactService": ("adk.artifact_service", "google-adk"),
+    "FleetMemoryService": ("adk.memory_service", "google-adk"),
     "FleetSaver": ("langgraph.saver", "langgraph"),
+    "FleetSessionService": ("adk.session_service", "google-adk"),
     "FleetStore": ("langgraph.store", "langgraph"),
     "McpServer": ("mcp_tools", "mcp"),
     "adk_agent": ("adk.agent", "google-adk"),
     "ag_ui_agent": ("ag_ui.agent", "ag-ui"),
     "executor_agent": ("a2a.executor", "a2a"),
+    "fleet_history": ("pydantic_ai.history", "pydantic-ai"),
+    "fleet_session": ("openai_agents.session", "openai-agents"),
     "langgraph_agent": ("langgraph.agent", "langgraph"),
     "openai_agent": ("openai.agent", "openai"),
     "openai_agents_agent": ("openai_agents.agent", "openai-agents"),
@@ -59,12 +74,17 @@ __all__ = [
     "ApiKey",
     "Bearer",
     "ClientCredentials",
+    "FleetArtifactService",
+    "FleetMemoryService",
     "FleetSaver",
+    "FleetSessionService",
     "FleetStore",
     "McpServer",
     "adk_agent",
     "ag_ui_agent",
     "executor_agent",
+    "fleet_history",
+    "fleet_session",
     "langgraph_agent",
     "openai_agent",
     "openai_agents_agent",

@@ -3,6 +3,8 @@
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from headrace.sdk.errors import Misused
+
 if TYPE_CHECKING:
     from headrace.sdk.context import RunContext
 
@@ -12,6 +14,20 @@ _active: "ContextVar[RunContext | None]" = ContextVar("active_run", default=None
 def active_run() -> "RunContext | None":
     """Return the context of the run that the caller belongs to. None: it belongs to none."""
     return _active.get()
+
+
+def required_run(user: str) -> "RunContext":
+    """Return the context of the run that the caller belongs to.
+
+    Raises:
+        Misused: It belongs to none. `user` names what needs one.
+    """
+    ctx = active_run()
+    if ctx is None:
+        raise Misused(
+            f"{user} works within an agent's run only; use it in a function that an agent calls"
+        )
+    return ctx
 
 
 def set_active_run(ctx: "RunContext") -> None:

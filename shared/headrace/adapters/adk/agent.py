@@ -20,7 +20,9 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 from google.genai.errors import UnknownApiResponseError
 
+from headrace.adapters.adk.artifact_service import FleetArtifactService
 from headrace.adapters.adk.events import AdkEvents
+from headrace.adapters.adk.memory_service import FleetMemoryService
 from headrace.adapters.adk.questions import (
     CREDENTIAL,
     FRAMEWORKS,
@@ -37,6 +39,7 @@ from headrace.adapters.adk.session import (
     user_content,
     user_event,
 )
+from headrace.adapters.adk.session_service import OwnerState
 from headrace.adapters.busy import is_busy
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import (
@@ -86,17 +89,18 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
     """Return an agent that runs an agent, a workflow or an app of Google's ADK.
 
     ADK's own runner executes it. The session is built from the log for each run, so no session
-    service is needed. Its state is shared with the user interface. The tools of an AG-UI client are
-    offered to every agent. Tools that need confirmation, long-running tools and ADK's requests for
-    input end the run with one interrupt for each call. The output of an agent with an
-    `output_schema` becomes a data artifact.
+    service is needed. Its state is shared with the user interface; that with the prefixes ``user:``
+    and ``app:`` is kept in the owner's memory. The tools of an AG-UI client are offered to every
+    agent. Tools that need confirmation, long-running tools and ADK's requests for input end the run
+    with one interrupt for each call. The output of an agent with an `output_schema` becomes a data
+    artifact.
 
     Args:
         wrapped: The agent, workflow or app.
         name: The agent's name in the fleet.
         run_config: ADK's `RunConfig`; by default, models stream.
-        artifact_service: ADK's artifact service, if agents use one.
-        memory_service: ADK's memory service, if agents use one.
+        artifact_service: ADK's artifact service; by default, a `FleetArtifactService`.
+        memory_service: ADK's memory service; by default, a `FleetMemoryService`.
         memory: How much of the conversation the agent gets.
         show_thinking: Whether to emit reasoning.
         approve_within: Seconds after which an open approval counts as refused; None for no limit.
@@ -221,6 +225,7 @@ class _AdkRun:
             ctx, options.root, session, thinking=options.show_thinking, has_plugins=has_plugins
         )
         emitter.state = _state(ctx, known)
+        emitter.shared = OwnerState(ctx, options.app.name, self._user)
         emitter.results = start.results
         emitter.used = {call.id for turn in known.turns for call in turn.calls}
         emitter.calls = _calls(start.own)
@@ -234,6 +239,7 @@ class _AdkRun:
     async def _runner(self, emitter: AdkEvents, start: _AdkStart, session: str) -> Runner:
         """Return ADK's runner, with the events so far in `session`."""
         options, sessions = self._options, InMemorySessionService()
+        emitter.state |= await emitter.shared.get()
         made = await sessions.create_session(
             app_name=options.app.name, user_id=self._user, session_id=session, state=emitter.state
         )
@@ -246,8 +252,8 @@ class _AdkRun:
         return Runner(
             app=options.app.model_copy(update=update),
             session_service=sessions,
-            artifact_service=options.services.artifacts,
-            memory_service=options.services.memories,
+            artifact_service=options.services.artifacts or FleetArtifactService(self._ctx),
+            memory_service=options.services.memories or FleetMemoryService(self._ctx),
         )
 
     async def _drive(self, emitter: AdkEvents, events: AsyncGenerator[Event, None]) -> bool:

@@ -29,6 +29,7 @@ from headrace.adapters.adk.session import (
     other_events,
     result_and_error,
 )
+from headrace.adapters.adk.session_service import OwnerState
 from headrace.adapters.as_json import as_json
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import keep_response
@@ -98,6 +99,8 @@ class AdkEvents(BasePlugin):
         """Ids of all calls of the conversation."""
         self.state: Json = {}
         """The session's state as last emitted."""
+        self.shared: OwnerState
+        """What of it the owner's conversations share."""
         self.extra: types.Content | None = None
         """What the user said in addition to an answer."""
         self.model_error: Exception | None = None
@@ -408,6 +411,7 @@ class AdkEvents(BasePlugin):
         now = {**self.state, **changed}
         if now != self.state:
             self.state = now
+            await self.shared.update(changed)
             await self._ctx.emit(State(now))
 
     def _is_structured(self, event: Event) -> bool:

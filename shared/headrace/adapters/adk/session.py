@@ -132,6 +132,17 @@ def result_and_error(response: Json) -> tuple[Any, str]:
     return response, ""
 
 
+def as_json_event(event: Event) -> Json:
+    """Return a whole event as JSON."""
+    kept: Json = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return kept
+
+
+def of_json_event(kept: Json) -> Event:
+    """Return the event of `as_json_event`."""
+    return Event.model_validate_json(json_text.encode(kept))
+
+
 def _as_kept(event: Event, recorded: Collection[str]) -> Json:
     kept: Json = event.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}
@@ -148,7 +159,7 @@ def _event(kept: Json, results: Mapping[str, Json]) -> Event:
         response = part.get("functionResponse")
         if response and "response" not in response:
             response["response"] = results.get(response.get("id"), {})
-    return Event.model_validate_json(json_text.encode(kept))
+    return of_json_event(kept)
 
 
 def _response(turn: Turn, root: str, invocation: str) -> Event:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from headrace.sdk.active_run import active_run
+from headrace.sdk.active_run import required_run
 from headrace.sdk.context import runtime_of
 from headrace.sdk.errors import Misused
 from headrace.sdk.runtime import RunMemory, Runtime, running_loop
@@ -50,13 +50,7 @@ def _loop(user: object) -> asyncio.AbstractEventLoop:
 
 
 def _runtime(user: object) -> Runtime:
-    ctx = active_run()
-    if ctx is None:
-        raise Misused(
-            f"{_name(user)} works within an agent's run only; use it in a function that an agent"
-            " calls"
-        )
-    return runtime_of(ctx)
+    return runtime_of(required_run(_name(user)))
 
 
 def _name(user: object) -> str:

@@ -190,8 +190,8 @@ class Asker:
         """Answer, and return what became of it."""
         raise NotImplementedError
 
-    def expected(self, event: str) -> list[Told]:
-        """Return what may become of it."""
+    def expected(self, event: str) -> Told:
+        """Return what is to become of it."""
         raise NotImplementedError
 
 
@@ -215,9 +215,7 @@ class InWords(Asker):
         """Answer the task."""
         task = await self._said(world, self.answers.format(event), asked)
         said = "".join(parts.text_of(one["parts"]) for one in task.get("artifacts", ()))
-        asks = parts.text_of(task["status"].get("message", {}).get("parts", ()))
-        state = task["status"]["state"]
-        return Told(state, said or asks.partition(":")[0], *self.heard(world, event))
+        return Told(task["status"]["state"], said, *self.heard(world, event))
 
     async def _said(self, world: World, words: str, task: str = "") -> Json:
         message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": words}]}
@@ -228,9 +226,9 @@ class InWords(Asker):
         found: Json = answer.json()["task"]
         return found
 
-    def expected(self, event: str) -> list[Told]:
+    def expected(self, event: str) -> Told:
         """Return what is to become of it."""
-        return [Told("TASK_STATE_COMPLETED", self.told.format(event), *self.done(event))]
+        return Told("TASK_STATE_COMPLETED", self.told.format(event), *self.done(event))
 
     def done(self, event: str) -> tuple[list[Any], list[str]]:
         """Return the effects that are to be, and what the model is to be sent."""
@@ -256,16 +254,6 @@ class Approval(InWords):
             f"assistant: refund({event},5)",
             f"tool: refunded {event}",
         ]
-
-
-class AskingGraph(Approval):
-    """A graph whose saver reads its file when a worker starts: it may know no answer elsewhere."""
-
-    def expected(self, event: str) -> list[Told]:
-        """Return the answer, or that it was refused and the question is open."""
-        heard = [f"user: Refund {event}."]
-        refused = Told("TASK_STATE_INPUT_REQUIRED", "The answer was not used", [], heard)
-        return [*super().expected(event), refused]
 
 
 class AskingExecutor(InWords):
@@ -335,14 +323,14 @@ class ClientTool(Asker):
         found = (line.removeprefix("data: ") for line in answer.text.splitlines())
         return [json.loads(line) for line in found if line.startswith("{")]
 
-    def expected(self, event: str) -> list[Told]:
+    def expected(self, event: str) -> Told:
         """Return the model's answer to the result."""
         heard = [f"user: Paint {event}.", f"assistant: paint({event})", "tool: wet"]
-        return [Told("RUN_FINISHED", "So be it.", [], heard)]
+        return Told("RUN_FINISHED", "So be it.", [], heard)
 
 
 ROWS: Final[dict[str, Asker]] = {
-    "langgraph": AskingGraph("test_langgraph"),
+    "langgraph": Approval("test_langgraph"),
     "pydantic-ai": Approval("test_pydantic_ai"),
     "pydantic-ai, client's tool": ClientTool("test_pydantic_ai"),
     "openai-agents": Approval("test_openai_agents"),
@@ -434,4 +422,4 @@ async def test_an_answer_is_the_answer(
     told = answered[row]
     if isinstance(told, BaseException):
         raise told
-    assert told in ROWS[row].expected(event)
+    assert told == ROWS[row].expected(event)

@@ -521,3 +521,45 @@ async def test_arguments_stream_where_the_model_streams_them(
     assert len({parts.tool_call_id(part) for part in pieces}) == 2
     assert [part["text"] for part in pieces[:4]] == ["", '{"order":"A\\"', "1é", '","amount":5']
     assert len(model.conversations) == 3
+
+
+async def test_what_an_agent_keeps_of_its_user_is_known_in_other_conversations(
+    submitter: TaskSubmitter, served: Served
+) -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools.load_memory_tool import load_memory_tool
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+
+    async def keep(tool_context: ToolContext) -> str:
+        """Keep it."""
+        tool_context.state["user:name"] = "Ada"
+        tool_context.state["topic"] = "cats"
+        await tool_context.save_artifact("user:note", types.Part(text="likes cats"))
+        await tool_context.add_session_to_memory()
+        return "kept"
+
+    async def recall(tool_context: ToolContext) -> list[str]:
+        """Recall it."""
+        note = await tool_context.load_artifact("user:note")
+        state = tool_context.state.to_dict()
+        return [state.get("user:name", ""), state.get("topic", ""), (note and note.text) or ""]
+
+    script = [
+        *(calls(("c1", "keep", {})), replies("Kept.")),
+        *(calls(("c2", "recall", {})), calls(("c3", "load_memory", {"query": "remember"}))),
+        replies("Known."),
+        *(calls(("c4", "recall", {})), replies("Unknown.")),
+    ]
+
+    def made(llm: Any) -> Any:  # noqa: ANN401  # the library's
+        return LlmAgent(name="clerk", model=llm, tools=[keep, recall, load_memory_tool])
+
+    async with served(script, made) as model:
+        for context, owner in (("one", "ada"), ("two", "ada"), ("three", "eve")):
+            task = await submitter.start("a", "Remember.", context=context, owner=owner)
+            assert state(await folded(task)) == "COMPLETED"
+    told = [received[-1].text for received in model.conversations]
+    assert told[3] == "['Ada', '', 'likes cats']"
+    assert "'text': 'Remember.'" in told[4]
+    assert told[6] == "['', '', '']"

@@ -1,10 +1,11 @@
 """A model that says what a test has it say, whichever wire format an adapter's framework speaks."""
 
+from asyncio import StreamWriter
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, override
 
 import orjson
 
@@ -95,6 +96,17 @@ class ChatModel(ChatStub):
         else:
             super().__init__(map(_reply, script))
 
+    @override
+    async def _send(self, reply: Reply, writer: StreamWriter) -> None:
+        is_whole = not self.requests[-1].get("stream") and reply.status == 200
+        if not is_whole or reply.hangs or reply.breaks:
+            await super()._send(reply, writer)
+            return
+        body = orjson.dumps(_whole(reply.chunks))
+        head = f"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        writer.write(f"{head}\r\nconnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+
     @property
     def conversations(self) -> list[list[ModelMessage]]:
         """The conversation of each request."""
@@ -121,6 +133,24 @@ def _reply(output: ModelOutput) -> Reply:
         return Reply([chunk(piece) for piece in pieces], breaks=output.cut, hangs=output.hangs)
     finish = "tool_calls" if output.calls else "stop"
     return Reply([*deltas(*pieces, finish=finish), usage(10, 5)])
+
+
+def _whole(chunks: list[Json]) -> Json:
+    """Return the answer whose chunks these are, as who asks for no stream gets it."""
+    spoken = [choice for each in chunks for choice in each["choices"]]
+    message: Json = {"role": "assistant", "content": None}
+    called = list[Json]()
+    for delta in (choice["delta"] for choice in spoken):
+        if text := delta.get("content"):
+            message["content"] = (message["content"] or "") + text
+        for piece in delta.get("tool_calls") or ():
+            if "id" in piece:
+                called.append({**piece, "function": {**piece["function"]}})
+            else:
+                called[-1]["function"]["arguments"] += piece["function"]["arguments"]
+    choice = {"index": 0, "message": {**message, **({"tool_calls": called} if called else {})}}
+    choice["finish_reason"] = spoken[-1]["finish_reason"]
+    return {**chunks[-1], "object": "chat.completion", "choices": [choice]}
 
 
 def _conversation(request: Json) -> list[ModelMessage]:
