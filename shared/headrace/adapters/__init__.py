@@ -5,6 +5,7 @@ here, the one public path; the subpackages are private:
 
 ========================  ===========================  ==========================================
 ``FleetArtifactService``  ``headrace[google-adk]``     ADK's artifacts in the fleet
+``FleetDurability``       ``headrace[pydantic-ai]``    pydantic-ai's requests and calls as steps
 ``FleetMemoryService``    ``headrace[google-adk]``     ADK's memories in the fleet
 ``FleetSaver``            ``headrace[langgraph]``      a LangGraph checkpointer in the fleet
 ``FleetSessionService``   ``headrace[google-adk]``     ADK's sessions in the fleet
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.adapters.openai_agents.agent import openai_agents_agent
     from headrace.adapters.openai_agents.session import fleet_session
     from headrace.adapters.pydantic_ai.agent import pydantic_ai_agent
+    from headrace.adapters.pydantic_ai.durability import FleetDurability
     from headrace.adapters.pydantic_ai.history import fleet_history
 
 _MODULES = {
@@ -52,6 +54,7 @@ _MODULES = {
     "Bearer": ("a2a.credentials", "a2a"),
     "ClientCredentials": ("a2a.credentials", "a2a"),
     "FleetArtifactService": ("adk.artifact_service", "google-adk"),
+    "FleetDurability": ("pydantic_ai.durability", "pydantic-ai"),
     "FleetMemoryService": ("adk.memory_service", "google-adk"),
     "FleetSaver": ("langgraph.saver", "langgraph"),
     "FleetSessionService": ("adk.session_service", "google-adk"),
@@ -75,6 +78,7 @@ __all__ = [
     "Bearer",
     "ClientCredentials",
     "FleetArtifactService",
+    "FleetDurability",
     "FleetMemoryService",
     "FleetSaver",
     "FleetSessionService",

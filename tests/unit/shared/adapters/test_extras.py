@@ -12,6 +12,7 @@ LIBRARIES = {
     "Bearer": ("a2a", "a2a"),
     "ClientCredentials": ("a2a", "a2a"),
     "FleetArtifactService": ("google.adk", "google-adk"),
+    "FleetDurability": ("pydantic_ai", "pydantic-ai"),
     "FleetMemoryService": ("google.adk", "google-adk"),
     "FleetSaver": ("langgraph", "langgraph"),
     "FleetSessionService": ("google.adk", "google-adk"),
