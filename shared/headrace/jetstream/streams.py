@@ -48,12 +48,8 @@ _CONTRACT = (
 )
 """The settings of streams that the contract requires."""
 
-_OPTIONAL = {
-    "num_replicas": ("replicas",),
-    "max_bytes": ("events_max_bytes", "files_max_bytes", "memory_max_bytes"),
-    "max_msgs": ("runs_max",),
-}
-"""The stream settings that Headrace settings can set, with the names of those."""
+_OPTIONAL = "num_replicas", "max_bytes", "max_msgs"
+"""The stream settings that Headrace settings can set."""
 
 _FIXED = {"storage", "retention"}
 """What JetStream can't change on an existing stream."""
@@ -511,13 +507,24 @@ def _of_contract(
 def _of_limits(
     stream: str, wanted: dict[str, Any], found: dict[str, Any], settings: BusSettings
 ) -> Iterator[Difference]:
-    for name, fields in _OPTIONAL.items():
+    for name in _OPTIONAL:
         if wanted.get(name) is None or found.get(name) == wanted[name]:
             continue
-        field = next(f for f in fields if getattr(settings, f) == wanted[name])
         grows = _size(wanted[name]) > _size(found.get(name, 1))
         effect = Effect.GROW if grows else Effect.SHRINK
-        yield Difference(stream, effect, name, found.get(name), wanted[name], variable(field))
+        named = variable(_field(stream, name, settings))
+        yield Difference(stream, effect, name, found.get(name), wanted[name], named)
+
+
+def _field(stream: str, name: str, settings: BusSettings) -> str:
+    """Return the name of the Headrace setting that a stream's setting follows."""
+    streams = Streams(settings.stream_prefix)
+    limits = {
+        f"OBJ_{streams.files}": "files_max_bytes",
+        f"KV_{streams.memory}": "memory_max_bytes",
+        streams.runs: "runs_max",
+    }
+    return "replicas" if name == "num_replicas" else limits.get(stream, "events_max_bytes")
 
 
 def _keeping_differently(

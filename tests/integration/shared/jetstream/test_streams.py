@@ -108,6 +108,17 @@ async def test_a_service_with_other_settings_changes_nothing_and_names_each_diff
         assert f"{name}: num_replicas is" in output
 
 
+async def test_a_limit_is_named_by_its_own_variable_beside_equal_ones(own: Bus) -> None:
+    same = dict.fromkeys(("events_max_bytes", "files_max_bytes", "memory_max_bytes"), 5_000_000)
+    found = await differences(own.js, settings(own, **same, runs_max=5_000_000))
+    assert {one.stream: one.variable for one in found} == {
+        own.streams.events(0): "HEADRACE_EVENTS_MAX_BYTES",
+        f"OBJ_{own.streams.files}": "HEADRACE_FILES_MAX_BYTES",
+        f"KV_{own.streams.memory}": "HEADRACE_MEMORY_MAX_BYTES",
+        own.streams.runs: "HEADRACE_RUNS_MAX",
+    }
+
+
 async def test_limits_shrink_only_on_request(own: Bus, topology: Topology) -> None:
     stream = own.streams.events(0)
     before = await config(own, stream)
