@@ -6,7 +6,7 @@ from functools import wraps
 
 import click
 
-from headrace.jetstream.agent_memory import AgentMemory, MemoryFilter, MemoryKey
+from headrace.jetstream.agent_memory import AgentMemory, HashedContext, MemoryFilter, MemoryKey
 from headrace.jetstream.connection import Bus
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.model.subjects import decode_token, encode_token
@@ -44,6 +44,8 @@ def _with_filter(command: Callable[..., None]) -> Callable[..., None]:
         **options: object,
     ) -> None:
         owner = None if owner is None else encode_token(owner)
+        # The list shows a hash in place of an id that is too long.
+        context = None if context is None else HashedContext.of(context) or context
         wanted = MemoryFilter(encode_token(tenant), agent, owner, context, task)
         command(wanted=wanted, **options)
 

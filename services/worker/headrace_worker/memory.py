@@ -1,7 +1,9 @@
 """What the fleet remembers for the agent of an attempt."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from headrace.jetstream.agent_memory import (
     AgentMemory,
@@ -27,6 +29,24 @@ from headrace.model.memory import (
 from headrace.sdk.errors import Misused, RunOver
 
 _DELETION = {KV_OPERATION: "DEL"}
+
+
+@contextmanager
+def _unless_full(what: str) -> Iterator[None]:
+    """Explain that `what` holds because the fleet's memory is full.
+
+    Raises:
+        MemoryFull: It is.
+    """
+    try:
+        yield
+    except Refused as refused:
+        if refused.is_full:
+            raise MemoryFull(
+                f"{what}: the fleet's memory is full; delete large values, or raise"
+                " HEADRACE_MEMORY_MAX_BYTES"
+            ) from refused
+        raise
 
 
 class MemoryTaken(RunOver):
@@ -101,42 +121,33 @@ class AttemptMemory:
         await self._begin(scope)
         self._check_writable(scope)
         check_size(key, data)
-        try:
+        with _unless_full(f"memory key {key!r} is not stored"):
             if scope == self.scope:
                 return await self._put_own(key, data, revision)
             seconds = self._owner_seconds if scope.context is None else None
             return await self._store.put(scope, key, data, revision, seconds=seconds)
-        except Refused as refused:
-            if refused.is_full:
-                raise MemoryFull(
-                    f"memory key {key!r} is not stored: the fleet's memory is full; delete keys,"
-                    " or raise HEADRACE_MEMORY_MAX_BYTES"
-                ) from refused
-            raise
 
     async def delete(self, scope: MemoryScope, key: str, revision: int | None) -> None:
         """Delete `key`.
 
         Raises:
-            MemoryChanged: As `RunMemory.delete`.
+            MemoryChanged, MemoryFull: As `RunMemory.delete`.
             RunOver: Another worker has the run.
         """
         await self._begin(scope)
         self._check_writable(scope)
-        if scope != self.scope:
-            return await self._store.delete(scope, key, revision)
-        async with self._turn:
-            found = await self._expected(key, revision)
-            if found is not None:
-                await self._append(key_of(scope, key), b"", _DELETION)
-                await self._drop(self._chunks.pop(key, None))
-        return None
+        with _unless_full(f"memory key {key!r} is not deleted"):
+            if scope == self.scope:
+                await self._delete_own(key, revision)
+            else:
+                await self._store.delete(scope, key, revision)
 
     async def _begin(self, scope: MemoryScope) -> None:
         """Make sure, before the task's memory is used, that no earlier attempt can change it.
 
         Raises:
             Misused: The scope is another agent's, owner's or tenant's.
+            MemoryFull: The fleet's memory is full.
         """
         if scope[:3] != self.scope[:3]:
             raise Misused(f"agent {self.scope.agent!r} used the memory of {scope[:3]}")
@@ -145,7 +156,8 @@ class AttemptMemory:
         async with self._turn:
             if not self._is_claimed:
                 self._check()
-                await self._writes.claim(self._subject(fence_of(scope)))
+                with _unless_full("the task's memory has not been taken over"):
+                    await self._writes.claim(self._subject(fence_of(scope)))
                 self._is_claimed = True
 
     def _check_writable(self, scope: MemoryScope) -> None:
@@ -157,16 +169,27 @@ class AttemptMemory:
         async with self._turn:
             if revision is not None:
                 await self._expected(key, revision)
-            pieces = cut(data)
-            chunks = new_chunks(len(pieces))
-            for number, piece in enumerate(pieces):
-                await self._append(chunk_of(self.scope, chunks, number), piece)
+            pieces, stored = cut(data), 0
+            chunks = new_chunks(pieces)
             message = chunks.encode() if pieces else inline(data)
-            stored = await self._append(key_of(self.scope, key), message)
+            try:
+                for piece in pieces:
+                    await self._append(chunk_of(self.scope, chunks, stored), piece)
+                    stored += 1
+                revision = await self._append(key_of(self.scope, key), message)
+            except Refused:
+                await self._drop(replace(chunks, count=stored))
+                raise
             await self._drop(self._chunks.pop(key, None))
             if pieces:
                 self._chunks[key] = chunks
-            return stored
+            return revision
+
+    async def _delete_own(self, key: str, revision: int | None) -> None:
+        async with self._turn:
+            if await self._expected(key, revision) is not None:
+                await self._append(key_of(self.scope, key), b"", _DELETION)
+                await self._drop(self._chunks.pop(key, None))
 
     async def _expected(self, key: str, revision: int | None) -> MemoryValue | None:
         """Return the value of a key of the task, which has the `revision` (None: any).
@@ -181,8 +204,11 @@ class AttemptMemory:
 
     async def _drop(self, chunks: Chunks | None) -> None:
         """Drop the chunks of a value that was replaced. The task's end drops the others."""
-        if chunks is not None:
-            for number in range(chunks.count):
+        if chunks is None:
+            return
+        for number in range(chunks.count):
+            # A full store refuses a mark that is larger than the chunk.
+            with suppress(Refused):
                 await self._append(chunk_of(self.scope, chunks, number), b"", _DELETION)
 
     async def _append(self, place: str, data: bytes, headers: dict[str, str] | None = None) -> int:

@@ -6,9 +6,11 @@ have it, which are stored first and never changed. So a value is replaced by one
 """
 
 import hashlib
+import re
 import secrets
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,10 +18,12 @@ import orjson
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.errors import Refused
 from headrace.jetstream.kv import Bucket, KeyChanged, stream_of
 from headrace.jetstream.purge import erase, purge
 from headrace.model.errors import BusUnavailable
 from headrace.model.memory import (
+    EMPTY,
     MemoryScope,
     MemoryValue,
     changed_meanwhile,
@@ -41,9 +45,11 @@ DELETED = 30 * 24 * 3600
 _NONE = "_"
 _HASHED = "_h"
 """Begins the token of a long context. No encoded name begins so."""
+_IS_HASHED = re.compile(f"{_HASHED}[0-9a-f]{{64}}")
 _HERE, _CHUNKED = b"\x00", b"\x01"
 """First byte of a message: the value follows, or the description of its chunks."""
-_TRIES = 5
+_TRIES = 20
+"""Times that a value is read whose chunks others replace meanwhile."""
 _LONGER = 60
 """Seconds for which chunks outlive what names them."""
 _SCOPE_TOKENS = 6
@@ -56,10 +62,25 @@ class Chunks:
 
     name: str
     count: int
+    size: int
+    """Bytes of the value."""
 
     def encode(self) -> bytes:
         """Return the message that names them."""
-        return _CHUNKED + orjson.dumps({"name": self.name, "chunks": self.count})
+        return _CHUNKED + orjson.dumps(
+            {"name": self.name, "chunks": self.count, "bytes": self.size}
+        )
+
+
+class HashedContext(str):
+    """What subjects have in place of a context's id that is too long for them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, token: str) -> "HashedContext | None":
+        """Return the hash that is a subject's `token`; None: it is an id."""
+        return cls(token) if _IS_HASHED.fullmatch(token) else None
 
 
 class MemoryFilter(NamedTuple):
@@ -85,7 +106,7 @@ class MemoryKey(NamedTuple):
     scope: MemoryScope
     key: str
     size: int
-    """Bytes in its message; a large value has them in chunks."""
+    """Bytes of the value."""
     revision: int
 
 
@@ -101,7 +122,7 @@ class ConversationMemory(NamedTuple):
     @property
     def context(self) -> str | None:
         """The context's id. None: it is too long to be in a subject."""
-        return None if self.token.startswith(_HASHED) else decode_token(self.token)
+        return None if HashedContext.of(self.token) else decode_token(self.token)
 
     @property
     def pattern(self) -> str:
@@ -114,7 +135,7 @@ def chunks_of(message: bytes) -> Chunks | None:
     if not message.startswith(_CHUNKED):
         return None
     held = orjson.loads(message[1:])
-    return Chunks(held["name"], held["chunks"])
+    return Chunks(held["name"], held["chunks"], held["bytes"])
 
 
 def cut(data: bytes) -> list[bytes]:
@@ -129,9 +150,9 @@ def inline(data: bytes) -> bytes:
     return _HERE + data
 
 
-def new_chunks(count: int) -> Chunks:
-    """Return a new place for `count` chunks."""
-    return Chunks(secrets.token_hex(8), count)
+def new_chunks(pieces: Sequence[bytes]) -> Chunks:
+    """Return a new place for the chunks of a value."""
+    return Chunks(secrets.token_hex(8), len(pieces), sum(map(len, pieces)))
 
 
 def place_of(scope: MemoryScope) -> str:
@@ -150,7 +171,8 @@ def _keys_of(scope: MemoryScope) -> str:
 
 
 def _pattern(prefix: str) -> str:
-    return f"{encode_key(check_prefix(prefix)[:-1])}.>" if prefix else ">"
+    # The last segment of a prefix is empty.
+    return f"{encode_key(prefix).removesuffix(EMPTY)}>" if check_prefix(prefix) else ">"
 
 
 def chunk_of(scope: MemoryScope, chunks: Chunks, number: int) -> str:
@@ -164,6 +186,8 @@ def fence_of(scope: MemoryScope) -> str:
 
 
 def _context_token(context: str) -> str:
+    if isinstance(context, HashedContext):
+        return context
     encoded = "".join(encode_token(one) for one in context)
     if 0 < len(encoded) <= MAX_TOKEN:
         return encoded
@@ -217,16 +241,21 @@ class AgentMemory:
         """
         check_size(key, data)
         place, pieces = key_of(scope, key), cut(data)
-        chunks = new_chunks(len(pieces))
+        chunks = new_chunks(pieces)
         longer = None if seconds is None else seconds + _LONGER
-        for number, piece in enumerate(pieces):
-            await self.bucket.put(chunk_of(scope, chunks, number), piece, 0, seconds=longer)
-        message = chunks.encode() if pieces else inline(data)
+        message, stored = chunks.encode() if pieces else inline(data), 0
         try:
+            for piece in pieces:
+                await self.bucket.put(chunk_of(scope, chunks, stored), piece, 0, seconds=longer)
+                stored += 1
             return await self._replace(scope, key, place, message, revision, seconds)
         except KeyChanged:
             await self._drop(scope, chunks)
             raise changed_meanwhile(key) from None
+        except Refused:
+            # No message names the chunks, so nothing else would drop them.
+            await self._drop(scope, replace(chunks, count=stored))
+            raise
 
     async def delete(self, scope: MemoryScope, key: str, revision: int | None) -> None:
         """Delete `key`, if it has the `revision` (None: any).
@@ -282,10 +311,12 @@ class AgentMemory:
         found = list[MemoryKey]()
         for place, value in sorted(copied.items()):
             tenant, agent, task, owner, token, _, key = place.split(".", _SCOPE_TOKENS)
-            named = None if token == _NONE else decode_token(token)
+            named = None if token == _NONE else HashedContext.of(token) or decode_token(token)
             context = named if wanted.context is None else wanted.context
             scope = MemoryScope(tenant, agent, owner, context, None if task == _NONE else task)
-            found.append(MemoryKey(scope, decode_key(key), len(value.data) - 1, value.sequence))
+            chunks = chunks_of(value.data)
+            size = len(value.data) - 1 if chunks is None else chunks.size
+            found.append(MemoryKey(scope, decode_key(key), size, value.sequence))
         return found
 
     async def erase_key(self, scope: MemoryScope, key: str) -> None:
@@ -383,8 +414,11 @@ class AgentMemory:
             return stored
 
     async def _drop(self, scope: MemoryScope, chunks: Chunks | None) -> None:
-        if chunks is not None:
-            for number in range(chunks.count):
+        if chunks is None:
+            return
+        for number in range(chunks.count):
+            # A full store refuses a mark that is larger than the chunk.
+            with suppress(Refused):
                 await self.bucket.delete(chunk_of(scope, chunks, number), seconds=DELETED)
 
     async def _messages(self, scope: MemoryScope, prefix: str) -> dict[str, tuple[bytes, int]]:

@@ -12,7 +12,7 @@ LARGEST_VALUE = 16 * 1024 * 1024
 LONGEST_KEY = 400
 """Maximum length of a key in characters, as encoded for NATS."""
 
-_EMPTY = "_"
+EMPTY = "_"
 """The token of an empty segment of a key. `encode_token` never returns it."""
 
 
@@ -61,16 +61,23 @@ def encode_key(key: str) -> str:
     """
     if not key:
         raise InvalidName("memory key", key, "must not be empty; name what the value is")
-    tokens = ".".join(encode_token(part) if part else _EMPTY for part in key.split("/"))
+    tokens = ".".join(_encode_segment(key, part) if part else EMPTY for part in key.split("/"))
     if len(tokens) > LONGEST_KEY:
         rule = f"must have at most {LONGEST_KEY} characters when encoded; use a hash of it"
         raise InvalidName("memory key", key, rule)
     return tokens
 
 
+def _encode_segment(key: str, segment: str) -> str:
+    try:
+        return encode_token(segment)
+    except InvalidName as invalid:
+        raise InvalidName("memory key", key, f"{invalid.rule}, in each segment") from None
+
+
 def decode_key(tokens: str) -> str:
     """Return the key that `encode_key` encoded."""
-    return "/".join("" if one == _EMPTY else decode_token(one) for one in tokens.split("."))
+    return "/".join("" if one == EMPTY else decode_token(one) for one in tokens.split("."))
 
 
 def check_prefix(prefix: str) -> str:

@@ -64,6 +64,8 @@ class Memory:
 
         Raises:
             MemoryChanged: The key has another `revision` than the given one.
+            MemoryFull: The fleet's memory is full, and the value smaller than the mark of its
+                deletion.
         """
         await self._store.delete(self.scope, key, revision)
 

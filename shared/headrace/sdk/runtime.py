@@ -181,6 +181,7 @@ class RunMemory(Protocol):
 
         Raises:
             MemoryChanged: The key has another revision.
+            MemoryFull: The store has no room for the mark of the deletion.
         """
 
     async def keys(self, scope: MemoryScope, prefix: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What operators see and delete of what agents remember."""
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator
 
@@ -76,3 +77,21 @@ async def test_what_is_deleted_is_gone_with_its_chunks(bus: Bus) -> None:
     assert (await run(bus, "delete", *owner, "--all")).exit_code == 0
     assert await rows(bus) == ["bob chat/1 draft"]
     assert (await stream_info(bus, f"KV_{bus.streams.memory}"))["state"]["messages"] == 1
+
+
+async def test_memory_of_a_context_that_is_too_long_for_a_subject_is_deleted(bus: Bus) -> None:
+    store, large = AgentMemory(bus), b"x" * (2 * INLINE + 7)
+    first, second = (ANN._replace(task=None, context=end + "ä" * 250) for end in "12")
+    for scope in (first, second):
+        await store.put(scope, "notes", large, None)
+    hashes = [row.split()[1] for row in await rows(bus) if row.endswith(" notes")]
+    assert len(set(hashes)) == 2
+    for context in (first.context, hashes[1]):
+        shown = await run(bus, "show", "notes", "--context", str(context))
+        assert (shown.exit_code, shown.stdout_bytes) == (0, large)
+    listed = json.loads((await run(bus, "list", "--context", hashes[0], "--json")).stdout)
+    assert listed["bytes"] == len(large)
+    assert (await run(bus, "delete", "notes", "--context", hashes[0])).exit_code == 0
+    assert len(await rows(bus)) == 5
+    assert (await run(bus, "delete", "--all")).exit_code == 0
+    assert (await stream_info(bus, f"KV_{bus.streams.memory}"))["state"]["messages"] == 0

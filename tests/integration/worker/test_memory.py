@@ -10,6 +10,7 @@ from headrace import Retry, RunContext, agent
 from headrace.jetstream.agent_memory import INLINE, AgentMemory
 from headrace.jetstream.api import request, stream_info
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.kv import Bucket, Value
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
@@ -103,10 +104,12 @@ async def test_a_write_expects_a_revision(memory: Memory, of: str) -> None:
 @pytest.mark.parametrize("of", ["context", "task"])
 async def test_keys_are_listed_by_whole_segments(memory: Memory, of: str) -> None:
     where = memory if of == "context" else memory.of_task
-    for key in ("b", "a/2", "a/1", "ab/1", "a//*", "a"):
+    for key in ("b", "a/2", "a/1", "ab/1", "a//*", "a", "/c"):
         await where.put(key, key.encode())
-    assert await where.keys() == ["a", "a//*", "a/1", "a/2", "ab/1", "b"]
+    assert await where.keys() == ["/c", "a", "a//*", "a/1", "a/2", "ab/1", "b"]
     assert await where.keys("a/") == ["a//*", "a/1", "a/2"]
+    assert await where.keys("a//") == ["a//*"]
+    assert await where.keys("/") == ["/c"]
     assert await where.keys("none/") == []
 
 
@@ -129,6 +132,25 @@ async def test_two_writers_at_once_lose_nothing(opened: Open) -> None:
 
     await asyncio.gather(*map(count, both))
     assert await both[0].load("n") == 20
+
+
+async def test_a_large_value_is_read_while_others_replace_it(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened()
+    memory, get, written = Memory(run, run.scope._replace(task=None)), Bucket.get, list[bytes]()
+
+    async def replaced_before(bucket: Bucket, place: str) -> Value:
+        if ".c." in place and len(written) < 8:
+            written.append(LARGE + bytes(len(written)))
+            await memory.put("k", written[-1])
+        return await get(bucket, place)
+
+    await memory.put("k", LARGE)
+    monkeypatch.setattr(Bucket, "get", replaced_before)
+    found = await memory.get("k")
+    assert found is not None
+    assert found.data == written[7]
 
 
 async def test_an_attempt_that_was_replaced_writes_nothing_into_the_tasks_memory(
@@ -319,7 +341,48 @@ async def test_a_full_memory_says_so(submitter: TaskSubmitter, working: Working)
         await request(bus, f"STREAM.UPDATE.{config['name']}", {**config, "max_bytes": 30_000})
         await (await submitter.start("filling", "x")).ended()
     [message] = told
-    assert message.startswith("memory key '2' is not stored: the fleet's memory is full; delete")
+    assert message.startswith(
+        "memory key '2' is not stored: the fleet's memory is full; delete large"
+    )
+
+
+@pytest.mark.parametrize("bus", ["nats-server"], indirect=True)
+@pytest.mark.parametrize("of", ["context", "task", "owner"])
+async def test_a_value_that_does_not_fit_leaves_nothing_in_a_full_memory(
+    bus: Bus, memory: Memory, of: str
+) -> None:
+    where = {"context": memory, "task": memory.of_task, "owner": memory.of_owner}[of]
+    stream = f"KV_{bus.streams.memory}"
+    config = (await stream_info(bus, stream))["config"]
+    await where.put("large", LARGE)
+    limit = len(LARGE) + 2 * INLINE
+    await request(bus, f"STREAM.UPDATE.{stream}", {**config, "max_bytes": limit})
+    for _ in range(3):
+        with pytest.raises(MemoryFull, match="memory key 'k' is not stored"):
+            await where.put("k", LARGE)
+    assert (await stream_info(bus, stream))["state"]["bytes"] < len(LARGE) + INLINE // 2
+    found = await where.get("large")
+    assert found is not None
+    assert found.data == LARGE
+    await where.delete("large")
+    await where.put("k", LARGE)
+
+
+@pytest.mark.parametrize("bus", ["nats-server"], indirect=True)
+async def test_what_cannot_be_deleted_in_a_full_memory_is_named(
+    bus: Bus, memory: Memory, opened: Open
+) -> None:
+    stream = f"KV_{bus.streams.memory}"
+    config = (await stream_info(bus, stream))["config"]
+    for where in (memory, memory.of_task):
+        await where.put("k", b"1")
+    held = (await stream_info(bus, stream))["state"]["bytes"]
+    await request(bus, f"STREAM.UPDATE.{stream}", {**config, "max_bytes": held + 1})
+    for where in (memory, memory.of_task):
+        with pytest.raises(MemoryFull, match="memory key 'k' is not deleted: the fleet's memory"):
+            await where.delete("k")
+    with pytest.raises(MemoryFull, match="the task's memory has not been taken over"):
+        await Memory(opened("w2", is_first=False), memory.of_task.scope).get("k")
 
 
 def text_of(entries: list[Entry]) -> str:

@@ -36,17 +36,17 @@ class ThreadPlace:
     """Its id."""
 
     @classmethod
-    def of(cls, run: MemoryScope, thread: str) -> "ThreadPlace":
-        """Return the place of a thread for the agent of a `run`.
+    def of(cls, run: MemoryScope, thread: str | int) -> "ThreadPlace":
+        """Return the place of a thread for the agent of a `run`; its id may be a number.
 
         A task's thread is in the memory of the task. Any other is in the memory of the run's
         conversation.
         """
-        own = f"{run.tenant}/{run.owner}/{run.agent}/"
-        context, _, task = thread.removeprefix(own).rpartition("/")
-        if thread.startswith(own) and context and is_task_id(task):
-            return cls(run._replace(context=context, task=task), thread)
-        return cls(run._replace(task=None), thread)
+        name, own = str(thread), f"{run.tenant}/{run.owner}/{run.agent}/"
+        context, _, task = name.removeprefix(own).rpartition("/")
+        if name.startswith(own) and context and is_task_id(task):
+            return cls(run._replace(context=context, task=task), name)
+        return cls(run._replace(task=None), name)
 
     @property
     def prefix(self) -> str:
@@ -73,7 +73,7 @@ def _within(space: str | None) -> str:
 
 def _short(name: str) -> str:
     """Return a name as one segment of a key."""
-    if len(name.encode()) <= _LONGEST and name.replace("-", "").isalnum():
+    if len(name) <= _LONGEST and name.isascii() and name.replace("-", "").isalnum():
         return name
     return f"_{_digest(name.encode())}"
 

@@ -82,6 +82,8 @@ class FleetSaver(BaseCheckpointSaver[int]):
         if found is None:
             return None
         record = CheckpointRecord.decode(self.serde, found.data)
+        # Another worker may have stored it, or removed what an earlier one names.
+        self._remember(place, record, record.checkpoint["channel_versions"])
         stored = await memory.read(place.scope, place.writes(space, record.id))
         writes = pending_writes(self.serde, stored.values())
         return await self._tuple(place, record, writes)

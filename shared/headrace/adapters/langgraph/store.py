@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from langgraph.store.base import (
     BaseStore,
@@ -151,7 +151,12 @@ def _is_as(value: Any, condition: Any) -> bool:  # noqa: ANN401  # any JSON
 
 
 def _prefix(namespace: Namespace) -> str:
-    return "".join(f"{part}/" for part in (_ROOT, *(quote(one, safe="") for one in namespace)))
+    return "".join(f"{part}/" for part in (_ROOT, *map(_escaped, namespace)))
+
+
+def _escaped(label: str) -> str:
+    """Return a label without slashes; `unquote` reverses that."""
+    return label.replace("%", "%25").replace("/", "%2F")
 
 
 def _key(namespace: Namespace, key: str) -> str:

@@ -104,6 +104,38 @@ async def test_what_later_checkpoints_need_of_removed_ones_stays(submitter: Task
             await saver.aprune(["t"], strategy="some")
 
 
+async def test_a_thread_goes_on_where_another_worker_has_removed_checkpoints(
+    submitter: TaskSubmitter,
+) -> None:
+    values: dict[str, Any] = {"large": "x" * 100_000}
+    first, second = FleetSaver(), FleetSaver()
+    with in_run(attempt(submitter)):
+        steps: Any = {"large": 1}, {}
+        for changed in steps:
+            before = await first.aget_tuple(at("t"))
+            config = at("t") if before is None else before.config
+            await first.aput(config, checkpoint(values, {"large": 1}), METADATA, changed)
+        await second.aprune(["t"])
+        before = await first.aget_tuple(at("t"))
+        assert before is not None
+        await first.aput(before.config, checkpoint(values, {"large": 1}), METADATA, {})
+        last = await second.aget_tuple(at("t"))
+    assert last is not None
+    assert last.checkpoint["channel_values"] == values
+
+
+@pytest.mark.parametrize("thread", [7, "ж" * 50, "a" * 100, "a/.*>", "é" * 300])
+async def test_a_thread_has_any_name(submitter: TaskSubmitter, thread: Any) -> None:  # noqa: ANN401
+    saver = FleetSaver()
+    with in_run(attempt(submitter)):
+        stored = await saver.aput(at(thread), checkpoint({"a": 1}, {"a": 1}), METADATA, {"a": 1})
+        await saver.aput_writes(stored, [("a", 2)], "task" * 25)
+        [found] = [one async for one in saver.alist(at(thread))]
+        assert found.pending_writes == [("task" * 25, "a", 2)]
+        await saver.adelete_thread(thread)
+        assert await saver.aget_tuple(at(thread)) is None
+
+
 async def test_a_tasks_thread_is_the_tasks_and_others_the_conversations(
     submitter: TaskSubmitter,
 ) -> None:

@@ -42,6 +42,18 @@ async def test_an_item_is_found_as_it_was_put_and_keeps_when_it_was_made(
         assert await store.aget(("a", "b"), "k") is None
 
 
+async def test_names_may_be_long_and_of_any_characters(submitter: TaskSubmitter) -> None:
+    store, space = FleetStore(), ("пользователи-этого-отдела", "a/b%2F", "_")
+    with in_run(attempt(submitter)):
+        for key in ("любимый-напиток-вечером", "a//b", "%", "_"):
+            await store.aput(space, key, {"is": key})
+            found = await store.aget(space, key)
+            assert found is not None
+            assert (found.namespace, found.key, found.value) == (space, key, {"is": key})
+        assert await store.alist_namespaces() == [space]
+        assert len(await store.asearch(space[:2])) == 4
+
+
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [

@@ -104,6 +104,7 @@ def test_any_key_is_subject_tokens_and_back(key: str) -> None:
     [
         ("", "must not be empty"),
         ("a/" * LONGEST_KEY, f"at most {LONGEST_KEY} characters"),
+        ("a/" + "x" * 201, "memory key 'a/x+' must have at most 200 .* encoded, in each segment"),
         ("\ud800", "must be valid Unicode"),
     ],
 )
