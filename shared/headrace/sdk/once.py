@@ -43,7 +43,8 @@ def once(function: Callable[..., Any], /) -> Callable[..., Awaitable[Any]]:
 
     The wrapper is async, and has the function's signature but for `idempotency_key`, a parameter
     that gets the step's key. Calls are known by the function's name and by those of their arguments
-    that JSON can write. Outside of a run, each call is one of its own, with a random key.
+    that are JSON, Pydantic models or values such as times. Outside of a run, each call is one of
+    its own, with a random key.
 
     Raises:
         Misdeclared: `function` is no function.

@@ -15,19 +15,22 @@ import inspect
 import itertools
 import json
 import logging
-import time
 import typing
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache, partial
 from hashlib import blake2b
+from time import monotonic
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -52,15 +55,22 @@ from headrace.sdk.thread_pool import call_in_thread
 _log = logging.getLogger(__name__)
 
 MOST = 8 * 1024
-"""Maximum bytes of a result in the log; a larger one becomes a file of the task."""
+"""Maximum bytes of a result in the log, with the step's name and key, as ASCII JSON; a larger one
+becomes a file of the task."""
 
 _LONGEST_NAME = 200
 _LONGEST_KEY = 500
 _LONGEST_ERROR = 1000
 """Characters of names, keys and the messages of recorded errors."""
 
+_MOST_OF_ERROR = 4 * 1024
+"""Bytes of such a message as ASCII JSON, where a character has up to 12: a record is a header."""
+
 _KEYS = UUID("d0f0a3f5-2c66-5f0e-9c3b-6a3d3c5d7b11")
 """Namespace of idempotency keys."""
+
+_PREFIX = 16
+"""Digits of the prefix of steps within a step."""
 
 _SURROGATE = r"\ud"
 """How the escape of half of a character begins."""
@@ -117,8 +127,11 @@ class StepCall:
             raise Misused(
                 f"the key of step {self.name!r} must be text of 1 to {_LONGEST_KEY} characters"
             )
-        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
-            raise Misused(f"the timeout of step {self.name!r} must be more than 0 s")
+        if self.timeout is not None and not _is_seconds(self.timeout):
+            raise Misused(
+                f"the timeout of step {self.name!r} must be more than 0 s and at most"
+                f" {LONGEST:.0f} s"
+            )
         if self.returns is not None and _adapter(self.returns) is None:
             raise Misused(f"the returns of step {self.name!r} must be a type that Pydantic knows")
         if self.retry is not None:
@@ -127,6 +140,10 @@ class StepCall:
 
 def _is_text(value: object, longest: int) -> bool:
     return isinstance(value, str) and 0 < len(value) <= longest
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value <= LONGEST
 
 
 class StepFiles(Protocol):
@@ -161,17 +178,52 @@ class StepLog(Protocol):
         """
 
 
-class StepScope:
-    """What a step's function asks its context for, apart from what the agent asks for."""
+class _Uses:
+    """The uses of names: those of a run, or of one call of a step's function."""
 
-    def __init__(self, key: str) -> None:
-        """Mint ids for the step with that idempotency key."""
+    def __init__(self, prefix: str = "", asked: Iterable[StepId] = ()) -> None:
+        """Number uses after those `asked` for, of names that get `prefix` in the log."""
+        self.prefix = prefix
+        self._asked, self._next = set(asked), dict[str, int]()
+
+    def add(self, id_: StepId) -> None:
+        """Count a use that has a record."""
+        self._asked.add(id_)
+
+    def has(self, series: str, number: int) -> bool:
+        """Return whether that use has been counted."""
+        return (series, number) in self._asked
+
+    def next(self, series: str) -> int:
+        """Return the number of the name's first use that has not been counted."""
+        number = self._next.get(series, 0)
+        while self.has(series, number):
+            number += 1
+        self._next[series] = number
+        return number
+
+
+class StepScope:
+    """What one call of a step's function asks for, apart from what the agent asks for.
+
+    Each call asks for the same: steps that it calls have a name of their step's, and numbers of
+    their own. So the agent's own steps have their numbers whether the function is called or not.
+    """
+
+    def __init__(self, id_: StepId, key: str) -> None:
+        """Begin a call for the step with that idempotency key."""
+        self.uses = _Uses(_prefix(id_))
         self._key, self._minted = key, Counter[str]()
 
     def mint(self, kind: str) -> str:
         """Return the next id of `kind`; the same in each call of the step's function."""
         self._minted[kind] += 1
         return f"{self._key}/{kind}/{self._minted[kind]}"
+
+
+def _prefix(id_: StepId) -> str:
+    """Return what begins the names of the steps that the step's function calls."""
+    return f"{blake2b(json.dumps(id_).encode(), digest_size=_PREFIX // 2).hexdigest()}/"
 
 
 _scope: ContextVar[StepScope | None] = ContextVar("step_scope", default=None)
@@ -199,11 +251,16 @@ class Steps:
         """
         self._task, self._run, self._log = key.task, run, log
         self._recorded = {record.id: record for record in recorded}
-        self._used = {record.id for record in asked}
-        self._unasked = {id_: None for id_ in self._recorded if id_ not in self._used}
+        used = {record.id for record in asked}
+        self._uses = _Uses(asked=used)
+        self._unasked = {id_: None for id_ in self._recorded if id_ not in used}
+        self._within = defaultdict[str, list[StepId]](list)
+        """Steps that functions of other steps called, by prefix."""
+        for id_ in self._recorded:
+            if id_[0][_PREFIX : _PREFIX + 1] == "/":
+                self._within[id_[0][: _PREFIX + 1]].append(id_)
         self._running = set[StepId]()
         self._recording = set[StepId]()
-        self._next = dict[str, int]()
         self._has_failed = False
         """Whether the agent may have handled a failure that is not recorded."""
 
@@ -220,7 +277,11 @@ class Steps:
             Exception: The function's own, if errors are not recorded.
         """
         call.check()
-        id_, in_order = self._id(call), self._is_alone()
+        scope = _scope.get()
+        uses = self._uses if scope is None else scope.uses
+        # A model that is asked again may call its tools in another order.
+        in_order = scope is None and not call.alike and self._log.is_alone
+        id_ = self._id(call, uses)
         record = self._recorded.get(id_)
         if record is None:
             if in_order:
@@ -229,34 +290,37 @@ class Steps:
         else:
             _check_arguments(call, record)
             self._unasked.pop(id_, None)
-        self._used.add(id_)
-        if call.key is None:
+        uses.add(id_)
+        self._forget_within(id_)
+        if scope is None and call.key is None:
             self._recorded.pop(id_, None)
         return await self._result(call, record)
 
-    def _is_alone(self) -> bool:
-        return _scope.get() is None and self._log.is_alone
+    def _forget_within(self, id_: StepId) -> None:
+        """Forget the steps that the step's function called: it is not called again."""
+        inner = self._within.pop(_prefix(id_), ()) if self._within else ()
+        for each in inner:
+            self._recorded.pop(each, None)
+            self._unasked.pop(each, None)
+            self._forget_within(each)
 
-    def _id(self, call: StepCall) -> StepId:
-        series = call.series
+    def _id(self, call: StepCall, uses: _Uses) -> StepId:
+        series = f"{uses.prefix}{call.series}"
         if call.key is not None:
-            id_: StepId = (call.name, call.key)
+            id_: StepId = (f"{uses.prefix}{call.name}", call.key)
             if id_ in self._running:
                 raise StepAmbiguous(
                     f"step {call.name!r} is called twice at the same time with one key;"
                     f" give each call a key of its own{called_at()}"
                 )
             return id_
-        number = self._next.get(series, 0)
-        while (series, number) in self._used:
-            number += 1
-        self._next[series] = number
+        number = uses.next(series)
         if not call.alike and (series, number) in self._running:
             raise StepAmbiguous(
                 f"step {call.name!r} is called twice at the same time, and another attempt could"
                 f" not tell which call is which; give each call a key={called_at()}"
             )
-        while (series, number) in self._used or (series, number) in self._running:
+        while (series, number) in self._running or uses.has(series, number):
             number += 1
         return series, number
 
@@ -290,19 +354,19 @@ class Steps:
 
     async def _perform(self, call: StepCall, id_: StepId, *, in_order: bool) -> StepRecord:
         """Call the step's function, and record its result."""
-        key, began = self._idempotency_key(id_), time.monotonic()
-        _scope.set(StepScope(key))
+        key, began, scope = self._idempotency_key(id_), monotonic(), _scope.get()
+        # Functions may change their arguments, which another attempt passes unchanged.
+        arguments = digest_of(call.args, call.kwargs)
         self._running.add(id_)
         try:
             with self._log.shown(call.name) if call.is_shown else nullcontext():
-                made = await self._made(call, key)
+                made = await self._made(call, id_, key)
             self._recording.add(id_)
             error = made if isinstance(made, tuple) else None
-            value, link = await self._offloaded(made)
-            arguments = digest_of(call.args, call.kwargs)
+            value, link = await self._offloaded(id_, made)
             in_order = in_order and not self._has_failed
             record = StepRecord(id_, value, link, error, arguments, in_order=in_order)
-            await self._log.record(record, _shown(call, error, time.monotonic() - began))
+            await self._log.record(record, _shown(call, error, monotonic() - began))
         except BaseException:
             self._has_failed = self._has_failed or in_order
             raise
@@ -310,25 +374,27 @@ class Steps:
             self._running.discard(id_)
             self._recording.discard(id_)
         self._recorded[id_] = record
+        if scope is not None:
+            self._within[scope.uses.prefix].append(id_)
         return record
 
     def _idempotency_key(self, id_: StepId) -> str:
         return str(uuid5(_KEYS, json.dumps([self._task, self._run, *id_])))
 
-    async def _made(self, call: StepCall, key: str) -> str | tuple[str, str]:
+    async def _made(self, call: StepCall, id_: StepId, key: str) -> str | tuple[str, str]:
         """Return the function's result as JSON, or its error to record."""
         try:
-            result = await _tried(call, key)
+            result = await _tried(call, id_, key)
         except Exception as error:
             if not call.record_errors or is_of_fleet(error):
                 raise
-            return type(error).__name__, str(error)[:_LONGEST_ERROR]
+            return type(error).__name__, _shortened(str(error))
         return _encoded(call, result)
 
-    async def _offloaded(self, made: str | tuple[str, str]) -> tuple[str | None, str]:
+    async def _offloaded(self, id_: StepId, made: str | tuple[str, str]) -> tuple[str | None, str]:
         if isinstance(made, tuple):
             return None, ""
-        if len(made) > MOST:
+        if len(made) + len(json.dumps(id_)) > MOST:
             link = await self._log.files.store(made.encode(), "application/json")
             if link is not None:
                 return None, link
@@ -356,9 +422,17 @@ def _shown(call: StepCall, error: tuple[str, str] | None, seconds: float) -> Jso
     return ShownStep(call.name, COMPLETED if error is None else FAILED, seconds).metadata()
 
 
-async def _tried(call: StepCall, key: str) -> Any:  # noqa: ANN401  # the function's
+def _shortened(message: str) -> str:
+    message = message[:_LONGEST_ERROR]
+    while len(json.dumps(message)) > _MOST_OF_ERROR:
+        message = message[: len(message) // 2]
+    return message
+
+
+async def _tried(call: StepCall, id_: StepId, key: str) -> Any:  # noqa: ANN401  # the function's
     retry = call.retry
     for failures in itertools.count(1):
+        _scope.set(StepScope(id_, key))
         try:
             return await _called(call, key)
         except Exception as error:
@@ -402,6 +476,8 @@ async def _called(call: StepCall, key: str) -> Any:  # noqa: ANN401  # the funct
 
 def takes_key(function: Callable[..., Any]) -> bool:
     """Return whether the function has a parameter for its step's idempotency key."""
+    if isinstance(function, partial) and IDEMPOTENCY_KEY in function.keywords:
+        return False  # The agent passes one.
     try:
         return IDEMPOTENCY_KEY in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -411,13 +487,29 @@ def takes_key(function: Callable[..., Any]) -> bool:
 def digest_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return a digest of a call's arguments; empty: they have none.
 
-    What is no JSON in them does not count: two processes may write a set differently.
+    JSON, Pydantic models, sets, and values such as times count. Other objects do not, which may be
+    a framework's context and differ between attempts.
     """
     try:
-        text = json.dumps([args, kwargs], sort_keys=True, default=lambda _: None)
+        text = _written([args, kwargs])
     except (TypeError, ValueError, RecursionError):
         return ""
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _written(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=_counted)
+
+
+def _counted(value: object) -> Any:  # noqa: ANN401  # any JSON
+    match value:
+        case BaseModel():
+            return value.model_dump(warnings=False)
+        case set() | frozenset():
+            return sorted(map(_written, value))  # Processes write a set in different orders.
+        case date() | time() | timedelta() | UUID() | Decimal() | Enum() | bytes():
+            return str(value)
+    return None
 
 
 def _check_arguments(call: StepCall, record: StepRecord) -> None:
@@ -477,9 +569,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any] | None:  # noqa: ANN401  # a type
     if kind in _UNTYPED:
         return None
     try:
-        return _made_adapter(kind)
+        made = _made_adapter(kind)
     except (PydanticUserError, TypeError):
         return None  # as of a class of its own, whose instances are no JSON
+    return made if made.pydantic_complete else None
 
 
 @lru_cache(maxsize=512)

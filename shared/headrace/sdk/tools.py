@@ -138,7 +138,7 @@ class FunctionTool:
             return ToolOutput(error=failed(ctx, self.name, error))
 
     async def _once(self, ctx: RunContext, given: BaseModel) -> Any:  # noqa: ANN401  # the function's own
-        alike = digest_of((), given.model_dump(mode="json"))
+        alike = digest_of((), given.model_dump())
         arguments = self.signature.arguments(given, ctx)
         return await call_once(ctx, self.name, self.function, (), arguments, alike, self.timeout)
 

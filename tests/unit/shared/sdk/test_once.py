@@ -3,9 +3,11 @@
 import asyncio
 import inspect
 import typing
+from datetime import date
 from typing import Any, override
 
 import pytest
+from pydantic import BaseModel
 
 from headrace import RunContext, agent, once, tool
 from headrace.model.events import Json
@@ -57,6 +59,32 @@ async def test_calls_are_steps_known_by_their_arguments() -> None:
     assert (one, another, two) == (0, 1, 0)
     assert first.startswith("tool:charge ")
     assert not any(record.in_order for record in run.records)
+
+
+async def test_calls_are_known_by_sets_and_models() -> None:
+    class Order(BaseModel):
+        id: int
+        day: date
+
+    @tool(once=True)
+    def tag(numbers: set[int], day: date) -> None:
+        """Tag."""
+
+    @once
+    def buy(order: Order) -> None:
+        """Buy."""
+
+    @agent
+    async def shop(ctx: RunContext) -> None:
+        for numbers in ([0, 8], [8, 0], [0, 9]):
+            await tag.call(ctx, {"numbers": numbers, "day": "2030-01-01"})
+        await tag.call(ctx, {"numbers": [0, 9], "day": "2030-01-02"})
+        for number in (1, 1, 2):
+            await buy(Order(id=number, day=date(2030, 1, 1)))
+
+    run = Recorded()
+    await drive(shop, run.context)
+    assert [record.id[1] for record in run.records] == [0, 1, 0, 0, 0, 1, 0]
 
 
 async def test_a_tool_that_takes_too_long_says_so() -> None:

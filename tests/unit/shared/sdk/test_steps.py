@@ -4,15 +4,19 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
 from pydantic import BaseModel
 
 from headrace import MalformedOutput, Retry, Retryable, StepChanged, StepFailed
+from headrace.log.append import HEADER_ROOM
 from headrace.model.events import Json
 from headrace.model.step import ShownStep, StepRecord
 from headrace.model.task import TaskKey
@@ -20,6 +24,8 @@ from headrace.sdk.errors import AgentExited, Misdeclared, Misused, RunOver, Step
 from headrace.sdk.steps import MOST, StepCall, Steps
 
 KEY = TaskKey("default", "shop", "0-abc")
+WIDE = "🔢"
+"""12 bytes of ASCII JSON."""
 
 
 class Log:
@@ -59,6 +65,7 @@ class Log:
             raise RunOver("the run is over")
         header = record.encode()
         assert header.isascii()
+        assert len(header) < HEADER_ROOM - 1024
         assert "\n" not in header
         self.headers.append(header)
         self.shown_steps.append(None if shown is None else ShownStep.of(shown))
@@ -119,6 +126,15 @@ class Order(BaseModel):
 @dataclass
 class Line:
     article: str
+
+
+@dataclass
+class Unfinished:
+    of: "NotImported"  # type: ignore[name-defined]  # noqa: F821  # what is tested
+
+
+def _unfinished() -> Unfinished:
+    return Unfinished(1)
 
 
 def typed_order() -> Order:
@@ -183,11 +199,25 @@ async def test_the_first_attempt_gets_what_the_others_get(
 
 async def test_a_large_result_is_in_a_file_of_the_task(attempts: Attempts) -> None:
     steps = attempts.begin()
-    await steps.run(step("fit", lambda: "x" * (MOST - 2)))
+    await steps.run(step("fit", lambda: "x" * (MOST - 2 - len('["fit", 0]'))))
     assert not attempts.log.stored
     await steps.run(step("too large", lambda: "x" * (MOST - 1)))
     assert list(attempts.log.stored.values()) == [b'"' + b"x" * (MOST - 1) + b'"']
     assert len(attempts.log.headers[1]) < 100
+
+
+async def test_a_record_fits_its_header(attempts: Attempts) -> None:
+    def fail() -> NoReturn:
+        raise OSError(WIDE * 2000)
+
+    key = WIDE * 500
+    for _ in range(2):
+        steps = attempts.begin()
+        text = "x" * (MOST - 2)
+        assert await steps.run(step(WIDE * 200, attempts.note, text, key=key)) == text
+        with pytest.raises(StepFailed, match=f"OSError: {WIDE * 200}"):
+            await steps.run(step(WIDE * 199, fail, key=key, record_errors=True))
+    assert len(attempts.log.headers) == 2
 
 
 @pytest.mark.parametrize("result", [object(), b"\xff", {1: object()}], ids=["a", "b", "c"])
@@ -482,6 +512,7 @@ async def test_records_before_a_checkpoint_count_as_uses_unless_they_are_left(
         (StepCall(name="a", function="b"), "'a' needs a function"),  # type: ignore[arg-type]
         (step("a", len, key=""), "key of step 'a'"),
         (step("a", len, timeout=0.0), "timeout of step 'a'"),
+        (step("a", len, timeout="5"), "timeout of step 'a'"),
         (step("a", list, returns=threading.Lock), "returns of step 'a'"),
     ],
 )
@@ -533,8 +564,97 @@ async def test_a_step_s_function_may_have_steps_that_are_asked_for_with_it(
         assert await steps.run(step("outer", outer, steps)) == "done"
         await steps.run(step("after", attempts.note, "after"))
     assert attempts.calls == ["inner", "outer", "after"]
-    assert {one.id[0]: one.in_order for one in attempts.log.records} == {
-        "inner": False,
-        "outer": True,
-        "after": True,
-    }
+    found = [(one.id[0].rpartition("/")[2], one.in_order) for one in attempts.log.records]
+    assert found == [("inner", False), ("outer", True), ("after", True)]
+
+
+async def test_a_step_within_a_step_takes_no_number_of_the_agent_s_steps(
+    attempts: Attempts,
+) -> None:
+    async def outer(steps: Steps) -> int:
+        return int(await steps.run(step("pay", lambda: 1)))
+
+    for _ in range(2):
+        steps = attempts.begin()
+        assert await steps.run(step("outer", outer, steps)) == 1
+        assert await steps.run(step("pay", lambda: 2)) == 2
+        assert steps.unasked == []
+
+
+async def test_a_function_that_is_called_again_gets_the_records_of_its_own_steps(
+    attempts: Attempts,
+) -> None:
+    keys: list[str] = []
+
+    def pay(idempotency_key: str) -> None:
+        keys.append(idempotency_key)
+
+    async def outer(steps: Steps) -> None:
+        for _ in range(2):
+            await steps.run(step("pay", pay))
+        await steps.run(step("pay", pay, key="third"))
+        attempts.note("outer")
+        if len(attempts.calls) < 3:
+            raise OSError
+
+    for retry in (None, Retry(backoff=0.001)):
+        steps = attempts.begin()
+        with suppress(OSError):
+            await steps.run(step("outer", outer, steps, retry=retry))
+    assert attempts.calls == ["outer"] * 3
+    assert len(keys) == len(set(keys)) == 3
+
+
+async def test_steps_of_tools_are_bound_to_no_order(attempts: Attempts) -> None:
+    await attempts.begin().run(step("tool:a", attempts.note, 1, alike="x"))
+    await attempts.begin().run(step("tool:b", attempts.note, 2, alike="x"))
+    assert attempts.calls == [1, 2]
+
+
+async def test_a_function_may_change_its_arguments(attempts: Attempts) -> None:
+    def append(numbers: list[int]) -> int:
+        numbers.append(attempts.note(1))
+        return len(numbers)
+
+    for _ in range(2):
+        assert await attempts.begin().run(step("append", append, [])) == 1
+    assert attempts.calls == [1]
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            Order(id=1, paid=datetime(2030, 1, 1, tzinfo=UTC)),
+            Order(id=1, paid=datetime(2030, 1, 2, tzinfo=UTC)),
+        ),
+        ({"a", "b"}, {"a", "c"}),
+        (Colour.RED, Colour.BLUE),
+        (Decimal(1), Decimal(2)),
+    ],
+)
+async def test_arguments_that_are_values_count(
+    attempts: Attempts, one: object, other: object
+) -> None:
+    await attempts.begin().run(step("charge", attempts.note, [one]))
+    await attempts.begin().run(step("charge", attempts.note, [one]))
+    with pytest.raises(StepChanged, match="other arguments"):
+        await attempts.begin().run(step("charge", attempts.note, [other]))
+
+
+async def test_a_key_that_a_partial_function_has_is_its_own(attempts: Attempts) -> None:
+    def charge(*, idempotency_key: str) -> str:
+        return idempotency_key
+
+    call = step("charge", partial(charge, idempotency_key="mine"))
+    assert await attempts.begin().run(call) == "mine"
+
+
+async def test_a_result_whose_type_is_not_known_is_the_json(attempts: Attempts) -> None:
+    for _ in range(2):
+        assert await attempts.begin().run(step("get", _unfinished)) == {"of": 1}
