@@ -9,6 +9,7 @@ from datetime import datetime
 from headrace import clock
 from headrace.log_lines import UNLIMITED
 from headrace.model import events
+from headrace.model.delegation import ASKS_FOR
 from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft, Json
@@ -174,7 +175,9 @@ async def _append(attempt: Attempt, end: End) -> int | None:
         _note_end(attempt, end)
         return None
     # The run does not end here: append the last message, then the next input.
-    last = [attempt.working(message=end.message)] if end.message else []
+    # It answers the question of a child that the run has passed on (`RunContext.reply`).
+    whose = {ASKS_FOR: end.metadata[ASKS_FOR]} if ASKS_FOR in end.metadata else None
+    last = [attempt.working(whose, end.message)] if whose or end.message else []
     await appender.close([*retractions, *last], WORKING)
     return await appender.begin_next_run(lambda: _next_input(attempt, *attempt.waiting))
 

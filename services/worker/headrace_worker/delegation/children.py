@@ -13,6 +13,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import find_generation, last_entry, replay
 from headrace.model import events, json_text
 from headrace.model.delegation import ASKS_FOR, MAX_NAME, Lineage, child_task_id
+from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import CancelChild
@@ -306,17 +307,31 @@ async def _waiting_child(bus: Bus, key: TaskKey, run: int) -> tuple[str, str] | 
         BusUnavailable: the log does not answer.
     """
     last = await last_entry(bus, key)
-    if run == 1 or last is None:
+    if last is None:
         return None
-    question = run - 1
-    after = await find_generation(bus, key, question, last)
-    async for batch in replay(bus, key, after, last.sequence):
-        event = batch[0].events[question - batch[0].generation]
-        child = events.status_metadata(event).get(ASKS_FOR)
+    for generation in range(run - 1, 0, -1):
+        metadata = events.status_metadata(await _event(bus, key, generation, last))
+        # A message that was queued just before the input stands between it and the question.
+        if events.QUEUED in metadata:
+            continue
+        child = metadata.get(ASKS_FOR)
         if isinstance(child, dict):
             return str(child.get("task")), str(child.get("agent"))
-        return None
-    raise LogLost(f"the question before input {run} of {key.task} is gone")
+        break
+    return None
+
+
+async def _event(bus: Bus, key: TaskKey, generation: int, last: Entry) -> Json:
+    """Return one event of the log, which ends with `last`.
+
+    Raises:
+        LogLost: that part of the log is gone.
+        BusUnavailable: the log does not answer.
+    """
+    after = await find_generation(bus, key, generation, last)
+    async for batch in replay(bus, key, after, last.sequence):
+        return batch[0].events[generation - batch[0].generation]
+    raise LogLost(f"event {generation} of {key.task} is gone")
 
 
 class ChildStream:

@@ -1,6 +1,7 @@
 """Children that need their user: what the parent sees, and how the answer comes to the child."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -8,14 +9,16 @@ from headrace import Emission, InputRequired, Retry, Retryable, RunContext, agen
 from headrace.log import LogWriter
 from headrace.model.entry import Stamp
 from headrace.model.errors import TaskUnknown
-from headrace.model.events import task_submitted
+from headrace.model.events import Draft, task_submitted
 from headrace.model.messages import StartTask
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, INPUT_REQUIRED, SUBMITTED, TaskKey
 from headrace.state_client import StateClient
+from headrace.tasks.continue_ import QueuedInput, queue_input
+from headrace_worker.appender import Appender
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_follow_ups import hand_in
 from tests.support.delegation_logs import answer, children, ends, log_of, state_of
-from tests.support.task_submitter import TaskSubmitter
+from tests.support.task_submitter import TIMEOUT, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 
@@ -66,6 +69,53 @@ async def test_an_agent_may_have_its_user_answer(
         await task.follow_up("six")
         assert await ends(submitter, task.key) == COMPLETED
         assert answer(await task.entries()) == "booked for six"
+
+
+@pytest.mark.parametrize("prompt", ["And?", ""])
+@pytest.mark.parametrize("meanwhile", ["", "three"])
+async def test_an_answer_that_is_sent_before_its_question_is_passed_on_too(
+    submitter: TaskSubmitter,
+    working: Working,
+    monkeypatch: pytest.MonkeyPatch,
+    prompt: str,
+    meanwhile: str,
+) -> None:
+    expected = f"one two {meanwhile}".strip()
+    begun, may_ask = asyncio.Event(), asyncio.Event()
+
+    @agent()
+    async def curious(ctx: RunContext) -> AsyncIterator[Emission]:
+        users = [m["parts"] for m in await ctx.history() if m["role"] == "ROLE_USER"]
+        said = " ".join(parts[0]["text"] for parts in users[1:])
+        if said == "one":
+            begun.set()
+            await may_ask.wait()
+        yield said if said == expected else InputRequired(prompt)
+
+    @agent()
+    async def host(ctx: RunContext) -> AsyncIterator[Emission]:
+        request = await (ctx.delegate("curious", "x") if ctx.run == 1 else ctx.reply())
+        yield request.ask_user() if request.needs_input else request.text
+
+    async with working(host), working(curious):
+        task = await submitter.start("host")
+        await task.ended()
+        begin_next_run = Appender.begin_next_run
+
+        async def begin_behind_another(appender: Appender, following: Callable[[], Draft]) -> int:
+            monkeypatch.setattr(Appender, "begin_next_run", begin_next_run)
+            late = QueuedInput("late", task.context, user_message(meanwhile), None)
+            await queue_input(submitter.bus, task.key, await task.last(), late, TIMEOUT)
+            return await begin_next_run(appender, following)
+
+        if meanwhile:
+            monkeypatch.setattr(Appender, "begin_next_run", begin_behind_another)
+        await task.follow_up("one")
+        await begun.wait()
+        await hand_in(task, "two")
+        may_ask.set()
+        assert await ends(submitter, task.key) == COMPLETED
+        assert answer(await task.entries()) == expected
 
 
 async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(
