@@ -8,8 +8,10 @@ import click
 
 from headrace.jetstream.agent_memory import AgentMemory, HashedContext, MemoryFilter, MemoryKey
 from headrace.jetstream.connection import Bus
+from headrace.model.errors import InvalidName
 from headrace.model.queues import DEFAULT_TENANT
-from headrace.model.subjects import decode_token, encode_token
+from headrace.model.subjects import check_agent_name, decode_token, encode_token
+from headrace.model.task import check_task_id
 from headrace_cli.on_bus import CommandRefused, on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
@@ -43,13 +45,26 @@ def _with_filter(command: Callable[..., None]) -> Callable[..., None]:
         tenant: str,
         **options: object,
     ) -> None:
-        owner = None if owner is None else encode_token(owner)
         # The list shows a hash in place of an id that is too long.
         context = None if context is None else HashedContext.of(context) or context
-        wanted = MemoryFilter(encode_token(tenant), agent, owner, context, task)
+        wanted = MemoryFilter(
+            _checked("tenant", encode_token, tenant),
+            _checked("agent", check_agent_name, agent),
+            None if owner is None else _checked("owner", encode_token, owner),
+            context,
+            None if task is None else _checked("task", check_task_id, task),
+        )
         command(wanted=wanted, **options)
 
     return filtered
+
+
+def _checked(option: str, check: Callable[[str], str], name: str) -> str:
+    """Return what `check` returns for the `name` that an option has."""
+    try:
+        return check(name)
+    except InvalidName as invalid:
+        raise click.BadOptionUsage(option, f"--{option} {name!r} {invalid.rule}") from None
 
 
 @memory.command("list")
@@ -103,7 +118,11 @@ def delete(
 
     async def erase(bus: Bus) -> list[MemoryKey]:
         store = AgentMemory(bus)
-        found = [one for one in await store.find(wanted) if is_all or one.key in keys]
+        if is_all:
+            return await store.erase_all(wanted)
+        found = [one for one in await store.find(wanted) if one.key in keys]
+        if missing := set(keys) - {one.key for one in found}:
+            raise CommandRefused(f"no value has key {min(missing)!r}; nothing was deleted")
         for one in found:
             await store.erase_key(one.scope, one.key)
         return found

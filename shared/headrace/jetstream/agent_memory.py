@@ -96,8 +96,17 @@ class MemoryFilter(NamedTuple):
     @property
     def pattern(self) -> str:
         """What matches the keys in the bucket."""
+        return f"{self._scopes}.k.>"
+
+    @property
+    def chunks(self) -> str:
+        """What matches the chunks of large values."""
+        return f"{self._scopes}.c.>"
+
+    @property
+    def _scopes(self) -> str:
         context = "*" if self.context is None else _context_token(self.context)
-        return f"{self.tenant}.{self.agent}.{self.task or '*'}.{self.owner or '*'}.{context}.k.>"
+        return f"{self.tenant}.{self.agent}.{self.task or '*'}.{self.owner or '*'}.{context}"
 
 
 class MemoryKey(NamedTuple):
@@ -328,6 +337,20 @@ class AgentMemory:
         if chunks is not None:
             begin = f"{self.bucket.prefix}{place_of(scope)}.c.{chunks.name}.>"
             await erase(self.bus, self.stream, begin)
+
+    async def erase_all(self, wanted: MemoryFilter) -> list[MemoryKey]:
+        """Erase the values that `wanted` means, overwrite their bytes, and return their keys.
+
+        Chunks that a killed writer has left, which no key names, are erased, too.
+        """
+        info = await until_answered(self.bus, partial(stream_info, self.bus, self.stream))
+        found = await self.find(wanted)
+        for one in found:
+            await self.erase_key(one.scope, one.key)
+        # Those behind it may be of a value that is being written.
+        before = info["state"]["last_seq"] + 1
+        await erase(self.bus, self.stream, self.bucket.prefix + wanted.chunks, before)
+        return found
 
     async def drop(self, key: TaskKey) -> None:
         """Erase the memory of a task."""

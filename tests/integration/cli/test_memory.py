@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.jetstream.agent_memory import INLINE, AgentMemory
+from headrace.jetstream.agent_memory import INLINE, AgentMemory, chunk_of, new_chunks
 from headrace.jetstream.api import stream_info
 from headrace.jetstream.connection import Bus
 from headrace.model.memory import MemoryScope
@@ -95,3 +95,36 @@ async def test_memory_of_a_context_that_is_too_long_for_a_subject_is_deleted(bus
     assert len(await rows(bus)) == 5
     assert (await run(bus, "delete", "--all")).exit_code == 0
     assert (await stream_info(bus, f"KV_{bus.streams.memory}"))["state"]["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--agent", "*", "--agent '*' must be 1 to 64 of"),
+        ("--owner", "", "--owner '' must not be empty"),
+        ("--task", ">", "--task '>' is not a task id"),
+    ],
+)
+async def test_a_name_that_is_a_pattern_or_none_is_refused(
+    bus: Bus, option: str, value: str, said: str
+) -> None:
+    refused = await run(bus, "delete", "--all", option, value)
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+    assert len(await rows(bus)) == 4
+
+
+async def test_a_key_that_nobody_has_is_named(bus: Bus) -> None:
+    refused = await run(bus, "delete", "draft", "likes/coffee")
+    assert refused.exit_code == 1
+    assert "no value has key 'likes/coffee'; nothing was deleted" in refused.stderr
+    assert len(await rows(bus)) == 4
+
+
+async def test_all_includes_what_a_killed_writer_has_left(bus: Bus) -> None:
+    store, left = AgentMemory(bus), new_chunks([b"x"])
+    owner = ANN._replace(task=None, context=None)
+    await store.bucket.put(chunk_of(owner, left, 0), b"x", 0)
+    deleted = await run(bus, "delete", "--owner", "ann@example.com", "--all")
+    assert deleted.stdout.count("deleted ") == 3
+    assert (await stream_info(bus, f"KV_{bus.streams.memory}"))["state"]["messages"] == 1
