@@ -18,7 +18,6 @@ from typing import Any, Literal, cast, overload
 
 from pydantic import ValidationError
 
-from headrace.did_you_mean import did_you_mean
 from headrace.model.agent_card import AgentCard
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
@@ -31,6 +30,7 @@ from headrace.sdk.direct_run import DirectRun, DirectStream, Reply
 from headrace.sdk.drive import drive
 from headrace.sdk.emit import Emission
 from headrace.sdk.errors import Misdeclared, UnknownOption
+from headrace.sdk.options import know_options, remedy
 from headrace.sdk.policy import Limits, Retry
 from headrace.sdk.source import called_at, declared_at
 from headrace.sdk.threads import BlockingFunction, BlockingGenerator, in_thread, is_async
@@ -277,6 +277,9 @@ def agent(  # noqa: PLR0913  # what an agent is declared with
     return declare(function)
 
 
+know_options("@agent({}=…)", agent.__kwdefaults__ or ())
+
+
 class Agents:
     """The agents that a worker serves. Each name occurs once."""
 
@@ -328,13 +331,8 @@ def _check_options(unknown: Iterable[str], agent_name: str) -> None:
         UnknownOption: There are; the message says where the first one belongs.
     """
     for option in unknown:
-        for group, kind in _GROUPS.items():
-            if option in inspect.signature(kind).parameters:
-                remedy = f"; write {group}={kind.__name__}({option}=…)"
-                break
-        else:
-            remedy = did_you_mean(option, agent.__kwdefaults__ or ())
-        raise UnknownOption(f"unknown option {option!r} of agent {agent_name!r}{remedy}")
+        help_ = remedy(option, "an agent", agent.__kwdefaults__ or ())
+        raise UnknownOption(f"unknown option {option!r} of agent {agent_name!r}{help_}")
 
 
 def _check_groups(given: Mapping[str, object], agent: str) -> None:

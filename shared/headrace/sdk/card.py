@@ -7,6 +7,7 @@ from typing import Any
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared
+from headrace.sdk.options import option_group
 
 CATEGORIES = frozenset(
     [
@@ -60,7 +61,8 @@ class Skill:
         return skill | {key: value for key, value in modes.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """What people and clients read about an agent, and what clients may do with it.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.model.errors import HeadraceError
 from headrace.sdk.errors import Misdeclared, Misused, Retryable
+from headrace.sdk.options import option_group
 
 LONGEST_BACKOFF = 60.0
 """Maximum pause between attempts in seconds."""
@@ -13,7 +14,8 @@ LONGEST = 10 * 365 * 86400.0
 """Maximum of a duration in seconds: a deadline must be a time of the calendar."""
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """When a run is attempted again: its worker was killed, or its agent raised a `Retryable`.
 
@@ -81,7 +83,8 @@ class Retry:
             raise Misdeclared(f"the retry.on of {of} must be a tuple of classes of exceptions")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How many runs of an agent a worker does at a time, and how long one may wait and take."""
 

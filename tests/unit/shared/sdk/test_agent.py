@@ -237,7 +237,7 @@ UNKNOWN = [
     ("timeout", r"; write limits=Limits\(timeout=…\)"),
     ("on", r"; write retry=Retry\(on=…\)"),
     ("verson", r"; did you mean version\?"),
-    ("colour", ""),
+    ("colour", "; an agent has name, description, [a-z_, ]+, interceptors"),
 ]
 
 

@@ -404,9 +404,9 @@ BRISK = Retry(attempts=3, backoff=0.0)
         (BRISK, Retryable(after=0.0), 3),
         (BRISK, Misused("odd"), 1),
         (BRISK, RunOver("over"), 1),
-        (Retry(3, 0.0, (TimeoutError,)), TimeoutError(), 3),
-        (Retry(3, 0.0, (TimeoutError,)), OSError(), 1),
-        (Retry(3, 0.0, (TimeoutError,)), Retryable(), 3),
+        (Retry(attempts=3, backoff=0.0, on=(TimeoutError,)), TimeoutError(), 3),
+        (Retry(attempts=3, backoff=0.0, on=(TimeoutError,)), OSError(), 1),
+        (Retry(attempts=3, backoff=0.0, on=(TimeoutError,)), Retryable(), 3),
     ],
 )
 async def test_a_function_is_called_again_as_its_retry_says(
@@ -523,7 +523,7 @@ async def test_a_wrong_option_is_an_error(attempts: Attempts, call: StepCall, wh
 
 async def test_a_wrong_retry_is_an_error(attempts: Attempts) -> None:
     with pytest.raises(Misdeclared, match=r"retry.attempts of step 'a'"):
-        await attempts.begin().run(step("a", len, retry=Retry(0)))
+        await attempts.begin().run(step("a", len, retry=Retry(attempts=0)))
 
 
 @pytest.mark.parametrize(

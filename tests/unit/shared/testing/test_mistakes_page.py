@@ -88,6 +88,24 @@ MISTAKES = [
         "`description='Sells nails.'`",
     ),
     Mistake(
+        "an option of `@agent` in a group",
+        "@agent(card=Card(description='Sells nails.'))\nasync def shop(ctx):\n    yield 'hello'\n",
+        "unknown option 'description' of Card; write @agent(description=…) (shop.py:3)",
+        "`description='Sells nails.'`",
+    ),
+    Mistake(
+        "an option that a group does not have",
+        "@agent(retry=Retry(max=5))\nasync def shop(ctx):\n    yield 'hello'\n",
+        "unknown option 'max' of Retry; Retry has attempts, backoff, on (shop.py:3)",
+        "`retry=Retry(attempts=5)`",
+    ),
+    Mistake(
+        "a group's option without its name",
+        "@agent(limits=Limits(5))\nasync def shop(ctx):\n    yield 'hello'\n",
+        "Limits(5): options of Limits have names: concurrency, timeout, start_within (shop.py:3)",
+        "`limits=Limits(timeout=5)`",
+    ),
+    Mistake(
         "two agents with one name",
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n\n"
         "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
