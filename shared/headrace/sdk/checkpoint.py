@@ -12,6 +12,9 @@ from headrace.sdk.errors import MalformedOutput
 MOST = 8 * 1024
 """Maximum bytes of JSON in a checkpoint."""
 
+_MOST_IN_ALL = 15 * 1024
+"""Maximum bytes of the header, which shares its message's 16 KB with others."""
+
 _PLAIN, _CODED = "data", "data64"
 """Headers are ASCII without tabs: other data is stored as base64."""
 
@@ -33,7 +36,8 @@ class Checkpoint:
         """Return the header's value, in ASCII.
 
         Raises:
-            MalformedOutput: the data is not JSON, or exceeds `MOST`.
+            MalformedOutput: the data is not JSON, or exceeds `MOST`; or there are too many names of
+                ids, or steps, to save.
         """
         try:
             data = json_text.encode(self.data)
@@ -44,7 +48,15 @@ class Checkpoint:
         is_plain = data.isascii() and json_text.EXACT not in data
         kept = {_PLAIN: self.data} if is_plain else {_CODED: b64encode(data).decode()}
         steps = {"steps": json.dumps(self.steps)} if self.steps else {}
-        return json_text.encode({**kept, "ids": self.ids, "index": self.index, **steps}).decode()
+        header = json_text.encode({**kept, "ids": self.ids, "index": self.index, **steps})
+        if len(header) > _MOST_IN_ALL:
+            raise MalformedOutput(
+                f"a checkpoint with {len(self.ids)} names of ctx.random and ctx.uuid, and with"
+                f" {len(self.steps)} recorded steps that were not asked for yet, is"
+                f" {len(header)} bytes and exceeds the limit of {_MOST_IN_ALL}; draw many values"
+                " from one ctx.random(), and ask for steps before the checkpoint that follows them"
+            )
+        return header.decode()
 
 
 def decode(header: str | None) -> Checkpoint:

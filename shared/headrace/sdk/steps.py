@@ -18,7 +18,7 @@ import logging
 import typing
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
@@ -259,7 +259,8 @@ class Steps:
         for id_ in self._recorded:
             if id_[0][_PREFIX : _PREFIX + 1] == "/":
                 self._within[id_[0][: _PREFIX + 1]].append(id_)
-        self._running = set[StepId]()
+        self._running = dict[StepId, asyncio.Event]()
+        """The events are set when the run is stopped."""
         self._recording = set[StepId]()
         self._has_failed = False
         """Whether the agent may have handled a failure that is not recorded."""
@@ -318,7 +319,8 @@ class Steps:
         if not call.alike and (series, number) in self._running:
             raise StepAmbiguous(
                 f"step {call.name!r} is called twice at the same time, and another attempt could"
-                f" not tell which call is which; give each call a key={called_at()}"
+                f" not tell which call is which; give each call a"
+                f" {'key=' if call.is_shown else 'name'}{called_at()}"
             )
         while (series, number) in self._running or uses.has(series, number):
             number += 1
@@ -343,6 +345,8 @@ class Steps:
                 await asyncio.wait([work])
             except asyncio.CancelledError as cancelled:
                 stopped = cancelled
+                if id_ in self._running:
+                    self._running[id_].set()
                 if call.interruptible and id_ not in self._recording:
                     work.cancel()
         if stopped is None:
@@ -357,7 +361,7 @@ class Steps:
         key, began, scope = self._idempotency_key(id_), monotonic(), _scope.get()
         # Functions may change their arguments, which another attempt passes unchanged.
         arguments = digest_of(call.args, call.kwargs)
-        self._running.add(id_)
+        self._running[id_] = asyncio.Event()
         try:
             with self._log.shown(call.name) if call.is_shown else nullcontext():
                 made = await self._made(call, id_, key)
@@ -371,7 +375,7 @@ class Steps:
             self._has_failed = self._has_failed or in_order
             raise
         finally:
-            self._running.discard(id_)
+            del self._running[id_]
             self._recording.discard(id_)
         self._recorded[id_] = record
         if scope is not None:
@@ -384,7 +388,7 @@ class Steps:
     async def _made(self, call: StepCall, id_: StepId, key: str) -> str | tuple[str, str]:
         """Return the function's result as JSON, or its error to record."""
         try:
-            result = await _tried(call, id_, key)
+            result = await _tried(call, id_, key, self._running[id_])
         except Exception as error:
             if not call.record_errors or is_of_fleet(error):
                 raise
@@ -429,7 +433,7 @@ def _shortened(message: str) -> str:
     return message
 
 
-async def _tried(call: StepCall, id_: StepId, key: str) -> Any:  # noqa: ANN401  # the function's
+async def _tried(call: StepCall, id_: StepId, key: str, stop: asyncio.Event) -> Any:  # noqa: ANN401  # the function's
     retry = call.retry
     for failures in itertools.count(1):
         _scope.set(StepScope(id_, key))
@@ -439,8 +443,21 @@ async def _tried(call: StepCall, id_: StepId, key: str) -> Any:  # noqa: ANN401 
             if retry is None or failures >= retry.attempts or not _is_retried(error, retry):
                 raise
             own = error.after if isinstance(error, Retryable) else None
-        await asyncio.sleep(retry.pause(failures) if own is None else own)
+        await _pause(retry.pause(failures) if own is None else own, stop)
     raise AssertionError("there is always another number")
+
+
+async def _pause(seconds: float, stop: asyncio.Event) -> None:
+    """Wait before another call.
+
+    Raises:
+        CancelledError: The run is stopped, and another call might be cut in half.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    if stop.is_set():
+        raise asyncio.CancelledError
 
 
 def _is_retried(error: Exception, retry: Retry) -> bool:

@@ -481,6 +481,38 @@ async def test_a_stopped_run_cuts_an_interruptible_step(attempts: Attempts) -> N
     assert not attempts.log.headers
 
 
+@pytest.mark.parametrize("is_in_call", [True, False])
+async def test_a_stopped_run_calls_no_function_again(
+    attempts: Attempts, *, is_in_call: bool
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def fail() -> NoReturn:
+        attempts.note(1)
+        if is_in_call:
+            await goes_on.wait()
+        raise OSError
+
+    async def agent() -> None:
+        call = step("charge", fail, retry=Retry(backoff=30), record_errors=True)
+        await attempts.begin().run(call)
+
+    running = asyncio.ensure_future(agent())
+    await asyncio.sleep(0)
+    running.cancel()
+    goes_on.set()
+    assert await asyncio.wait([running], timeout=20) == ({running}, set())
+    assert running.cancelled()
+    assert attempts.calls == [1]
+    assert not attempts.log.headers
+
+
+async def test_times_at_the_same_time_need_names(attempts: Attempts) -> None:
+    steps, call = attempts.begin(), step("ctx.now now", attempts.note, 1, is_shown=False)
+    with pytest.raises(StepAmbiguous, match="give each call a name"):
+        await asyncio.gather(steps.run(call), steps.run(call))
+
+
 async def test_a_step_whose_record_is_refused_has_no_result(attempts: Attempts) -> None:
     attempts.log.is_over = True
     with pytest.raises(RunOver):
