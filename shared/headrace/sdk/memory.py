@@ -1,5 +1,7 @@
 """What an agent remembers, as its context gives it: ``ctx.memory``."""
 
+import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,8 @@ from headrace.sdk.errors import MalformedOutput
 from headrace.sdk.runtime import RunMemory
 
 _TRIES = 20
+_PAUSE = 0.02
+"""Seconds before another try, at most, for each try before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,10 @@ class Memory:
             MemoryChanged: Others wrote the key each of 20 times.
             MemoryFull: As for `put`.
         """
-        for _ in range(_TRIES):
+        for tries in range(_TRIES):
+            if tries:
+                # Writers in step with each other would hinder each other in every try.
+                await asyncio.sleep(random.uniform(0, tries * _PAUSE))  # noqa: S311
             found = await self.get(key)
             value = change(default if found is None else json_text.decode(found.data))
             try:
