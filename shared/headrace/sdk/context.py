@@ -18,7 +18,7 @@ from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.model.run_ids import with_own_calls
 from headrace.model.task import TaskKey
 from headrace.sdk.emit import FILES, Emission, ToolCall, ToolResult
-from headrace.sdk.errors import CalledInOtherLoop
+from headrace.sdk.errors import CalledInOtherLoop, Misused
 from headrace.sdk.memory import Memory
 from headrace.sdk.policy import Retry
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
@@ -472,6 +472,11 @@ class RunContext:
         Raises:
             ToolError: The tool failed. The log contains the error too.
         """
+        if not isinstance(tool, Callee):
+            raise Misused(
+                f"ctx.call() needs a tool, not {type(tool).__name__}: declare its function with"
+                f" @tool{called_at()}"
+            )
         call_id = await self.tool_call(tool.name, arguments)
         output = await tool.call(self, arguments)
         await self.emit(ToolResult(call_id, output.content, output.error))
@@ -560,6 +565,11 @@ class RunContext:
             DelegationFailed, DelegationRefused, RunOver: As for `delegate`. Refused as
                 ``not_waiting`` if no child waits for input.
         """
+        if result is not None and not isinstance(result, Result):
+            raise Misused(
+                f"ctx.reply() needs the child's Result first, not {type(result).__name__}: write"
+                f" ctx.reply(result, message), or ctx.reply(message=…){called_at()}"
+            )
         reply = self.message if message is None else message
         return await self._awaited.children.reply(result, reply, relay=relay, timeout=timeout)
 

@@ -60,7 +60,14 @@ class Memory:
         Raises:
             MemoryChanged: The key has another revision.
             MemoryFull: The value is too large, or the fleet's memory is full.
+            MalformedOutput: It is not bytes.
         """
+        given: object = data
+        if not isinstance(given, bytes | bytearray):
+            kind = type(given).__name__
+            raise MalformedOutput(
+                f"the value of memory key {key!r} must be bytes, not {kind}; use save for JSON"
+            )
         return await self._store.put(self.scope, key, data, revision)
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:

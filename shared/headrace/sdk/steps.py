@@ -41,6 +41,7 @@ from headrace.model.task import TaskKey
 from headrace.sdk.errors import (
     AgentExited,
     MalformedOutput,
+    Misdeclared,
     Misused,
     Retryable,
     StepAmbiguous,
@@ -135,6 +136,8 @@ class StepCall:
         if self.returns is not None and _adapter(self.returns) is None:
             raise Misused(f"the returns of step {self.name!r} must be a type that Pydantic knows")
         if self.retry is not None:
+            if not isinstance(self.retry, Retry):
+                raise Misused(f"the retry of step {self.name!r} must be a Retry: write Retry(…)")
             self.retry.check(f"step {self.name!r}")
 
 
@@ -277,7 +280,10 @@ class Steps:
             StepChanged, StepAmbiguous, StepFailed, MalformedOutput, RunOver: See `RunContext.step`.
             Exception: The function's own, if errors are not recorded.
         """
-        call.check()
+        try:
+            call.check()
+        except (Misused, Misdeclared) as error:
+            raise type(error)(f"{error}{called_at()}") from None
         scope = _scope.get()
         uses = self._uses if scope is None else scope.uses
         # A model that is asked again may call its tools in another order.

@@ -129,7 +129,8 @@ class Children:
         except LogLost:
             found = None
         if found is None:
-            raise DelegationRefused("", "not_waiting", "no child task is waiting for input")
+            why = "no child task is waiting for input: no run before has ended with its question"
+            raise DelegationRefused("", "not_waiting", why)
         return found
 
     def _ask(self, request: ChildRequest) -> Child:

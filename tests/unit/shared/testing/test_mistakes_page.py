@@ -350,6 +350,46 @@ MISTAKES = [
         runs=True,
     ),
     Mistake(
+        "a function that is no tool",
+        "def stock(of: str) -> int:\n    return 7\n\n"
+        "@agent\nasync def shop(ctx):\n    await ctx.call(stock, of='nails')\n",
+        "ctx.call() needs a tool, not function: declare its function with @tool (shop.py:8)",
+        "`@tool` above `stock`",
+        runs=True,
+    ),
+    Mistake(
+        "a reply without the child that it is for",
+        "@agent\nasync def shop(ctx):\n    await ctx.reply('four')\n",
+        "ctx.reply() needs the child's Result first, not str: write ctx.reply(result, message), or"
+        " ctx.reply(message=…) (shop.py:5)",
+        "[`await ctx.reply(result, 'four')`](delegation.md#when-a-child-does-not-answer)",
+        runs=True,
+    ),
+    Mistake(
+        "JSON where the memory takes bytes",
+        "@agent\nasync def shop(ctx):\n    await ctx.memory.put('stock', {'nails': 7})\n",
+        "agent 'shop': the value of memory key 'stock' must be bytes, not dict; use save for JSON"
+        " (shop.py:5)",
+        "`await ctx.memory.save('stock', {'nails': 7})`",
+        runs=True,
+    ),
+    Mistake(
+        "a step's function that is called already",
+        "def count():\n    return '7'\n\n"
+        "@agent\nasync def shop(ctx):\n    await ctx.step('count', count())\n",
+        "step 'count' needs a function and its arguments, not str: write ctx.step('count',"
+        " function, …) (shop.py:8)",
+        "`await ctx.step('count', count)`",
+        runs=True,
+    ),
+    Mistake(
+        "a step's `retry` that is a number",
+        "@agent\nasync def shop(ctx):\n    await ctx.step('count', lambda: 7, retry=3)\n",
+        "the retry of step 'count' must be a Retry: write Retry(…) (shop.py:5)",
+        "`retry=Retry(attempts=3)`",
+        runs=True,
+    ),
+    Mistake(
         "a step whose result is no JSON",
         "@agent\nasync def shop(ctx):\n    await ctx.step('count', lambda: object())\n",
         "agent 'shop': the result of step 'count' is not JSON; return JSON, a dataclass or a"
