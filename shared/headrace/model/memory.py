@@ -80,6 +80,14 @@ def decode_key(tokens: str) -> str:
     return "/".join("" if one == EMPTY else decode_token(one) for one in tokens.split("."))
 
 
+def prefix_of(*names: str) -> str:
+    """Return the prefix of the keys whose first segments are `names`, each any text.
+
+    `unquote` reverses a segment. Only what has a meaning is quoted, because keys are encoded later.
+    """
+    return "".join(f"{name.replace('%', '%25').replace('/', '%2F')}/" for name in names)
+
+
 def check_prefix(prefix: str) -> str:
     """Return `prefix` if keys can be listed by it.
 

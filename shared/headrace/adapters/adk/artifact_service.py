@@ -1,7 +1,7 @@
 """ADK's artifact service in the fleet's memory."""
 
 from typing import Any, override
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from google.adk.artifacts import BaseArtifactService
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_part
@@ -10,7 +10,7 @@ from google.genai import types
 
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.memory import MemoryChanged
+from headrace.model.memory import MemoryChanged, prefix_of
 from headrace.sdk.active_run import required_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.memory import Memory
@@ -78,12 +78,7 @@ class FleetArtifactService(BaseArtifactService):
         places = [self._place(app_name, user_id, _OF_USER, None)]
         if session_id is not None:
             places.append(self._place(app_name, user_id, "", session_id))
-        names = set[str]()
-        for place in places:
-            folder = place.prefix.removesuffix(f"{quote(place.name, safe='')}/")
-            keys = await place.memory.keys(folder)
-            names |= {unquote(key.removeprefix(folder).partition("/")[0]) for key in keys}
-        return sorted(names)
+        return sorted({name for place in places for name in await place.names()})
 
     @override
     async def delete_artifact(
@@ -123,18 +118,23 @@ class FleetArtifactService(BaseArtifactService):
     def _place(self, app: str, user: str, filename: str, session: str | None) -> "_SavedVersions":
         ctx = self._given or required_run(type(self).__name__)
         if filename.startswith(_OF_USER):
-            return _SavedVersions(ctx.memory.of_owner, f"adk-artifacts/{app}/{user}", filename)
+            return _SavedVersions(ctx.memory.of_owner, (app, user), filename)
         if session is None:
             raise InputValidationError(f"artifact {filename!r} of a session needs a session_id")
-        return _SavedVersions(ctx.memory, f"adk-artifacts/{app}/{user}/{session}", filename)
+        return _SavedVersions(ctx.memory, (app, user, session), filename)
 
 
 class _SavedVersions:
     """Where the versions of one artifact are."""
 
-    def __init__(self, memory: Memory, folder: str, name: str) -> None:
-        self.memory, self.name = memory, name
-        self.prefix = f"{folder}/{quote(name, safe='')}/"
+    def __init__(self, memory: Memory, whose: tuple[str, ...], name: str) -> None:
+        self.memory, self._folder = memory, prefix_of("adk-artifacts", *whose)
+        self.prefix = self._folder + prefix_of(name)
+
+    async def names(self) -> set[str]:
+        """Return the names of all artifacts beside it."""
+        keys = await self.memory.keys(self._folder)
+        return {unquote(key.removeprefix(self._folder).partition("/")[0]) for key in keys}
 
     async def versions(self) -> list[int]:
         """Return the numbers of the versions, from 0."""

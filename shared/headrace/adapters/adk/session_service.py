@@ -4,7 +4,7 @@ import time
 import uuid
 from functools import partial
 from typing import Any, override
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -17,10 +17,12 @@ from headrace.adapters.adk.session import as_json_event, of_json_event
 from headrace.adapters.conversation.journal import Journal
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.memory import MemoryChanged
+from headrace.model.memory import MemoryChanged, prefix_of
 from headrace.sdk.active_run import required_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
+
+_ROOT = "adk"
 
 SHARED = (State.APP_PREFIX, State.USER_PREFIX)
 """Prefixes of the state that sessions share."""
@@ -34,9 +36,9 @@ class OwnerState:
 
     def __init__(self, ctx: RunContext, app: str, user: str) -> None:
         """Use the state of `app` and its `user`, for the owner of the task of `ctx`."""
-        self._memory, self._folder = ctx.memory.of_owner, f"adk-state/{quote(app, safe='')}/"
+        self._memory, self._folder = ctx.memory.of_owner, prefix_of("adk-state", app)
         self._keys = {State.APP_PREFIX: f"{self._folder}app"}
-        self._keys[State.USER_PREFIX] = f"{self._folder}user/{quote(user, safe='')}"
+        self._keys[State.USER_PREFIX] = f"{prefix_of('adk-state', app, 'user', user)}state"
 
     async def get(self) -> Json:
         """Return the state, by key with its prefix."""
@@ -141,7 +143,7 @@ class FleetSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        named = (key.split("/") for key in await self._ctx.memory.keys(_folder(app_name)))
+        named = (key.split("/") for key in await self._ctx.memory.keys(prefix_of(_ROOT, app_name)))
         heads = [(unquote(key[2]), unquote(key[3])) for key in named if key[-1] == "session"]
         sessions = list[Session]()
         for user, name in heads:
@@ -188,16 +190,11 @@ class FleetSessionService(BaseSessionService):
 
     def _journal(self, app: str, user: str, name: str) -> Journal:
         ctx = self._ctx
-        return Journal(ctx, ctx.memory, f"{_folder(app, user, name)}events")
-
-
-def _folder(*names: str) -> str:
-    """Return the prefix of the keys of an app, of its user, or of the user's session."""
-    return "".join(f"{quote(name, safe='')}/" for name in ("adk", *names))
+        return Journal(ctx, ctx.memory, _ROOT, app, user, name, "events")
 
 
 def _key(app: str, user: str, name: str) -> str:
-    return f"{_folder(app, user, name)}session"
+    return f"{prefix_of(_ROOT, app, user, name)}session"
 
 
 def _mark(session: Session, own: int) -> None:

@@ -5,13 +5,13 @@ attempt has added is dropped by the next attempt at the same run, which adds it 
 items are there once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.memory import MemoryChanged, MemoryValue
+from headrace.model.memory import MemoryChanged, MemoryValue, prefix_of
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import RunOver
 from headrace.sdk.memory import Memory
@@ -42,6 +42,10 @@ class _Page:
         value: Json = {"run": self.run, "attempt": self.attempt}
         return json_text.encode({**value, "items": self.items, "removed": self.removed})
 
+    def is_full(self) -> bool:
+        """Return whether its run begins another page."""
+        return len(self.encoded()) >= _MOST
+
 
 class Journal:
     """JSON items in the order of the runs that added them, as one attempt at a run uses them.
@@ -49,10 +53,12 @@ class Journal:
     Methods raise as those of `Memory`.
     """
 
-    def __init__(self, ctx: RunContext, memory: Memory, name: str) -> None:
-        """Use the journal `name`, segments of a key, of `memory`."""
-        self._memory, self._prefix = memory, f"{name}/"
+    def __init__(self, ctx: RunContext, memory: Memory, *names: str) -> None:
+        """Use the journal of `memory` that `names`, any text, name together."""
+        self._memory, self._prefix = memory, prefix_of(*names)
         self._run, self._attempt = f"{ctx.task}/{ctx.run}", ctx.attempt
+        self._page: _Page | None = None
+        """The page to write to, as far as is known: one that was changed since is not written."""
 
     async def items(self) -> list[Any]:
         """Return the items."""
@@ -62,6 +68,7 @@ class Journal:
     async def items_and_own(self) -> tuple[list[Any], int]:
         """Return the items, and how many of them the run has added."""
         pages = await self._pages()
+        self._page = self._own(pages)
         return [item for _, _, item in _left(pages)], self._count(pages)
 
     async def add(self, items: Sequence[Any], own: int | None = None) -> None:
@@ -76,10 +83,12 @@ class Journal:
             RunOver: Another attempt has the run.
         """
         while items:
-            pages = await self._pages()
-            if own is not None and own != self._count(pages):
-                raise MemoryChanged(f"the run has added {self._count(pages)} items, not {own}")
-            page = self._own(pages)
+            page = self._page if own is None else None
+            if page is None or page.is_full():
+                pages = await self._pages()
+                if own is not None and own != self._count(pages):
+                    raise MemoryChanged(f"the run has added {self._count(pages)} items, not {own}")
+                page = self._own(pages)
             page.items += items
             if await self._is_written(page):
                 return
@@ -133,23 +142,29 @@ class Journal:
     def _own(self, pages: Sequence[_Page]) -> _Page:
         """Return the page to write to: the run's last one, or a new one if that is full."""
         own = [page for page in pages if page.run == self._run]
-        if own and len(own[-1].encoded()) < _MOST:
+        if own and not own[-1].is_full():
             return own[-1]
         last = int(pages[-1].key.removeprefix(self._prefix)) if pages else 0
         return _Page(f"{self._prefix}{last + 1:09}", 0, self._run, self._attempt)
 
     async def _is_written(self, page: _Page) -> bool:
         """Write a page; False: another run or attempt was first."""
+        self._page = None
         try:
-            await self._memory.put(page.key, page.encoded(), revision=page.revision)
+            page.revision = await self._memory.put(page.key, page.encoded(), revision=page.revision)
         except MemoryChanged:
             return False
+        self._page = page
         return True
 
 
-def _left(pages: Iterable[_Page]) -> list[tuple[str, int, Any]]:
-    """Return the items that none has removed, each with its page's key and its position there."""
-    pages = list(pages)
+def _left(pages: Sequence[_Page]) -> list[tuple[str, int, Any]]:
+    """Return the items that none has removed, each with its page's key and its position there.
+
+    Each run's items stand together, because models refuse a tool's call without its result.
+    """
+    begun = {page.run: page.key for page in reversed(pages)}
+    pages = sorted(pages, key=lambda page: begun[page.run])
     removed = {(key, at) for page in pages for key, every in page.removed.items() for at in every}
     return [
         (page.key, position, item)

@@ -21,6 +21,7 @@ from langgraph.store.base import (
 
 from headrace.adapters.langgraph.run_memory import from_thread, run_memory
 from headrace.model import json_text
+from headrace.model.memory import prefix_of
 from headrace.sdk.errors import Misused
 from headrace.sdk.memory import Memory
 
@@ -151,12 +152,7 @@ def _is_as(value: Any, condition: Any) -> bool:  # noqa: ANN401  # any JSON
 
 
 def _prefix(namespace: Namespace) -> str:
-    return "".join(f"{part}/" for part in (_ROOT, *map(_escaped, namespace)))
-
-
-def _escaped(label: str) -> str:
-    """Return a label without slashes; `unquote` reverses that."""
-    return label.replace("%", "%25").replace("/", "%2F")
+    return prefix_of(_ROOT, *namespace)
 
 
 def _key(namespace: Namespace, key: str) -> str:

@@ -9,8 +9,6 @@ from agents.memory.session_settings import coerce_session_settings
 from headrace.adapters.conversation.journal import Journal
 from headrace.sdk.context import RunContext
 
-_KEY = "openai-agents"
-
 
 class FleetSession(SessionABC):
     """The SDK's session of a conversation. Workers, reloads and restarts don't change it.
@@ -25,7 +23,7 @@ class FleetSession(SessionABC):
         """See `fleet_session`."""
         self.session_id = f"{ctx.context}/{name}" if name else ctx.context
         self.session_settings = None if settings is None else coerce_session_settings(settings)
-        self._journal = Journal(ctx, ctx.memory, f"{_KEY}/{name}")
+        self._journal = Journal(ctx, ctx.memory, "openai-agents", name)
 
     @override
     async def get_items(self, limit: int | None = None) -> list[Any]:

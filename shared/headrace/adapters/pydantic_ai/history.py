@@ -17,7 +17,7 @@ class FleetHistory:
 
     def __init__(self, ctx: RunContext, name: str) -> None:
         """See `fleet_history`."""
-        self._journal = Journal(ctx, ctx.memory, f"pydantic-ai/{name}")
+        self._journal = Journal(ctx, ctx.memory, "pydantic-ai", name)
 
     async def messages(self) -> list[ModelMessage]:
         """Return the messages, for `message_history`."""

@@ -167,6 +167,24 @@ async def test_artifacts_have_versions_and_those_of_a_user_are_the_owners(ctx: R
     assert await service.load_artifact(**name) is None
 
 
+async def test_ids_and_names_with_slashes_are_others(ctx: RunContext) -> None:
+    from google.genai import types
+
+    from headrace.adapters import FleetArtifactService, FleetMemoryService
+
+    artifacts, memories = FleetArtifactService(ctx), FleetMemoryService(ctx)
+    outer: Any = {"app_name": "desk", "user_id": "ada"}
+    inner: Any = {"app_name": "desk", "user_id": "ada/talk"}
+    await artifacts.save_artifact(
+        **inner, session_id="1", filename="a.png", artifact=types.Part(text="draft")
+    )
+    assert await artifacts.list_artifact_keys(**outer, session_id="talk") == []
+    assert await artifacts.list_versions(**outer, session_id="talk", filename="1") == []
+    await memories.add_events_to_memory(**inner, events=[event("My cat is called Tom.")])
+    assert (await memories.search_memory(**outer, query="cat")).memories == []
+    assert len((await memories.search_memory(**inner, query="cat")).memories) == 1
+
+
 async def test_a_search_finds_the_events_with_most_of_its_words(ctx: RunContext) -> None:
     from headrace.adapters import FleetMemoryService, FleetSessionService
 

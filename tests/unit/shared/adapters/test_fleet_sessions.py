@@ -45,6 +45,16 @@ async def test_sessions_of_other_names_are_others(ctx: RunContext) -> None:
     assert (session.session_id, other.session_id) == (ctx.context, f"{ctx.context}/planner")
 
 
+@pytest.mark.parametrize("name", ["/", "planner", "planner/1", "%2F"])
+async def test_a_sessions_name_is_any_text(ctx: RunContext, name: str) -> None:
+    from headrace.adapters import fleet_session
+
+    others = [fleet_session(ctx, each) for each in ("", "planner/", "a")]
+    await fleet_session(ctx, name).add_items([item("1")])
+    assert await fleet_session(ctx, name).get_items() == [item("1")]
+    assert [await other.get_items() for other in others] == [[], [], []]
+
+
 async def test_a_history_has_the_messages_as_they_were(ctx: RunContext) -> None:
     from pydantic_ai import Agent, BinaryContent
     from pydantic_ai.models.test import TestModel

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.adapters.conversation.journal import Journal
-from headrace.model.memory import MemoryChanged
+from headrace.model.memory import MemoryChanged, MemoryScope
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun
 from headrace.sdk.errors import RunOver
+from headrace.sdk.local_memory import LocalMemory
 
 
 @pytest.fixture
@@ -34,6 +35,45 @@ async def test_runs_that_begin_at_the_same_time_lose_nothing(ctx: RunContext) ->
     runs = [journal(ctx, run) for run in range(1, 9)]
     await asyncio.gather(*(each.add([number]) for number, each in enumerate(runs)))
     assert sorted(await runs[0].items()) == list(range(8))
+
+
+async def test_the_items_of_a_run_stand_together_however_many(ctx: RunContext) -> None:
+    first, second = journal(ctx, 1), journal(ctx, 2)
+    await first.add(["call", "x" * 40_000])
+    await second.add(["other"])
+    await first.add(["result"])
+    items = await second.items()
+    assert [item[:6] for item in items] == ["call", "xxxxxx", "result", "other"]
+    assert await second.pop() == "other"
+
+
+async def test_a_run_reads_its_session_once(
+    ctx: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, prefixes = LocalMemory.read, list[str]()
+
+    async def counted(memory: LocalMemory, scope: MemoryScope, prefix: str) -> Any:  # noqa: ANN401
+        prefixes.append(prefix)
+        return await read(memory, scope, prefix)
+
+    monkeypatch.setattr(LocalMemory, "read", counted)
+    run = journal(ctx)
+    read_first = await run.items()
+    for number in range(9):
+        await run.add([number])
+    assert (prefixes, read_first) == (["any/"], [])
+    assert await run.items() == list(range(9))
+
+
+async def test_an_addition_to_what_was_changed_meanwhile_is_made_anew(ctx: RunContext) -> None:
+    run, same = journal(ctx), journal(ctx)
+    await run.add([1])
+    await same.add([2])
+    await run.add([3])
+    assert await same.items() == [1, 2, 3]
+    await same.clear()
+    await run.add([4])
+    assert await same.items() == [4]
 
 
 async def test_an_attempt_that_takes_over_drops_what_the_one_before_did(ctx: RunContext) -> None:
