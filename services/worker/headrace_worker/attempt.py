@@ -22,9 +22,10 @@ from headrace.model.timestamp import timestamp
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.drive import drive
-from headrace.sdk.errors import Retryable, RunOver
+from headrace.sdk.errors import Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
-from headrace.sdk.steps import Steps
+from headrace.sdk.source import called_at
+from headrace.sdk.steps import Steps, step_scope
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.blocks import RunIds
@@ -301,7 +302,16 @@ class Attempt:
         A sleep is recorded before its attempt ends, under an id that is the same in each attempt.
         The run request stays in the queue, which delivers it again at the time. So if any process
         is killed meanwhile, the next attempt finds in the log which sleeps there were.
+
+        Raises:
+            Misused: A step's function sleeps. Other attempts do not call it, and would count sleeps
+                differently.
         """
+        if step_scope() is not None:
+            raise Misused(
+                "a step's function can't use ctx.sleep, which ends the attempt: a step is not cut"
+                f" in half; sleep between steps, or use asyncio.sleep{called_at()}"
+            )
         name, known = self.output.new_id("sleep"), self.claimed.recovered.sleeps
         end, timing = known.get(name, until), self.resources.timing
         if _left(end) <= timing.waking:

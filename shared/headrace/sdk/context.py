@@ -274,6 +274,7 @@ class RunContext:
 
         Raises:
             ValueError: The time has no time zone, or is too far ahead.
+            Misused: A step's function sleeps.
             RunOver: The run has ended.
         """
         if when.tzinfo is None:

@@ -21,6 +21,7 @@ from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
 from headrace.sdk.results import DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt
+from headrace.sdk.steps import step_scope
 from headrace.state_client import StateClient
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.child_events import KnownChildren
@@ -59,6 +60,9 @@ class ChildNames:
         return name, task
 
     def _next(self, agent: str, question: str) -> str:
+        if (scope := step_scope()) is not None:
+            # Other attempts do not call the step's function, and would count differently.
+            return scope.mint(f"ask:{question}:{agent}")
         number = self._numbers[agent, question] = self._numbers.get((agent, question), 0) + 1
         return f"ask:{question}:{number}"
 
