@@ -1,4 +1,4 @@
-"""Calls of a run's context that an agent does not await, and that therefore do nothing."""
+"""Calls of a run's context or memory that an agent does not await, and that therefore do nothing."""
 
 import inspect
 import sys
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.sdk.active_run import active_run
+from headrace.sdk.memory import Memory
 from headrace.sdk.source import left_at
 
 if TYPE_CHECKING:
@@ -60,17 +62,25 @@ def failed_at(ctx: "RunContext", error: Exception) -> str:
         trace = trace.tb_next
     for value in values:
         if isinstance(value, CoroutineType) and _context_of(value) is ctx:
+            method = _method_of(value)
             value.close()
-            return value.__name__
+            return method
     return ""
 
 
 def _context_of(coroutine: "CoroutineType[Any, Any, Any]") -> object:
-    """Return the `self` of a method's coroutine that has not begun."""
+    """Return the context whose method, or whose memory's, is a coroutine that has not begun."""
     frame = coroutine.cr_frame
     if frame is None or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return None
-    return frame.f_locals.get("self")
+    owner = frame.f_locals.get("self")
+    return active_run() if isinstance(owner, Memory) else owner
+
+
+def _method_of(coroutine: "CoroutineType[Any, Any, Any]") -> str:
+    frame, name = coroutine.cr_frame, coroutine.__name__
+    is_of_memory = frame is not None and isinstance(frame.f_locals.get("self"), Memory)
+    return f"memory.{name}" if is_of_memory else name
 
 
 class _Replaced:
@@ -78,13 +88,12 @@ class _Replaced:
 
 
 def _notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
-    frame = coroutine.cr_frame
     # A coroutine that has not begun: its frame has its arguments.
-    ctx = frame.f_locals.get("self") if frame is not None else None
+    ctx = _context_of(coroutine)
     calls = _watched.get(id(ctx)) if ctx is not None else None
     if calls is not None:
         place = left_at(sys._getframe(1))  # noqa: SLF001 - as in `source`
-        calls.append(LostCall(coroutine.__name__, place))
+        calls.append(LostCall(_method_of(coroutine), place))
     elif coroutine.cr_origin is None:
         # As Python's, which would name this line instead of its caller's.
         message = f"coroutine '{coroutine.__qualname__}' was never awaited"

@@ -294,6 +294,22 @@ MISTAKES = [
         runs=True,
     ),
     Mistake(
+        "memory without `await`",
+        "@agent\nasync def shop(ctx):\n    ctx.memory.save('stock', 7)\n    yield 'hello'\n",
+        "agent 'shop' called ctx.memory.save() without await, so it did nothing;"
+        " await ctx.memory.save(…) (shop.py:5)",
+        "`await ctx.memory.save('stock', 7)`",
+        runs=True,
+    ),
+    Mistake(
+        "what the memory has, used without `await`",
+        "@agent\nasync def shop(ctx):\n    yield ctx.memory.of_owner.load('stock')['nails']\n",
+        "agent 'shop' called ctx.memory.load() without await, so it did nothing;"
+        " await ctx.memory.load(…) (shop.py:5)",
+        "`(await ctx.memory.of_owner.load('stock'))['nails']`",
+        runs=True,
+    ),
+    Mistake(
         "`asyncio.run` in a function without `async`",
         "import asyncio\n\n@agent\ndef shop(ctx):\n    asyncio.run(ctx.emit('There are 7.'))\n",
         "agent 'shop' used ctx.emit outside of the worker's event loop; declare the function with"
