@@ -133,6 +133,10 @@ class ConversationMemory(NamedTuple):
         """The context's id. None: it is too long to be in a subject."""
         return None if HashedContext.of(self.token) else decode_token(self.token)
 
+    def has(self, context: str) -> bool:
+        """Return whether it is the conversation of a context's id."""
+        return _context_token(context) == self.token
+
     @property
     def pattern(self) -> str:
         """What matches its keys in the bucket."""

@@ -10,12 +10,15 @@ from headrace.model.messages import ListTasks
 from headrace_task_state.maintenance.due import repeat
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.store import Reader
+from headrace_task_state.store import After, Reader
 
 _log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
 """Conversations after which the lease is confirmed again."""
+
+_PAGE = 100
+"""Tasks that are read at a time where NATS has only a hash of the context."""
 
 
 class MemoryUpkeep:
@@ -72,12 +75,19 @@ class MemoryUpkeep:
         return not await self._has_task(conversation)
 
     async def _has_task(self, conversation: ConversationMemory) -> bool:
+        named = conversation.context
         query = ListTasks(
             tenant=conversation.tenant,
             owner=conversation.owner,
             agent=conversation.agent,
-            context=conversation.context,
-            page_size=1,
+            context=named,
+            page_size=_PAGE if named is None else 1,
         )
-        page = await self._reader.page(query, 0, None, await self._frontier.reached())
-        return bool(page.tasks)
+        after: After | None = None
+        while True:
+            page = await self._reader.page(query, 0, after, await self._frontier.reached())
+            if any(conversation.has(one.fields["context"]) for one in page.tasks):
+                return True
+            if not page.more:
+                return False
+            after = After(page.tasks[-1].time, page.tasks[-1].task)

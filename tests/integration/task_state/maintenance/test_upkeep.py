@@ -39,6 +39,7 @@ from headrace.model.task import (
 )
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace.tasks.dead_letters import write_letter
+from headrace_task_state.maintenance import memory_upkeep
 from headrace_task_state.maintenance.due import Upkeep
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
@@ -290,22 +291,26 @@ async def test_files_without_a_task_are_deleted_once_it_can_not_begin_any_more(
 
 
 async def test_memory_goes_with_its_task_and_a_conversations_with_the_last_one(
-    hasty: TaskStates,
+    hasty: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memory_upkeep, "_PAGE", 1)
     memory, kept, old, zombie = AgentMemory(hasty.bus), submitted(), ended(), new_key()
     kept.begin_attempt()
-    gone = "context-of-the-old"
+    gone, long = "context-of-the-old", LegalLog(new_key(), context="ä" * 250)
+    long.submit("hello")
     scopes = {
         "kept": memory_of(kept.key, kept.context),
         "of the kept conversation": memory_of(kept.key, kept.context)._replace(task=None),
         "of the owner": memory_of(old.key, None)._replace(task=None),
+        "of a kept long context": memory_of(long.key, long.context)._replace(task=None),
+        "of an old long context": memory_of(old.key, "ö" * 250)._replace(task=None),
         "old": memory_of(old.key, gone),
         "of the old conversation": memory_of(old.key, gone)._replace(task=None),
         "of a task that never was": memory_of(zombie, "another"),
     }
     hasty.timing = replace(HASTY, file_interval=0.1, file_without_task=0.0)
     await hasty.start()
-    for log in (kept, old):
+    for log in (kept, long, old):
         await hasty.store(log)
     await until_gone(hasty, old)
     for scope in scopes.values():
@@ -313,7 +318,7 @@ async def test_memory_goes_with_its_task_and_a_conversations_with_the_last_one(
 
     async def only_the_kept_are_left() -> bool:
         left = [name for name, scope in scopes.items() if await memory.get(scope, "k")]
-        return left == ["kept", "of the kept conversation", "of the owner"]
+        return left == [*scopes][:4]
 
     await eventually(only_the_kept_are_left, "what no task has is erased")
 
