@@ -1,4 +1,4 @@
-"""Calls of a run's context or memory that an agent does not await, and that therefore do nothing."""
+"""Calls of a run's context or memory that an agent does not await: they do nothing."""
 
 import inspect
 import sys
