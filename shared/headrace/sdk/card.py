@@ -4,8 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.events import Json
+from headrace.model.field_rule import first_problem
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.options import option_group
 
@@ -27,6 +30,9 @@ CATEGORIES = frozenset(
 """The categories of AG-UI's AgentCapabilities."""
 
 _TEXT = ("text/plain",)
+
+_UNKNOWN_MEMBER = "Extra inputs are not permitted"
+"""What Pydantic says of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +60,13 @@ class Skill:
             "id": self.id,
             "name": name,
             "description": self.description or name,
-            "tags": list(self.tags) or [self.id],
-            "examples": list(self.examples),
+            "tags": _listed(self.tags) or [self.id],
+            "examples": _listed(self.examples),
         }
-        modes = {"inputModes": list(self.input_modes), "outputModes": list(self.output_modes)}
+        modes = {
+            "inputModes": _listed(self.input_modes),
+            "outputModes": _listed(self.output_modes),
+        }
         return skill | {key: value for key, value in modes.items() if value}
 
 
@@ -126,9 +135,16 @@ class Card:
         """Check the values whose types are right.
 
         Raises:
-            Misdeclared: A category of capabilities is unknown, or a URL is neither http nor https,
-                which pages could run as code.
+            Misdeclared: A category of capabilities is unknown, a skill is none of A2A's, which
+                clients would refuse with the whole card, or a URL is neither http nor https, which
+                pages could run as code.
         """
+        try:
+            _Skills.model_validate({"skills": _as_json(self.skills)})
+        except ValidationError as invalid:
+            members = f"a skill has {', '.join(_AgentSkill.model_fields)}"
+            problem = first_problem(invalid, "skills").replace(_UNKNOWN_MEMBER, members)
+            raise Misdeclared(f"agent {agent!r}: card.{problem}") from None
         unknown = (self.capabilities or {}).keys() - CATEGORIES
         if unknown:
             raise Misdeclared(
@@ -145,6 +161,28 @@ class Card:
                 raise Misdeclared(
                     f"the card.{field} of agent {agent!r} must begin with http:// or https://"
                 )
+
+
+class _AgentSkill(BaseModel, extra="forbid"):
+    """The members of A2A's AgentSkill."""
+
+    id: str = ""
+    name: str = ""
+    description: str = ""
+    tags: list[str] = []
+    examples: list[str] = []
+    inputModes: list[str] = []  # noqa: N815  # A2A's name
+    outputModes: list[str] = []  # noqa: N815  # A2A's name
+    securityRequirements: list[Json] = []  # noqa: N815  # A2A's name
+
+
+class _Skills(BaseModel):
+    skills: list[_AgentSkill]
+
+
+def _listed(texts: Sequence[str]) -> Sequence[str]:
+    """Return texts as a list; one text instead of several is left to the check."""
+    return texts if isinstance(texts, str) else list(texts)
 
 
 def _as_json(skills: object) -> object:

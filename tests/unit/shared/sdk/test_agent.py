@@ -214,6 +214,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"description": 5}, "description: "),
     ({"card": Card(skills=_WRONG[6])}, r"card\.skills: "),
     ({"card": Card(skills=_WRONG[7])}, r"card\.skills\.0: "),
+    ({"card": Card(skills=[Skill("x", tags="shop")])}, r"card\.skills\.0\.tags: .* valid list"),
+    (
+        {"card": Card(skills=[{"id": "x", "tag": ["shop"]}])},
+        r"card\.skills\.0\.tag: a skill has id, name, description, tags, examples",
+    ),
     ({"card": Card(output_modes=_WRONG[3])}, r"card\.output_modes: "),
     ({"card": Card(capabilities=_WRONG[7])}, r"card\.capabilities: "),
     ({"card": Card(extended=_WRONG[2])}, r"card\.extended: "),
