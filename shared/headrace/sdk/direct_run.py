@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NoReturn, Self
+from uuid import uuid4
 
 from headrace import clock
 from headrace.model import json_patch
@@ -19,6 +20,7 @@ from headrace.model.memory import MemoryScope
 from headrace.model.step import StepRecord
 from headrace.model.task import TaskKey
 from headrace.model.user_message import user_message
+from headrace.sdk.active_run import active_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import (
     ENDINGS,
@@ -83,6 +85,15 @@ def _text_of(output: Emission) -> str:
     return output.text if isinstance(output, Text | Complete | Message) else ""
 
 
+def _task_id(agent: str) -> str:
+    """Return an id that no other call has; within a run, the same in each of its attempts.
+
+    Idempotency keys and UUIDs are derived from it.
+    """
+    caller = active_run()
+    return f"{_ID}-{uuid4() if caller is None else caller.uuid(f'agent {agent}')}"
+
+
 class DirectRun:
     """One such run; it is the `Runtime` of its context, and all of its parts."""
 
@@ -98,7 +109,7 @@ class DirectRun:
         self._state: Any = {}
         self.memory = LocalMemory(MemoryScope(_ID, agent, _ID, _ID, _ID))
         self.context = RunContext(
-            key=TaskKey(_ID, agent, _ID),
+            key=TaskKey(_ID, agent, _task_id(agent)),
             context=_ID,
             owner=_ID,
             run=1,
@@ -186,7 +197,7 @@ class DirectRun:
     async def task(self) -> Json:
         """Return the task with its only message."""
         return {
-            "id": _ID,
+            "id": self.context.task,
             "contextId": _ID,
             "status": {"state": "TASK_STATE_WORKING"},
             "history": [self._message],

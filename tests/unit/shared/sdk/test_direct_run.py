@@ -13,6 +13,7 @@ from headrace import (
     InputRequired,
     MalformedOutput,
     Reject,
+    Retry,
     RunContext,
     State,
     StateDelta,
@@ -183,3 +184,35 @@ async def test_what_needs_a_fleet_states_what_to_use(
 def test_an_agent_is_no_tool_although_it_can_be_called() -> None:
     with pytest.raises(Misdeclared, match="Agent is not a tool"):
         as_tools([shop])
+
+
+@agent
+async def till(ctx: RunContext) -> str:
+    """Return the keys of two effects."""
+
+    def charge(idempotency_key: str) -> str:
+        return idempotency_key
+
+    return f"{await ctx.step('charge', charge)} {ctx.uuid()}"
+
+
+async def test_each_call_has_keys_of_its_own() -> None:
+    keys = {key for _ in range(2) for key in (await till("hi")).text.split()}
+    assert len(keys) == 4
+
+
+async def test_a_call_within_a_step_has_the_same_keys_whenever_the_step_is_tried() -> None:
+    found = list[str]()
+
+    @agent
+    async def shop(ctx: RunContext) -> None:
+        async def pay() -> None:
+            found.append((await till("hi")).text)
+            if len(found) < 2:
+                raise OSError
+
+        await ctx.step("pay", pay, retry=Retry(backoff=0.001))
+        found.append((await till("hi")).text)
+
+    await shop("hi")
+    assert found[0] == found[1] != found[2]

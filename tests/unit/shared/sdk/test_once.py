@@ -51,7 +51,8 @@ def test_a_model_is_not_asked_for_the_key() -> None:
 
 async def test_calls_are_steps_known_by_their_arguments() -> None:
     run = Recorded()
-    assert await charge.call(run.context, {"amount": 1}) == ToolOutput("direct 1  36")
+    paid = ToolOutput(f"{run.context.task} 1  36")
+    assert await charge.call(run.context, {"amount": 1}) == paid
     for arguments in ({"note": "", "amount": 1}, '{"amount": 2}'):
         await charge.call(run.context, arguments)
     (first, one), (second, another), (other, two) = (record.id for record in run.records)
