@@ -11,7 +11,13 @@ from headrace.sdk import unawaited
 from headrace.sdk.active_run import set_active_run
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES, Emission
-from headrace.sdk.errors import AgentExited, AgentReadTerminal, CallNotAwaited, MalformedOutput
+from headrace.sdk.errors import (
+    AgentExited,
+    AgentReadTerminal,
+    CallNotAwaited,
+    MalformedOutput,
+    Misused,
+)
 from headrace.sdk.source import declared_at, imported_at, raised_at, stopped_at
 from headrace.sdk.threads import is_async
 
@@ -53,6 +59,7 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         AgentExited: the agent called `sys.exit`, or raised KeyboardInterrupt.
         AgentReadTerminal: the agent called `input`.
         CallNotAwaited: the agent called a method of `ctx` without await.
+        Misused: an interceptor returns no async context manager.
         Exception: any other error of the agent.
     """
     set_active_run(ctx)
@@ -60,7 +67,7 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
     try:
         async with AsyncExitStack() as stack:
             for interceptor in agent.interceptors:
-                await stack.enter_async_context(interceptor(ctx))
+                await stack.enter_async_context(_intercepting(agent, interceptor, ctx))
             await (_stream(agent, ctx) if agent.streams else _call(agent, ctx))
     except (SystemExit, KeyboardInterrupt) as exit_:
         # Either would end the event loop, and with it the worker and all its runs.
@@ -85,6 +92,23 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         unawaited.forget(ctx)
     if not_awaited:
         raise CallNotAwaited(f"agent {agent.name!r} {_needs_await(agent, not_awaited[0])}")
+
+
+def _intercepting(
+    agent: RunnableAgent,
+    interceptor: Callable[[RunContext], AbstractAsyncContextManager[object]],
+    ctx: RunContext,
+) -> AbstractAsyncContextManager[object]:
+    entered: object = interceptor(ctx)
+    if isinstance(entered, AbstractAsyncContextManager):
+        return entered
+    if inspect.iscoroutine(entered):
+        entered.close()
+    raise Misused(
+        f"an interceptor of agent {agent.name!r} must return an async context manager, not"
+        f" {type(entered).__name__}: write @contextlib.asynccontextmanager above it"
+        f"{declared_at(interceptor)}"
+    )
 
 
 def _needs_await(agent: RunnableAgent, call: unawaited.LostCall) -> str:

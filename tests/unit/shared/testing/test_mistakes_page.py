@@ -106,6 +106,15 @@ MISTAKES = [
         "`limits=Limits(timeout=5)`",
     ),
     Mistake(
+        "an interceptor that is no context manager",
+        "async def timed(ctx):\n    yield\n\n"
+        "@agent(interceptors=[timed])\nasync def shop(ctx):\n    yield 'hello'\n",
+        "an interceptor of agent 'shop' must return an async context manager, not async_generator:"
+        " write @contextlib.asynccontextmanager above it (shop.py:3)",
+        "`@contextlib.asynccontextmanager` above `timed`",
+        runs=True,
+    ),
+    Mistake(
         "two agents with one name",
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n\n"
         "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
