@@ -28,7 +28,8 @@ class DueRuns:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take run requests once `broker` has started."""
         config = of_due_runs(self._bus.subjects)
-        pulled(self._bus, broker, self._bus.streams.schedules, config, self._handle, batch=_BATCH)
+        stream = self._bus.streams.schedules
+        pulled(self._bus, broker, stream, config, self._handle, batch=_BATCH, persistent=True)
 
     async def _handle(self, message: NatsMessage) -> None:
         subjects, raw = self._bus.subjects, message.raw_message

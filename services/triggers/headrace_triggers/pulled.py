@@ -23,13 +23,21 @@ class SubjectUnusable(HeadraceError):
     code = "subject_unusable"
 
 
-def pulled(
-    bus: Bus, broker: NatsBroker, stream: str, consumer: ConsumerConfig, take: Take, *, batch: int
+def pulled(  # noqa: PLR0913 - what is pulled, and how
+    bus: Bus,
+    broker: NatsBroker,
+    stream: str,
+    consumer: ConsumerConfig,
+    take: Take,
+    *,
+    batch: int,
+    persistent: bool = False,
 ) -> LogicSubscriber[Any]:
     """Return the subscription of a durable `consumer` of `stream`, which acknowledges by hand.
 
     It is pulled by all replicas. FastStream makes the consumer if it is missing, and changes no
-    existing one. At most `batch` messages are handled at a time.
+    existing one. At most `batch` messages are handled at a time. The broker keeps a `persistent`
+    subscription as long as itself; the caller holds any other one until it has started.
     """
     return _subscribed(
         broker,
@@ -41,6 +49,7 @@ def pulled(
         config=consumer,
         pull_sub=PullSub(batch_size=batch, timeout=_PULL),
         inbox_prefix=bus.among_role("").encode(),
+        persistent=persistent,
     )
 
 
@@ -52,7 +61,7 @@ def shared(broker: NatsBroker, subject: str, group: str, take: Take) -> LogicSub
     """
     # FastStream reads a word in braces as a parameter, and subscribes to `*` in its place.
     escaped = subject.replace("{", "{{").replace("}", "}}")
-    subscriber = _subscribed(broker, escaped, take, queue=group)
+    subscriber = _subscribed(broker, escaped, take, queue=group, persistent=False)
     if (other := subscriber.subject.broker_address) != subject:
         raise SubjectUnusable(f"subject {subject!r} can't be subscribed to: it would be {other!r}")
     return subscriber
@@ -72,8 +81,6 @@ def _subscribed(
         no_reply=True,
         # It would read the body as its `content-type` says, and pass on no body that is not so.
         decoder=_undecoded,
-        # Otherwise the broker keeps it for ever, also if it is stopped.
-        persistent=False,
         **terms,
     )
     subscriber(take)

@@ -211,7 +211,8 @@ class ScheduledTasks:
     def subscribe(self, broker: NatsBroker) -> None:
         """Take firings once `broker` has started."""
         config = of_firings(self._bus.subjects, self._ack_wait)
-        pulled(self._bus, broker, self._bus.streams.schedules, config, self._handle, batch=_BATCH)
+        stream = self._bus.streams.schedules
+        pulled(self._bus, broker, stream, config, self._handle, batch=_BATCH, persistent=True)
 
     async def _handle(self, message: NatsMessage) -> None:
         try:

@@ -1,5 +1,6 @@
 """Delayed run requests, which JetStream fires and a triggers service puts into the queue."""
 
+import gc
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from nats.js.errors import NotFoundError
 from headrace.jetstream.api import store
 from headrace.jetstream.broker import FleetBroker
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.consumers import consumer_names
 from headrace.model.entry import CONTRACT_VERSION, VERSION
 from headrace.model.messages import RunRequest
 from headrace.model.run import Run, RunTerms
@@ -17,6 +19,7 @@ from headrace.model.subjects import NORMAL
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.tasks.runs import RunRequests
 from headrace_triggers.due_runs import DueRuns
+from headrace_triggers.scheduled_tasks import ScheduledTasks
 from headrace_triggers.settings import TriggersSettings
 from tests.support.waiting import eventually
 
@@ -80,6 +83,20 @@ async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: Trigger
     await broker.start()
     try:
         await eventually(lambda: queued(bus), "the run is queued")
+    finally:
+        await broker.stop()
+
+
+async def test_replicas_take_what_fires_also_if_garbage_is_collected_before_they_start(
+    bus: Bus, settings: TriggersSettings, replicas: list[ScheduledTasks]
+) -> None:
+    broker = FleetBroker(settings, "test")
+    DueRuns(bus).subscribe(broker)
+    replicas[0].subscribe(broker)
+    gc.collect()
+    await broker.start()
+    try:
+        assert set(await consumer_names(bus, bus.streams.schedules)) == {"due-runs", "firings"}
     finally:
         await broker.stop()
 
