@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from headrace.model.errors import BusUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +34,21 @@ async def until_done(run: Callable[[], Awaitable[None]], name: str, pause: float
         else:
             return
         await asyncio.sleep(pause)
+
+
+async def check_regularly(check: Callable[[], Awaitable[None]], interval: float, what: str) -> None:
+    """Call `check` every `interval` seconds until cancelled, also if NATS does not answer.
+
+    `what` is checked; it is named in the log.
+    """
+    # Replicas should not all check at the same time.
+    await asyncio.sleep(random.uniform(0, interval))  # noqa: S311
+    while True:
+        try:
+            await check()
+        except BusUnavailable as error:
+            _log.info("%s will be checked later: %s", what, error)
+        await asyncio.sleep(interval)
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

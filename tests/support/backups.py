@@ -24,11 +24,18 @@ class Backups:
 
     async def restore(self, *streams: str) -> None:
         """Put the copies of streams in their places."""
+        await self._put_back(streams, "")
+
+    async def restore_messages(self, *streams: str) -> None:
+        """Put the copies of streams' messages in their places; consumers stay as they are."""
+        await self._put_back(streams, "msgs")
+
+    async def _put_back(self, streams: tuple[str, ...], part: str) -> None:
         await asyncio.to_thread(self.server.stop)
         for stream in streams:
-            place = self._place(stream)
+            place = self._place(stream) / part
             shutil.rmtree(place)
-            shutil.copytree(self.folder / stream, place)
+            shutil.copytree(self.folder / stream / part, place)
         await asyncio.to_thread(self.server.start)
 
     def _place(self, stream: str) -> Path:

@@ -4,11 +4,12 @@ import logging
 import os
 import secrets
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 
 from faststream import FastStream
 
 from headrace import service
-from headrace.background import keep_running
+from headrace.background import check_regularly, keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus, OnClosed
@@ -22,6 +23,7 @@ from headrace_triggers.chains import Chains
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.due_runs import DueRuns
 from headrace_triggers.event_triggers import EventTriggers
+from headrace_triggers.finished_firings import remove_finished_firings
 from headrace_triggers.firing import Firings
 from headrace_triggers.firing_recorder import FiringRecorder
 from headrace_triggers.scheduled_tasks import ScheduledTasks
@@ -29,6 +31,9 @@ from headrace_triggers.settings import TriggersSettings
 
 _NAME = "headrace_triggers"
 """Of the service, in FastStream's metrics."""
+
+_FINISHED_INTERVAL = 60.0
+"""Seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +44,14 @@ class TriggersReplica:
     note = ""
     """A remark for operators although it is ready: there is none."""
 
-    def __init__(self, settings: TriggersSettings) -> None:
-        """Prepare; `start` does the work."""
-        self._settings = settings
+    def __init__(
+        self, settings: TriggersSettings, finished_interval: float = _FINISHED_INTERVAL
+    ) -> None:
+        """Prepare; `start` does the work.
+
+        Firings that nats-server has again are removed every `finished_interval` seconds.
+        """
+        self._settings, self._finished_interval = settings, finished_interval
         self._name = secrets.token_hex(4)
         self._bus = Bus(settings)
         self._directory = Directory(self._bus)
@@ -96,6 +106,9 @@ class TriggersReplica:
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
         self._stack.callback(keep_running(server_clock.run, "clocks").cancel)
+        remove = partial(remove_finished_firings, self._bus)
+        check = partial(check_regularly, remove, self._finished_interval, "finished firings")
+        self._stack.callback(keep_running(check, "finished firings").cancel)
         await ProcessAnswers(self._bus, "triggers", self._name).start()
         self._is_started = True
         _log.info("replica %s is ready", self._name)

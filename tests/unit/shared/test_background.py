@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from headrace.background import cancelled, keep_running
+from headrace.background import cancelled, check_regularly, keep_running
+from headrace.model.errors import BusUnavailable
 
 
 async def test_a_failed_loop_begins_anew_and_is_logged(
@@ -26,6 +27,25 @@ async def test_a_failed_loop_begins_anew_and_is_logged(
         "the work failed; restarting it"
     ] * 2
     assert "KeyError: 1" in caplog.text
+
+
+async def test_a_check_that_nats_does_not_answer_is_repeated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    checked, is_repeated = 0, asyncio.Event()
+
+    async def check() -> None:
+        nonlocal checked
+        checked += 1
+        if checked == 1:
+            raise BusUnavailable("no answer")
+        is_repeated.set()
+
+    with caplog.at_level(logging.INFO):
+        task = asyncio.create_task(check_regularly(check, 0.001, "the queues"))
+        await asyncio.wait_for(is_repeated.wait(), 60)
+        await cancelled(task)
+    assert "the queues will be checked later: no answer" in caplog.text
 
 
 async def test_what_is_cancelled_does_not_begin_anew() -> None:

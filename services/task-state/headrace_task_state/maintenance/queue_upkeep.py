@@ -1,16 +1,14 @@
-"""Delete unused queues, which cost workers requests, and what is left in that of webhooks."""
+"""Delete unused queues, which cost workers requests, and what queues have finished."""
 
 import asyncio
 import logging
-import random
 from collections.abc import Container
 
-from headrace.jetstream.api import stream_info
+from headrace.background import check_regularly
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info, consumers, delete_consumer
 from headrace.jetstream.durables import of_pushes
-from headrace.jetstream.purge import purge
-from headrace.model.errors import BusUnavailable
+from headrace.jetstream.finished_messages import remove_finished
 from headrace.model.events import Json
 from headrace.model.queues import RunQueue
 from headrace_task_state.maintenance.timing import MaintenanceTiming
@@ -28,15 +26,11 @@ class QueueUpkeep:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        # Replicas should not all check at the same time.
-        await asyncio.sleep(random.uniform(0, self._timing.queue_interval))  # noqa: S311
-        while True:
-            try:
-                await self.look()
-                await self.remove_finished()
-            except BusUnavailable as error:
-                _log.info("the queues will be checked later: %s", error)
-            await asyncio.sleep(self._timing.queue_interval)
+        await check_regularly(self._check, self._timing.queue_interval, "the queues")
+
+    async def _check(self) -> None:
+        await self.look()
+        await self.remove_finished()
 
     async def look(self) -> None:
         """Delete queues that were empty and delivered nothing for `MaintenanceTiming.unused_queue`.
@@ -53,26 +47,21 @@ class QueueUpkeep:
                 await delete_consumer(self._bus, self._stream, name)
 
     async def remove_finished(self) -> None:
-        """Remove messages that the queue of webhooks has, but no consumer delivers any more.
+        """Remove runs and webhooks' messages that are finished, but that nats-server has again.
 
-        NATS records a message's removal by its acknowledgement, not by a newer one on its subject.
-        After ``kill -9`` the older one is there again, behind what its consumer has finished.
+        A run that is back would have JetStream refuse another request for it.
 
         Raises:
             BusUnavailable: JetStream does not answer.
         """
-        stream, subjects = self._bus.streams.pushes, self._bus.subjects
-        finished_by_queue = list[int]()
-        for number in range(self._bus.settings.event_streams):
-            name = of_pushes(subjects, number).durable_name or ""
-            consumer = await consumer_info(self._bus, stream, name)
-            finished_by_queue.append(int(consumer["ack_floor"]["stream_seq"]))
-        # Read after them all: it is never older than what they have finished.
-        state = (await stream_info(self._bus, stream))["state"]
-        for number, finished in enumerate(finished_by_queue):
-            # A stream that is behind its consumer has lost its sequences, and starts over.
-            if state["messages"] and state["first_seq"] <= finished <= state["last_seq"]:
-                await purge(self._bus, stream, subjects.pushes(number), finished + 1)
+        streams, subjects = self._bus.streams, self._bus.subjects
+        queues = [
+            of_pushes(subjects, number).durable_name or ""
+            for number in range(self._bus.settings.event_streams)
+        ]
+        pushing = [await consumer_info(self._bus, streams.pushes, name) for name in queues]
+        await remove_finished(self._bus, streams.pushes, pushing)
+        await remove_finished(self._bus, streams.runs, await consumers(self._bus, streams.runs))
 
     async def _queues(self) -> dict[str, Json]:
         """Return JetStream's ConsumerInfo of every queue except those that workers keep."""
