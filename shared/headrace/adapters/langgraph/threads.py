@@ -28,6 +28,7 @@ from headrace.adapters.questions.approvals import interrupts_before
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
+from headrace.model.memory import MemoryFull
 from headrace.model.task import COMPLETED, TERMINAL
 from headrace.sdk.checkpoint import decode
 from headrace.sdk.context import RunContext, runtime_of
@@ -136,11 +137,22 @@ class Thread:
 
         Raises:
             MemoryLost: The run answers a question, and the thread does not have the state in which
-                the graph asked it.
+                the graph asked it, or the fleet's memory has no room for what follows.
+            MemoryFull: The fleet's memory is full, and no question is open.
             Retryable: The conversation can't be read now.
             BusUnavailable: The bus does not answer.
             RunOver: The run has ended.
         """
+        try:
+            return await self._begin(memory)
+        except MemoryFull as full:
+            # Without a position, no attempt has passed the answer to the graph.
+            is_unused = self._ctx.run > 1 and position_of(self._ctx.checkpoint_data) is None
+            if is_unused and await interrupts_before(self._ctx):
+                raise MemoryLost(str(full)) from full
+            raise
+
+    async def _begin(self, memory: Memory) -> RunStart:
         ctx, saved, start = self._ctx, position_of(self._ctx.checkpoint_data), RunStart()
         if ctx.run > 1 or saved is not None:
             await self._fork()

@@ -11,11 +11,14 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from headrace import Agent, RunContext, agent
+from headrace.adapters import langgraph_agent
 from headrace.adapters.langgraph.saver import FleetSaver
 from headrace.adapters.langgraph.store import FleetStore
 from headrace.jetstream.agent_memory import AgentMemory
+from headrace.jetstream.api import request, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.model.memory import MemoryScope
 from headrace.model.task import TaskKey, mint_task_id
@@ -23,7 +26,7 @@ from headrace.sdk.errors import Misused, RunOver
 from headrace_worker.memory import AttemptMemory
 from tests.integration.worker.conftest import Working
 from tests.support.in_run import in_run
-from tests.support.log_reading import answer, folded
+from tests.support.log_reading import answer, folded, state, words
 from tests.support.task_submitter import TaskSubmitter
 
 METADATA: Any = {"source": "loop", "step": 0, "parents": {}}
@@ -257,3 +260,32 @@ def checkpoint(values: dict[str, Any], versions: Any) -> Any:  # noqa: ANN401  #
         "versions_seen": {},
         "updated_channels": None,
     }
+
+
+async def test_a_question_stays_open_while_the_fleets_memory_is_full(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    heard = list[str]()
+
+    def ask(_: MessagesState) -> MessagesState:
+        heard.append(interrupt("Sure?"))
+        return {"messages": [AIMessage(f"You said {heard[-1]}.")]}
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    bus, stream = submitter.bus, f"KV_{submitter.bus.streams.memory}"
+    async with working(langgraph_agent(builder.compile(), name="desk", memory="none")):
+        task = await submitter.start("desk", "x")
+        await task.ended()
+        info = await stream_info(bus, stream)
+        full = {**info["config"], "max_bytes": info["state"]["bytes"] + 1}
+        await request(bus, f"STREAM.UPDATE.{stream}", full)
+        await task.follow_up("no")
+        refused = await folded(task)
+        assert state(refused) == "INPUT_REQUIRED"
+        assert "the fleet's memory is full" in words(refused)
+        await request(bus, f"STREAM.UPDATE.{stream}", info["config"])
+        await task.follow_up("yes")
+        assert answer(await folded(task)) == "You said yes."
+    assert heard == ["yes"]
