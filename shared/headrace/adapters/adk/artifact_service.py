@@ -8,6 +8,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
+from headrace.adapters.adk.places import place_of
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.memory import MemoryChanged, prefix_of
@@ -128,7 +129,7 @@ class _SavedVersions:
     """Where the versions of one artifact are."""
 
     def __init__(self, memory: Memory, whose: tuple[str, ...], name: str) -> None:
-        self.memory, self._folder = memory, prefix_of("adk-artifacts", *whose)
+        self.memory, self._folder = memory, place_of("adk-artifacts", *whose)
         self.prefix = self._folder + prefix_of(name)
 
     async def names(self) -> set[str]:

@@ -11,9 +11,9 @@ from google.adk.memory.base_memory_service import SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
 
+from headrace.adapters.adk.places import place_of
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.memory import prefix_of
 from headrace.sdk.active_run import required_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.memory import Memory
@@ -57,7 +57,7 @@ class FleetMemoryService(BaseMemoryService):
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
         wanted = _words(query)
-        kept = await self._memory.read(prefix_of(_ROOT, app_name, user_id))
+        kept = await self._memory.read(place_of(_ROOT, app_name, user_id))
         entries = [one for value in kept.values() for one in json_text.decode(value.data).values()]
         rated = [(len(wanted & _words(_text(one))), one) for one in entries]
         found = sorted((each for each in rated if each[0]), key=lambda each: -each[0])
@@ -72,7 +72,7 @@ class FleetMemoryService(BaseMemoryService):
 
 
 def _key(app: str, user: str, session: str) -> str:
-    return f"{prefix_of(_ROOT, app, user, session)}events"
+    return f"{place_of(_ROOT, app, user, session)}events"
 
 
 def _entries(events: Iterable[Event]) -> dict[str, Json]:

@@ -13,11 +13,12 @@ from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
+from headrace.adapters.adk.places import place_of, short_id
 from headrace.adapters.adk.session import as_json_event, of_json_event
 from headrace.adapters.conversation.journal import Journal
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.memory import MemoryChanged, prefix_of
+from headrace.model.memory import MemoryChanged
 from headrace.sdk.active_run import required_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
@@ -36,9 +37,9 @@ class OwnerState:
 
     def __init__(self, ctx: RunContext, app: str, user: str) -> None:
         """Use the state of `app` and its `user`, for the owner of the task of `ctx`."""
-        self._memory, self._folder = ctx.memory.of_owner, prefix_of("adk-state", app)
+        self._memory, self._folder = ctx.memory.of_owner, place_of("adk-state", app)
         self._keys = {State.APP_PREFIX: f"{self._folder}app"}
-        self._keys[State.USER_PREFIX] = f"{prefix_of('adk-state', app, 'user', user)}state"
+        self._keys[State.USER_PREFIX] = f"{place_of('adk-state', app, 'user', user)}state"
 
     async def get(self) -> Json:
         """Return the state, by key with its prefix."""
@@ -69,7 +70,8 @@ class FleetSessionService(BaseSessionService):
 
     Its sessions are those of the conversation. An attempt that takes over a run finds a session as
     it was before the run. State with the prefixes ``user:`` and ``app:`` is the owner's, in all
-    conversations; it stays as it was written. `adk_agent` needs no session service.
+    conversations; it stays as it was written. A user or session with an id of more than 90
+    characters, as encoded for NATS, is listed by its hash. `adk_agent` needs no session service.
     """
 
     def __init__(self, ctx: RunContext | None = None) -> None:
@@ -143,11 +145,11 @@ class FleetSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        named = (key.split("/") for key in await self._ctx.memory.keys(prefix_of(_ROOT, app_name)))
+        named = (key.split("/") for key in await self._ctx.memory.keys(place_of(_ROOT, app_name)))
         heads = [(unquote(key[2]), unquote(key[3])) for key in named if key[-1] == "session"]
         sessions = list[Session]()
         for user, name in heads:
-            if user_id in {None, user}:
+            if user_id is None or user == short_id(user_id):
                 found = await self.get_session(app_name=app_name, user_id=user, session_id=name)
                 sessions += [] if found is None else [found.model_copy(update={"events": []})]
         sessions.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
@@ -190,11 +192,11 @@ class FleetSessionService(BaseSessionService):
 
     def _journal(self, app: str, user: str, name: str) -> Journal:
         ctx = self._ctx
-        return Journal(ctx, ctx.memory, _ROOT, app, user, name, "events")
+        return Journal(ctx, ctx.memory, _ROOT, *map(short_id, (app, user, name)), "events")
 
 
 def _key(app: str, user: str, name: str) -> str:
-    return f"{prefix_of(_ROOT, app, user, name)}session"
+    return f"{place_of(_ROOT, app, user, name)}session"
 
 
 def _mark(session: Session, own: int) -> None:

@@ -30,12 +30,17 @@ class _Page:
     attempt: int
     items: list[Any] = field(default_factory=list)
     removed: dict[str, list[int]] = field(default_factory=dict)
-    """Positions in pages, by the pages' keys."""
+    """Positions in pages, by the pages' names."""
 
     @classmethod
     def of(cls, key: str, value: MemoryValue) -> Self:
         """Return the page of a value."""
         return cls(key, value.revision, **json_text.decode(value.data))
+
+    @property
+    def name(self) -> str:
+        """Names what one attempt writes: the next one writes other items under the key."""
+        return f"{self.key}@{self.attempt}"
 
     def encoded(self) -> bytes:
         """Return the value."""
@@ -104,9 +109,9 @@ class Journal:
             left = _left(pages)
             if not left:
                 return None
-            key, position, item = left[-1]
+            name, position, item = left[-1]
             page = self._own(pages)
-            page.removed.setdefault(key, []).append(position)
+            page.removed.setdefault(name, []).append(position)
             if await self._is_written(page):
                 return item
 
@@ -159,16 +164,16 @@ class Journal:
 
 
 def _left(pages: Sequence[_Page]) -> list[tuple[str, int, Any]]:
-    """Return the items that none has removed, each with its page's key and its position there.
+    """Return the items that none has removed, each with its page's name and its position there.
 
     Each run's items stand together, because models refuse a tool's call without its result.
     """
     begun = {page.run: page.key for page in reversed(pages)}
     pages = sorted(pages, key=lambda page: begun[page.run])
-    removed = {(key, at) for page in pages for key, every in page.removed.items() for at in every}
+    removed = {(name, at) for page in pages for name, every in page.removed.items() for at in every}
     return [
-        (page.key, position, item)
+        (page.name, position, item)
         for page in pages
         for position, item in enumerate(page.items)
-        if (page.key, position) not in removed
+        if (page.name, position) not in removed
     ]

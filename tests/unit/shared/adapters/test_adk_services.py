@@ -185,6 +185,29 @@ async def test_ids_and_names_with_slashes_are_others(ctx: RunContext) -> None:
     assert len((await memories.search_memory(**inner, query="cat")).memories) == 1
 
 
+async def test_ids_of_any_length_are_kept_apart(ctx: RunContext) -> None:
+    from google.genai import types
+
+    from headrace.adapters import FleetArtifactService, FleetMemoryService, FleetSessionService
+
+    service, artifacts = FleetSessionService(ctx), FleetArtifactService(ctx)
+    memories, app, place = FleetMemoryService(ctx), "ä" * 200, dict[str, Any]()
+    for user in ("é" * 256, "é" * 255):
+        place = {"app_name": app, "user_id": user, "session_id": "ß" * 256}
+        assert (await service.list_sessions(app_name=app, user_id=user)).sessions == []
+        made = await service.create_session(**place, state={"user:name": user})
+        await service.append_event(made, event("My cat is called Tom."))
+        await memories.add_session_to_memory(made)
+        await artifacts.save_artifact(**place, filename="a.png", artifact=types.Part(text="x"))
+    found = await service.get_session(**place)
+    listed = await service.list_sessions(app_name=app, user_id=user)
+    searched = await memories.search_memory(app_name=app, user_id=user, query="cat")
+    assert found is not None
+    assert (found.id, found.state) == ("ß" * 256, {"user:name": "é" * 255})
+    assert (len(listed.sessions), len(searched.memories)) == (1, 1)
+    assert await artifacts.list_artifact_keys(**place) == ["a.png"]
+
+
 async def test_a_search_finds_the_events_with_most_of_its_words(ctx: RunContext) -> None:
     from headrace.adapters import FleetMemoryService, FleetSessionService
 

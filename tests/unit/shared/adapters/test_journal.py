@@ -90,6 +90,14 @@ async def test_an_attempt_that_takes_over_drops_what_the_one_before_did(ctx: Run
         await dead.add(["late"])
 
 
+async def test_what_is_removed_of_an_attempt_is_not_missing_in_the_next(ctx: RunContext) -> None:
+    other = journal(ctx, 2)
+    await journal(ctx, 1).add(["lost"])
+    assert await other.pop() == "lost"
+    await journal(ctx, 1, 2).add(["done"])
+    assert await other.items() == ["done"]
+
+
 async def test_the_last_item_is_removed_whoever_added_it(ctx: RunContext) -> None:
     first, second = journal(ctx, 1), journal(ctx, 2)
     await first.add([1, 2])
