@@ -38,7 +38,7 @@ def test_what_was_never_handed_out_is_no_cursor(text: str) -> None:
 
 
 _OURS = {package.__name__ for package in (headrace, headrace_gateway)}
-_AGENTS = "headrace.sdk."
+_AGENTS = ("headrace.sdk.", "headrace.adapters.")
 
 TEXT, IMAGE = {"text": "a"}, {"url": "u", "mediaType": "image/png"}
 
