@@ -22,6 +22,7 @@ WITHOUT = {
     "config schema": "prints a JSON document",
     "nats-permissions": "prints nats-server's configuration",
     "tasks export": "prints a case, which is JSON lines",
+    "memory show": "prints a value as it is stored",
 }
 
 

@@ -50,7 +50,7 @@ class Sent(NamedTuple):
     [
         Sent("", CALL, "a2a.stream_responses.entry_renderer_for"),
         Sent("/message:stream", {"message": MESSAGE}, "a2a.stream_responses.SharedRenderer"),
-        Sent("/message:stream?format=agui", {"message": MESSAGE}, "hector.forms.HectorRenderer"),
+        Sent("/message:stream?format=agui", {"message": MESSAGE}, "hector.renderer.HectorRenderer"),
     ],
     ids=["JSON-RPC", "REST", "Hector's events"],
 )

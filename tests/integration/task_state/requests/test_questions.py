@@ -36,7 +36,7 @@ class ScriptedAnswers:
     def __init__(self) -> None:
         self.release = asyncio.Event()
 
-    async def answer(self, query: GetTask) -> bytes:
+    async def respond(self, query: GetTask) -> bytes:
         if query.task == "slow":
             await self.release.wait()
         if query.task == "unknown":
