@@ -45,6 +45,7 @@ from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import (
     Memory,
     RememberedConversation,
+    check_memory,
     remembered,
     with_content,
 )
@@ -109,6 +110,7 @@ def adk_agent(  # noqa: PLR0913  # the adapter's options
     Raises:
         Misdeclared: The app has no root agent, or as for `agent`.
     """
+    check_memory(memory, name)
     app = wrapped if isinstance(wrapped, App) else App(name=wrapped.name, root_agent=wrapped)
     root = app.root_agent
     if root is None:

@@ -11,7 +11,7 @@ from headrace.adapters.ag_ui.events import ending_of
 from headrace.adapters.ag_ui.input import run_input
 from headrace.adapters.ag_ui.names import FINISHED, NamedEvents
 from headrace.adapters.busy import is_busy, pause_of
-from headrace.adapters.conversation.memory import Memory, restored
+from headrace.adapters.conversation.memory import Memory, check_memory, restored
 from headrace.adapters.declaration import ANY_MEDIA, Declaration, declare_card
 from headrace.adapters.event_stream import EVENT_STREAM, Frames, check_encoding, field
 from headrace.adapters.questions.answers import AnswerInvalid
@@ -63,6 +63,7 @@ def ag_ui_agent(
     Raises:
         Misdeclared: As for `agent`.
     """
+    check_memory(memory, name)
     declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The AG-UI agent at {url}.")
     timeout = httpx.Timeout(silence, connect=connect_timeout)

@@ -25,12 +25,27 @@ from headrace.model.file_links import SCHEME
 from headrace.model.fork import ForkOf
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import ToolArguments, ToolResult
-from headrace.sdk.errors import Retryable
+from headrace.sdk.errors import Misdeclared, Retryable
+from headrace.sdk.source import called_at
+
+_CHOICES = ("context", "task", "none")
 
 type Memory = Literal["context", "task", "none"]
 """What a model remembers: the whole conversation, the task, or only the message, with the question
 that it answers. An AG-UI client sends the conversation with each run; then that one is used.
 """
+
+
+def check_memory(memory: object, agent: str) -> None:
+    """Check an adapter's option ``memory``.
+
+    Raises:
+        Misdeclared: It is none of its choices.
+    """
+    if memory not in _CHOICES:
+        choices = ", ".join(map(repr, _CHOICES))
+        raise Misdeclared(f"the memory of agent {agent!r} must be one of {choices}{called_at()}")
+
 
 _INLINE = 4 * 1024
 """Maximum bytes of a verbatim response in a checkpoint; a larger one goes to the object store."""

@@ -9,7 +9,7 @@ from langgraph.types import Command
 
 from headrace import tracing
 from headrace.adapters.busy import is_busy
-from headrace.adapters.conversation.memory import Memory
+from headrace.adapters.conversation.memory import Memory, check_memory
 from headrace.adapters.conversation.of_log import turns_of_log
 from headrace.adapters.declaration import (
     ANY_MEDIA,
@@ -86,6 +86,7 @@ def langgraph_agent(  # noqa: PLR0913  # the adapter's options
         Misdeclared: The graph has static breakpoints but no checkpointer to resume from, or as for
             `agent`.
     """
+    check_memory(memory, name)
     graph, notes = in_fleet(graph) if saver == "fleet" else (graph, [])
     if not graph.checkpointer and (graph.interrupt_before_nodes or graph.interrupt_after_nodes):
         raise Misdeclared(

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError, Timeout
 
-from headrace.adapters.conversation.memory import Memory, conversation
+from headrace.adapters.conversation.memory import Memory, check_memory, conversation
 from headrace.adapters.declaration import Declaration, declare_capabilities, declare_card
 from headrace.adapters.openai.content import TAKES, without_image_urls
 from headrace.adapters.openai.run import ChatRun, ModelEndpoint
@@ -100,6 +100,7 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
     Raises:
         Misdeclared: The key is missing, two tools have the same name, or as for `agent`.
     """
+    check_memory(memory, name)
     timeout = Timeout(request_timeout, connect=connect_timeout)
     client = _client(base_url, api_key, headers, timeout, request_retries)
     fields = {

@@ -20,7 +20,7 @@ from openai import APIError
 
 from headrace.adapters.as_json import as_json
 from headrace.adapters.client_tools import client_tools
-from headrace.adapters.conversation.memory import Memory, conversation
+from headrace.adapters.conversation.memory import Memory, check_memory, conversation
 from headrace.adapters.conversation.turns import (
     Turn,
     answered,
@@ -102,6 +102,7 @@ def openai_agents_agent(  # noqa: PLR0913  # the adapter's options
     Raises:
         Misdeclared: As for `agent`.
     """
+    check_memory(memory, name)
     config = run_config if run_config is not None else RunConfig(tracing_disabled=True)
     options = _AgentsOptions(config, max_turns, memory, show_thinking, approve_within, image_urls)
     declare_card(declared, Card(input_modes=TAKES))

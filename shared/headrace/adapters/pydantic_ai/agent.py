@@ -30,7 +30,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from headrace.adapters.busy import is_busy
 from headrace.adapters.client_tools import client_tools
-from headrace.adapters.conversation.memory import Memory, conversation
+from headrace.adapters.conversation.memory import Memory, check_memory, conversation
 from headrace.adapters.conversation.turns import (
     Turn,
     other_parts,
@@ -93,6 +93,7 @@ def pydantic_ai_agent(
     Raises:
         Misdeclared: As for `agent`.
     """
+    check_memory(memory, name)
     declare_card(declared, Card(input_modes=ANY_MEDIA))
     declared.setdefault("description", f"The pydantic-ai agent {wrapped.name or name}.")
     declare_capabilities(

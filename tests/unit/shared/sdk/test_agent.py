@@ -257,7 +257,11 @@ def test_an_unknown_option_is_a_type_error_that_names_the_right_place(
 
 @pytest.mark.parametrize(
     ("options", "problem"),
-    [({"name": "no spaces"}, "agent 'no spaces' must be"), ({"icon_url": "x"}, "unknown option")],
+    [
+        ({"name": "no spaces"}, "agent 'no spaces' must be"),
+        ({"icon_url": "x"}, "unknown option"),
+        ({"memory": "all"}, "the memory of agent 'model' must be one of 'context', 'task', 'none'"),
+    ],
 )
 def test_a_mistake_in_an_adapters_call_is_located_where_the_author_calls_it(
     options: dict[str, Any], problem: str
