@@ -1,7 +1,7 @@
 """Adapter for agents of the OpenAI Agents SDK."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from agents import Agent as SdkAgent
@@ -46,6 +46,7 @@ from headrace.adapters.openai_agents.replay import (
     reachable,
     replaying,
 )
+from headrace.adapters.openai_agents.unique_calls import UniqueCalls
 from headrace.adapters.questions.answers import AnswerInvalid
 from headrace.adapters.questions.approvals import (
     Decision,
@@ -158,15 +159,20 @@ async def _run(
         return
     used = {call.id for turn in turns for call in turn.calls}
     known = start.replay.results if start.replay else {}
+    calls = UniqueCalls(set(used), lambda: ctx.new_id("call"))
+    config, start.agent = calls.config(options.config), calls.agent(start.agent)
     emitter = AgentsEvents(ctx, wrapped.name, used, known, thinking=options.show_thinking)
-    starting, from_client = await _prepared(ctx, start, given, options.config)
+    starting, from_client = await _prepared(ctx, start, given, config)
+    if start.replay is not None and config.model is not None:
+        # The configuration's model goes before the agent's, which replays.
+        config = replace(config, model=starting.model)
     result = Runner.run_streamed(
         starting,
         start.items,
         context=given,
         max_turns=options.max_turns + (start.replay is not None),
         hooks=emitter,
-        run_config=options.config,
+        run_config=config,
     )
     try:
         async for event in result.stream_events():
