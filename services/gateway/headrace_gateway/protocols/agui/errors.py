@@ -27,13 +27,6 @@ class ResumeMismatch(CodedError):
         self.is_open = is_open
 
 
-class ThreadBusy(CodedError):
-    """The agent is running in the thread and accepts no other run until it ends."""
-
-    code = "thread_busy"
-    status = HTTPStatus.CONFLICT
-
-
 class RunUnknown(CodedError):
     """The caller has no such thread, or the thread has no such run (any more)."""
 

@@ -7,7 +7,7 @@ from headrace.model.events import Json
 from headrace.model.parts import TITLE
 from headrace.model.run_ids import unique_id
 from headrace.model.step import STARTED, ShownStep
-from headrace.model.usage_counts import MOST_TOKENS
+from headrace.model.usage_counts import add_usage
 from headrace_gateway.protocols.agui.activities import Activities
 from headrace_gateway.protocols.agui.agents_messages import AgentsMessages
 from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessages
@@ -52,45 +52,6 @@ class Thoughts:
             ("THINKING_TEXT_MESSAGE_START", {}),
         )
         self._output.begin_alone((_USE, block), OpenItem(opening, _CLOSING))
-
-
-_LABELS = ("provider", "model")
-_COUNTS = (
-    "inputTokens",
-    "outputTokens",
-    "totalTokens",
-    "reasoningTokens",
-    "cachedInputTokens",
-    "cacheWriteInputTokens",
-)
-
-
-def add_usage(usage: list[Json], more: object) -> None:
-    """Add `more`, an AG-UI TokenUsage, to the entry of its provider and model.
-
-    Values that are not labels or counts are omitted, because clients refuse an event with an
-    invalid count.
-    """
-    if not isinstance(more, dict):
-        return
-    labels = {key: more[key] for key in _LABELS if isinstance(more.get(key), str)}
-    counts = {key: int(more[key]) for key in _COUNTS if _is_count(more.get(key))}
-    if not counts:
-        return
-    for at, entry in enumerate(usage):
-        if all(entry.get(key) == labels.get(key) for key in _LABELS):
-            sums = {
-                key: min(entry.get(key, 0) + count, MOST_TOKENS) for key, count in counts.items()
-            }
-            usage[at] = {**entry, **sums}
-            return
-    usage.append({**labels, **counts})
-
-
-def _is_count(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value <= MOST_TOKENS and int(value) == value
 
 
 _ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})

@@ -41,11 +41,9 @@ class AguiRun:
         context, task = body["contextId"], body.get("taskId") or body["id"]
         message = _input_message(body)
         kept = (body.get("metadata") or {}).get(AGUI)
+        sent = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
         if not isinstance(kept, dict):
-            messages = (
-                [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
-            )
-            filled = _filled(messages, message)
+            filled = _filled(sent, message)
             return cls(task, context, f"{task}.{number}", None, _FOREIGN, {}, filled)
         return cls(
             task=task,
@@ -54,7 +52,7 @@ class AguiRun:
             parent=kept.get("parentRunId"),
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),
-            messages=_filled(kept.get("messages", []), message),
+            messages=_filled(kept.get("messages", sent), message),
             raw=wants_extra(kept.get("forwardedProps"), RAW),
             thinking=wants_extra(kept.get("forwardedProps"), THINKING),
         )

@@ -4,8 +4,6 @@ A run is accepted once per thread and id, however often it is sent and to whiche
 clients, proxies and browsers repeat a request whose answer they have not received.
 """
 
-import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.log import last_entry
@@ -13,18 +11,13 @@ from headrace.model import events
 from headrace.model.errors import TaskUnknown
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.run_ids import own_id
-from headrace.model.task import SUBMITTED
 from headrace_gateway.call import Call
+from headrace_gateway.context_tasks import ContextTasks
 from headrace_gateway.protocols.agui.call_names import OpenCalls
-from headrace_gateway.protocols.agui.errors import (
-    ResumeMismatch,
-    RunIdReused,
-    RunUnknown,
-    ThreadBusy,
-)
+from headrace_gateway.protocols.agui.errors import ResumeMismatch, RunIdReused, RunUnknown
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.threads import RunThread, WaitingRuns
-from headrace_gateway.refusals import KeyReused, TaskEnded
+from headrace_gateway.refusals import KeyReused
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import task_key
@@ -74,11 +67,11 @@ async def _submit(
     message, continued = run_input.message, None
     if task is not None:
         message, continued = task.with_results(run_input), task.task
-    elif busy := await _at_work(RunThread(services, call, run_input.thread)):
+    elif busy := await (tasks := ContextTasks(services, call, run_input.thread)).at_work():
         # The active run may be this very run, sent again.
         if (replay := await submissions.replay(request)) is not None:
             return replay
-        if ahead := await _made_way(services, call, run_input.thread, busy):
+        if ahead := await tasks.make_way(busy):
             metadata[events.WAIT_FOR] = ahead
     submission = Submission(
         call.caller,
@@ -115,42 +108,6 @@ async def _gone_on(
         raise mismatch
     _check_taken(call, new)
     return new
-
-
-async def _made_way(services: Services, call: Call, thread: str, busy: list[str]) -> list[str]:
-    """Return which of the `busy` tasks a new run must wait for.
-
-    An interrupting agent's tasks are canceled and not in the list.
-
-    Raises:
-        ThreadBusy: the agent is running in the thread and accepts no other run until it ends.
-        StateUnavailable, BusUnavailable: try again.
-    """
-    if call.card.follow_ups == "reject":
-        raise ThreadBusy(f"thread {thread} has an active run, and its agent allows one at a time")
-    if call.card.follow_ups != "interrupt":
-        return busy
-    for task in busy:
-        with suppress(TaskEnded):
-            await services.canceler.cancel(
-                call.caller, task_key(services.settings, call.caller, call.agent, task)
-            )
-    return []
-
-
-_MOST = 100
-"""Maximum tasks read per state: the newest ones, which themselves wait for older ones."""
-
-
-async def _at_work(thread: RunThread) -> list[str]:
-    """Return the thread's tasks that are working or waiting for a worker, without delayed ones."""
-    tasks = await thread.open(_MOST)
-    delayed = await asyncio.gather(*(_is_delayed(thread, task) for task in tasks))
-    return [task["id"] for task, later in zip(tasks, delayed, strict=True) if not later]
-
-
-async def _is_delayed(thread: RunThread, task: Json) -> bool:
-    return task["status"]["state"] == SUBMITTED and await thread.is_delayed(task["id"])
 
 
 def _check_taken(call: Call, run_input: RunInput) -> None:

@@ -3,7 +3,7 @@
 Task state lists a thread's tasks; the run ids are in the tasks' logs.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,16 +11,14 @@ from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
-from headrace.model.messages import ListTasks, TasksFound
-from headrace.model.task import INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
-from headrace.tasks.delayed_runs import waits_for_start
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call
+from headrace_gateway.context_tasks import ContextTasks
 from headrace_gateway.protocols.agui.call_names import OpenCalls
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.fold import NamedRuns
 from headrace_gateway.protocols.agui.run import AguiRun
 from headrace_gateway.services import Services
-from headrace_gateway.tasks.ids import task_key
 
 RECENT = 50
 """Maximum tasks read for a thread's newest run and for its history: the latest ones."""
@@ -51,7 +49,9 @@ class RunThread:
 
     def __init__(self, services: Services, call: Call, thread: str) -> None:
         """Read the thread with that id."""
-        self._services, self._call, self._thread = services, call, thread
+        self._services, self._thread = services, thread
+        self.tasks = ContextTasks(services, call, thread)
+        """The tasks that its runs belong to."""
 
     async def find(self, run: str) -> ThreadRun:
         """Return the run with that id; the newest if the id was reused.
@@ -60,7 +60,7 @@ class RunThread:
             RunUnknown: the thread has no such run, or no longer.
             StateUnavailable, BusUnavailable: try again.
         """
-        async for task in self.tasks():
+        async for task in self.tasks.newest_first():
             for found in reversed(await self._runs_of(task)):
                 if found.run.id == run:
                     return found
@@ -80,7 +80,7 @@ class RunThread:
     async def runs(self) -> list[ThreadRun]:
         """Return the runs of the thread's latest tasks, oldest first."""
         found: list[ThreadRun] = []
-        async for task in self.tasks(RECENT):
+        async for task in self.tasks.newest_first(RECENT):
             found += await self._runs_of(task)
         return sorted(found, key=lambda one: (one.time, one.key.task, one.number))
 
@@ -99,72 +99,14 @@ class RunThread:
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
-        async for task in self.tasks(states=[INPUT_REQUIRED]):
+        async for task in self.tasks.newest_first(states=[INPUT_REQUIRED]):
             named = NamedRuns()
             runs = await self._runs_of(task, named)
             yield WaitingRuns(task["id"], runs, named.left().open_calls)
 
-    async def tasks(
-        self, most: int | None = None, *, states: Sequence[str] = ()
-    ) -> AsyncIterator[Json]:
-        """Yield the thread's tasks, the one with the newest status first.
-
-        Raises:
-            StateUnavailable: try again.
-        """
-        token, left = "", most
-        while left is None or left > 0:
-            page = await self._page(min(100, left or 100), token, states=states)
-            for task in page.tasks:
-                yield task
-            token, left = page.next_page_token, left and left - len(page.tasks)
-            if not token:
-                return
-
-    async def open(self, most: int) -> list[Json]:
-        """Return the thread's tasks that are submitted or working, each once.
-
-        There are at most `most` (1 to 100) in each state, those with the newest status.
-
-        Raises:
-            StateUnavailable: try again.
-        """
-        # In one query: lists wait for the view.
-        page = await self._page(most, states=[SUBMITTED, WORKING])
-        tasks = page.tasks
-        # Submitted ones first: a task that starts between two queries is in both, not in neither.
-        for state in (SUBMITTED, WORKING) if page.next_page_token else ():
-            tasks = tasks + (await self._page(most, states=[state])).tasks
-        return list({task["id"]: task for task in tasks}.values())
-
-    async def _page(self, size: int, token: str = "", *, states: Sequence[str] = ()) -> TasksFound:
-        query = ListTasks(
-            tenant=self._call.caller.tenant,
-            owner=self._call.caller.owner,
-            agent=self._call.agent,
-            context=self._thread,
-            page_size=size,
-            page_token=token,
-            history_length=0,
-            states=list(states),
-        )
-        return await self._services.state.list(query)
-
-    async def is_delayed(self, task: str) -> bool:
-        """Return whether the run of that task of the thread is not due yet.
-
-        Raises:
-            BusUnavailable: try again.
-        """
-        last = await last_entry(self._services.bus, self._key(task))
-        return last is not None and waits_for_start(last)
-
-    def _key(self, task: str) -> TaskKey:
-        return task_key(self._services.settings, self._call.caller, self._call.agent, task)
-
     async def _runs_of(self, task: Json, named: NamedRuns | None = None) -> list[ThreadRun]:
         """Return the runs of a task; `named` reads its log meanwhile."""
-        key = self._key(task["id"])
+        key = self.tasks.key(task["id"])
         last = await last_entry(self._services.bus, key)
         if last is None:
             return []

@@ -1,4 +1,4 @@
-"""A thread's open tasks are found with one query, and with another where that does not suffice."""
+"""A context's open tasks are found with one query, and with another where that does not suffice."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,7 +8,7 @@ import pytest
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING
-from headrace_gateway.protocols.agui.threads import RunThread
+from headrace_gateway.context_tasks import ContextTasks
 
 
 class FakeLists:
@@ -36,7 +36,7 @@ class FakeLists:
 async def open_tasks(lists: FakeLists, most: int = 100) -> dict[str, str]:
     services = cast("Any", SimpleNamespace(state=lists))
     call = cast("Any", SimpleNamespace(caller=SimpleNamespace(tenant="t", owner="o"), agent="a"))
-    tasks = await RunThread(services, call, "thread").open(most)
+    tasks = await ContextTasks(services, call, "thread").open(most)
     assert len(tasks) == len({task["id"] for task in tasks})
     return {task["id"]: task["status"]["state"] for task in tasks}
 
