@@ -1,5 +1,7 @@
 """Calls: one call of an operation, for all bindings."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -14,7 +16,13 @@ from headrace.log_context import LogContext
 from headrace.model.events import TRACEPARENT, Json
 from headrace.model.subjects import encode_token
 from headrace_gateway.extensions import HEADERS, activated, requested_extensions
-from headrace_gateway.refusals import AgentUnknown, CredentialsRefused, NotPermitted
+from headrace_gateway.refusals import (
+    AgentUnknown,
+    CredentialsRefused,
+    Malformed,
+    NotPermitted,
+    Violation,
+)
 from headrace_gateway.request_span import begin_span, note_named_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import CALLER, SMALL
@@ -22,12 +30,15 @@ from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.long_responses import NEVER, Disconnects, disconnects_of
 from headrace_gateway.server.open_requests import name_operation
 from headrace_gateway.services import Services
+from headrace_gateway.tasks.idempotency import KeyedRequest
 
 AGENT = "/v1/agents/{agent}"
 """Base path of one agent's routes; the default agent's are at the root too."""
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """Request header: a message sent twice under one key is accepted once."""
+
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 _IDEMPOTENCY_KEY, _LAST_EVENT_ID = IDEMPOTENCY_KEY.lower(), "last-event-id"
 
@@ -395,6 +406,20 @@ def _call(
         version=version,
         owner=request.query_params.get("owner", "") if operation == _LISTS else "",
     )
+
+
+def keyed_request(call: Call, fingerprint: Callable[[], str]) -> KeyedRequest | None:
+    """Return the request under its idempotency key, or None if it has no key.
+
+    Raises:
+        Malformed: the header is not a valid key.
+    """
+    key = call.idempotency_key
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
+    return KeyedRequest(call.caller, call.agent, key, fingerprint())
 
 
 def listed_owner(call: Call) -> str | None:

@@ -14,6 +14,7 @@ from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
 from headrace_gateway.protocols.hector.routes import HectorRoutes
+from headrace_gateway.protocols.openai import routes as openai
 from headrace_gateway.services import Services
 
 
@@ -48,6 +49,7 @@ PROTOCOLS = (
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", _copilotkit),
     Protocol("fleet", fleet.routes),
+    Protocol("openai", openai.routes),
 )
 """Most used first."""
 

@@ -1,8 +1,7 @@
 """SendMessage and SendStreamingMessage: what is submitted, and what its sender gets."""
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,25 +13,22 @@ from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import TaskFound
-from headrace_gateway.call import IDEMPOTENCY_KEY, Call
+from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a.push_configs import RUN_ENDED, webhook_of
-from headrace_gateway.refusals import AnswerLost, GatewayStopping, Malformed, Violation
+from headrace_gateway.refusals import AnswerLost, GatewayStopping
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.wait import Wait
-from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import query_of, task_key
 from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
 from headrace_gateway.tasks.terms import check_parts, terms
 
 _TEXT = {"text"}
-
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 def read_submission(services: Services, call: Call, parameters: SendMessageParams) -> Submission:
@@ -69,20 +65,6 @@ def read_submission(services: Services, call: Call, parameters: SendMessageParam
         keyed,
         webhook,
     )
-
-
-def keyed_request(call: Call, fingerprint: Callable[[], str]) -> KeyedRequest | None:
-    """Return the request under its idempotency key, or None if it has no key.
-
-    Raises:
-        Malformed: the header is not a valid key.
-    """
-    key = call.idempotency_key
-    if key is None:
-        return None
-    if not _KEY.fullmatch(key):
-        raise Malformed([Violation(IDEMPOTENCY_KEY, "must be 1 to 255 printable ASCII characters")])
-    return KeyedRequest(call.caller, call.agent, key, fingerprint())
 
 
 def input_metadata(call: Call, parameters: SendMessageParams) -> Json:

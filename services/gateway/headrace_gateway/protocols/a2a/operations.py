@@ -12,13 +12,12 @@ from google.protobuf.message import Message
 from headrace.model import messages
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
-from headrace_gateway.call import Call, listed_owner
+from headrace_gateway.call import Call, keyed_request, listed_owner
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import (
     check_streaming,
     input_metadata,
-    keyed_request,
     send_message,
     send_streaming,
 )

@@ -1,0 +1,274 @@
+"""What the routes of OpenAI's API serve."""
+
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import TracebackType
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp
+
+from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable, TaskUnknown
+from headrace.model.events import Json
+from headrace.model.task import TaskKey
+from headrace_gateway.call import Call, call_of, caller_of
+from headrace_gateway.feeds import HeldFeed
+from headrace_gateway.json_errors import read_object
+from headrace_gateway.protocols.openai.chat import ChunkRenderer, completion, has_failed
+from headrace_gateway.protocols.openai.errors import RequestInvalid, ResponseUnknown, RunFailed
+from headrace_gateway.protocols.openai.ids import RunPlace
+from headrace_gateway.protocols.openai.request import AgentRequest
+from headrace_gateway.protocols.openai.response import (
+    Collector,
+    ResponseRenderer,
+    input_items,
+    response_object,
+)
+from headrace_gateway.protocols.openai.response_output import ResponseOutput
+from headrace_gateway.protocols.openai.submit import submit
+from headrace_gateway.refusals import AgentUnknown, AnswerLost, GatewayStopping, TaskEnded
+from headrace_gateway.server.json_response import NO_STORE, json_response
+from headrace_gateway.services import Services
+from headrace_gateway.streaming.sse import HttpStream
+from headrace_gateway.streaming.subscription import Source
+from headrace_gateway.streaming.wait import Wait
+from headrace_gateway.tasks.ids import task_key
+from headrace_gateway.tasks.submission import AcceptedInput
+from headrace_gateway.tasks.subscribe import OpenedLog
+
+_CHAT = "x-openwebui-chat-id"
+"""Header of a chat's id, as Open WebUI sends it where it forwards its users' data."""
+
+
+class OpenAIEndpoint:
+    """Serves agents as models."""
+
+    def __init__(self, services: Services) -> None:
+        """Serve over `services`."""
+        self._services = services
+
+    async def models(self, request: Request) -> ASGIApp:
+        """Return the list of agents."""
+        self._services.callers.reader_of(request.headers)
+        found = [_model(card.name) for card in self._services.directory.cards()]
+        return json_response({"object": "list", "data": found}, headers=NO_STORE)
+
+    async def model(self, request: Request) -> ASGIApp:
+        """Return one agent."""
+        self._services.callers.reader_of(request.headers)
+        name = request.path_params["agent"]
+        if self._services.directory.card(name) is None:
+            raise AgentUnknown.called(name, at_root=False)
+        return json_response(_model(name), headers=NO_STORE)
+
+    async def respond(self, request: Request) -> ASGIApp:
+        """Begin a response, and return it when it has ended, at once, or as a stream."""
+        asked = AgentRequest.of_response(await self._body(request))
+        call = await self._call(request, asked)
+        if asked.stream:
+            return await self._stream(call, asked)
+        return json_response(response_object(await self._output(call, asked)))
+
+    async def complete(self, request: Request) -> ASGIApp:
+        """Return a chat completion, whole or as a stream."""
+        body = await self._body(request)
+        asked = AgentRequest.of_completion(body, request.headers.get(_CHAT))
+        call = await self._call(request, asked)
+        if asked.stream:
+            return await self._chunks(call, asked)
+        output = await self._output(call, asked, stops=True)
+        if has_failed(output):
+            raise RunFailed(output.error)
+        return json_response(completion(output))
+
+    async def response(self, request: Request) -> ASGIApp:
+        """Return a response as it is now, or its stream after an event."""
+        call, place = await self._named(request, "SubscribeToTask")
+        query = request.query_params
+        if query.get("stream", "").lower() != "true":
+            return json_response(response_object(await self._known(call, place)), headers=NO_STORE)
+        after = _number(query.get("starting_after"))
+
+        async def opening() -> ASGIApp:
+            async with await self._log(call, place) as opened:
+                renderer = ResponseRenderer(ResponseOutput(place), after)
+                held = opened.held.hand_over()
+                return HttpStream(self._services.subscriptions, held, place.run - 1, renderer)
+
+        return await self._services.stream_limits.with_permit(call.caller, opening)
+
+    async def input_items(self, request: Request) -> ASGIApp:
+        """Return what the client of a response has said."""
+        call, place = await self._named(request, "SubscribeToTask")
+        return json_response(input_items(await self._known(call, place)), headers=NO_STORE)
+
+    async def cancel(self, request: Request) -> ASGIApp:
+        """Cancel a response; return it once its log has ended."""
+        call, place = await self._named(request, "CancelTask")
+        try:
+            await self._services.canceler.cancel(call.caller, self._key(call, place))
+        except TaskUnknown:
+            raise ResponseUnknown(place.response) from None
+        except TaskEnded:
+            pass  # It is returned as it has ended.
+        return json_response(response_object(await self._known(call, place)))
+
+    async def delete(self, request: Request) -> ASGIApp:
+        """Delete a response, and all others of its task."""
+        call, place = await self._named(request, "DeleteTask")
+        try:
+            await self._services.deleter.delete(call.caller, self._key(call, place))
+        except TaskUnknown:
+            raise ResponseUnknown(place.response) from None
+        return json_response({"id": place.response, "object": "response", "deleted": True})
+
+    async def _body(self, request: Request) -> Json:
+        caller_of(self._services, request)  # Before the body is read.
+        return await read_object(request, self._services.body_limits)
+
+    async def _call(self, request: Request, asked: AgentRequest) -> Call:
+        request.path_params["agent"] = asked.agent
+        context = {} if asked.context is None else {"context": asked.context}
+        return await call_of(self._services, request, "SendStreamingMessage", **context)
+
+    async def _named(self, request: Request, operation: str) -> tuple[Call, RunPlace]:
+        """Return the call of an operation on the response in the path, and its place."""
+        caller_of(self._services, request)
+        given = request.path_params["response"]
+        place = RunPlace.of_response(given)
+        if place is None or self._services.directory.card(place.agent) is None:
+            raise ResponseUnknown(given)
+        request.path_params["agent"] = place.agent
+        return await call_of(self._services, request, operation, task=place.task), place
+
+    def _key(self, call: Call, place: RunPlace) -> TaskKey:
+        return task_key(self._services.settings, call.caller, place.agent, place.task)
+
+    async def _log(self, call: Call, place: RunPlace) -> OpenedLog:
+        """Return the log of a response, from its input on.
+
+        Raises:
+            ResponseUnknown: the caller has no such response.
+            LogLost, StateUnavailable, BusUnavailable: it can't be read.
+        """
+        try:
+            key = self._key(call, place)
+            return await self._services.task_streams.open_log(call.caller, key, place.run - 1)
+        except TaskUnknown:
+            raise ResponseUnknown(place.response) from None
+
+    async def _known(self, call: Call, place: RunPlace) -> ResponseOutput:
+        """Return the output of a response as it is now."""
+        output = ResponseOutput(place)
+        async with await self._log(call, place) as opened:
+            reader = opened.feed.reader(place.run - 1)
+            while not output.over and (blocks := await reader.read_now()):
+                for block in blocks:
+                    output.read(block.entry)
+        if not output.begun:
+            raise ResponseUnknown(place.response)
+        return output
+
+    async def _stream(self, call: Call, asked: AgentRequest) -> ASGIApp:
+        async def opening() -> ASGIApp:
+            async with await submit(self._services, call, asked) as accepted:
+                place = _place(accepted)
+                renderer = ResponseRenderer(ResponseOutput(place))
+                held = accepted.held.hand_over()
+                return HttpStream(self._services.subscriptions, held, place.run - 1, renderer)
+
+        return await self._services.stream_limits.with_permit(call.caller, opening)
+
+    async def _chunks(self, call: Call, asked: AgentRequest) -> ASGIApp:
+        async def opening() -> ASGIApp:
+            async with await submit(self._services, call, asked) as accepted:
+                place, output = _place(accepted), ResponseOutput(_place(accepted))
+                renderer = ChunkRenderer(output, with_usage=asked.with_usage)
+                held = _Stoppable(self._services, call, accepted.held.hand_over(), renderer)
+                return HttpStream(self._services.subscriptions, held, place.run - 1, renderer)
+
+        return await self._services.stream_limits.with_permit(call.caller, opening)
+
+    async def _output(
+        self, call: Call, asked: AgentRequest, *, stops: bool = False
+    ) -> ResponseOutput:
+        """Accept a request, and return its output at its end or, in the background, at once.
+
+        Raises:
+            ClientDisconnect: the client has disconnected; the run is canceled if that `stops` it.
+            Unanswered: the log can't be read now, and the run goes on.
+            A2AError, HeadraceError: as `submit`.
+        """
+        services = self._services
+        async with await submit(services, call, asked) as accepted:
+            output, key = ResponseOutput(_place(accepted)), accepted.key
+            is_enough = (lambda: bool(output.begun)) if asked.background else (lambda: False)
+            collector, after = Collector(output, is_enough), accepted.generation - 1
+            is_full = partial(services.full_streams.has, key)
+            wait = Wait(services.subscriptions, accepted.feed, after, collector, is_full=is_full)
+            try:
+                why = await wait.over(call.disconnects)
+            except ClientDisconnect:
+                if stops:
+                    services.background.start(_stop(services, call, key))
+                raise
+            if why is not None:
+                raise _unanswered(call, accepted, why.error) from why.error
+            return output
+
+
+def _unanswered(call: Call, accepted: AcceptedInput, error: Exception | None) -> Exception:
+    """Return an error that does not suggest sending the request again, unless it has a key."""
+    if error is None:
+        return GatewayStopping("the gateway stops", accepted.key.task, accepted.context)
+    is_of_log = isinstance(error, BusUnavailable | LogTooNew | StateUnavailable)
+    if is_of_log and call.idempotency_key is None:
+        return AnswerLost(accepted.key.task, accepted.context)
+    return error
+
+
+class _Stoppable(AbstractAsyncContextManager[Source]):
+    """A feed whose client stops the run by leaving: it can neither come back nor cancel it."""
+
+    def __init__(
+        self, services: Services, call: Call, held: HeldFeed, renderer: ChunkRenderer
+    ) -> None:
+        self._services, self._call = services, call
+        self._held, self._renderer = held, renderer
+
+    async def __aenter__(self) -> Source:
+        return await self._held.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        key, renderer = self._held.feed.key, self._renderer
+        await self._held.__aexit__(kind, raised, at)
+        if not renderer.is_over(run_ended=False) and not renderer.is_interrupted:
+            self._services.background.start(_stop(self._services, self._call, key))
+
+
+async def _stop(services: Services, call: Call, key: TaskKey) -> None:
+    try:
+        await services.canceler.cancel(call.caller, key)
+    except (TaskEnded, TaskUnknown):
+        return
+
+
+def _place(accepted: AcceptedInput) -> RunPlace:
+    return RunPlace(accepted.key.agent, accepted.key.task, accepted.generation)
+
+
+def _number(given: str | None) -> int:
+    """Return the number of the event after which a stream goes on; -1 for its beginning."""
+    if not given:
+        return -1
+    if not (given.isascii() and given.isdecimal()) or len(given) > len(str(10**15)):
+        raise RequestInvalid("starting_after", "must be the sequence number of an event")
+    return int(given)
+
+
+def _model(name: str) -> Json:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "headrace"}
