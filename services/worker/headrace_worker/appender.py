@@ -13,18 +13,18 @@ stored, because it expected another tail, so the next append may contain other b
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from headrace.log import AppendRequest, FencedBy, LogWriter
 from headrace.model.entry import RUN_OVER, Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, LogLost
+from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import SUBMITTED, WORKING, TaskKey
-from headrace.sdk.errors import Overtaken, RunOver
+from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
 
@@ -40,9 +40,6 @@ PRESSING = 8
 _LOOK = 2.0
 """Timeout in seconds for reading new entries; a failed read is followed by the next one."""
 
-type EntryContent = tuple[list[Draft], Stamp]
-"""What one append is to store."""
-
 
 class IllegalMove(Exception):
     """A defect: the state does not lead there."""
@@ -56,13 +53,11 @@ class AppenderState(Enum):
     DUE = "appends in the loop's next turn"
     SENDING = "has an append in flight"
     CATCHING_UP = "finishes an append that was not acknowledged, or reads what others have appended"
-    CLOSED = "accepts nothing more, and appends what was accepted"
-    ABORTED = "appends nothing more"
+    CLOSED = "appends nothing more"
 
     def __init__(self, doing: str) -> None:
         """Have no moves yet; they are of states that are defined later."""
         self.doing = doing
-        self.is_closed = False
         self.leads_to: tuple[AppenderState, ...] = ()
 
     def to(self, state: "AppenderState") -> "AppenderState":
@@ -77,16 +72,13 @@ class AppenderState(Enum):
 
 
 def _define_moves() -> None:
-    idle, tick, due, sending, catching_up, *closed = AppenderState
-    busy = idle, sending, catching_up, *closed
-    idle.leads_to = tick, due, *closed
+    idle, tick, due, sending, catching_up, closed = AppenderState
+    busy = idle, sending, catching_up, closed
+    idle.leads_to = tick, due, closed
     tick.leads_to = due, *busy
     due.leads_to = busy
     sending.leads_to = catching_up.leads_to = tick, *busy
-    AppenderState.CLOSED.leads_to = tuple(closed)
-    AppenderState.ABORTED.leads_to = (AppenderState.ABORTED,)
-    for state in closed:
-        state.is_closed = True
+    closed.leads_to = (closed,)
 
 
 _define_moves()
@@ -120,14 +112,18 @@ class StampBase:
         checkpoint: str | None = None,
         step: str | None = None,
     ) -> Stamp:
-        """Return the stamp of an entry that starts at `generation`."""
+        """Return the stamp of an entry that starts at `generation`.
+
+        An entry that leaves the task SUBMITTED is the next run's input, and no attempt's.
+        """
+        run, attempt = (generation, 0) if state == SUBMITTED else (self.run, self.attempt)
         return Stamp(
             self.log,
             generation,
             self.writer,
             state,
-            self.run,
-            self.attempt,
+            run,
+            attempt,
             self.owner if state in RUN_OVER else None,
             checkpoint,
             step,
@@ -135,7 +131,7 @@ class StampBase:
 
 
 class GivesWay(Exception):
-    """A queued message waits, so the run does not end as its holder intended."""
+    """A queued message waits, so the log does not end as its holder intended."""
 
 
 class Appender:
@@ -170,14 +166,21 @@ class Appender:
         self._overtaken, self._ticks = overtaken, ticks
         self._pause = pause
         self._pending = PendingMessages(writer.capacity, max_events, max_bytes)
-        self._in_flight: PendingMessage | None = None
         self.offered = writer.generation
         """Generation of the last event accepted, unless messages are queued before it."""
         self._state = AppenderState.IDLE
+        self._is_open = True
+        """Whether it accepts what the agent emits."""
+        self._end_state: str | None = None
+        """The task's state after the last of what is pending; None: that message's own."""
+        self._gives_way: Callable[[], bool] | None = None
+        """Says before each append of `close` whether it must not be made."""
         self._is_to_look = False
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
         """Done when the append in flight is over, or when nothing has to be caught up on."""
+        self._rested: asyncio.Future[None] | None = None
+        """Done when nothing is in flight, and nothing follows. None: nobody waits for that."""
         self._loop = asyncio.get_running_loop()
         self.began = self.last_append = self._loop.time()
         """When it began, and when the last append ended; loop time in seconds."""
@@ -221,7 +224,7 @@ class Appender:
         if pending.events >= PRESSING or not pending.has_room:
             self._send_at_once()
         elif self._state is AppenderState.IDLE:
-            if self._ticks.join(self._on_tick):
+            if self._ticks.join(self._on_turn):
                 self._state = self._state.to(AppenderState.WAITING_TICK)
             else:
                 self._send_at_once()
@@ -242,9 +245,11 @@ class Appender:
         message.
 
         Raises:
-            MalformedOutput, RunOver: as for `offer`.
+            MalformedOutput: as for `offer`, or the checkpoint or step does not fit into a header.
+            RunOver: as for `offer`.
         """
-        self._pending.check(draft)
+        if checkpoint is not None or step is not None:
+            self._check_headers(state, checkpoint, step)
         self.offer(draft)
         receipt = receipt or Receipt()
         self._pending.attach(receipt, checkpoint, step, state)
@@ -263,8 +268,9 @@ class Appender:
 
     def look(self) -> None:
         """Read what other writers have appended after this attempt's last entry."""
-        self._is_to_look = True
-        self._send_at_once()
+        if self._is_open:
+            self._is_to_look = True
+            self._send_at_once()
 
     def check(self, draft: Draft) -> None:
         """Check that an event fits into a message.
@@ -276,77 +282,49 @@ class Appender:
 
     async def drain(self) -> None:
         """Wait until the log has caught up with the agent."""
-        while not self._state.is_closed and not self._pending.has_room:
+        while self._is_open and not self._pending.has_room:
             await self._pending.changed()
 
     async def close(
-        self, last: Sequence[Draft], state: str, *, gives_way: Callable[[], bool] = lambda: False
+        self,
+        last: Sequence[Draft],
+        state: str,
+        *,
+        gives_way: Callable[[], bool] | None = None,
     ) -> None:
         """Append pending events and `last`, which leave the task in `state`; accept no more.
+
+        What else ends the log is appended by further calls: with the state SUBMITTED, the next
+        run's input.
 
         Raises:
             GivesWay: `gives_way` returned True; events of `last` not stored yet are dropped.
             Fenced, LogLost: the attempt no longer holds the log; nothing more was appended.
+            RunOver: another writer has taken over, and the attempt was told before.
             MalformedOutput: one of `last` does not fit into a message; none of them was appended.
         """
         for draft in last:
+            self._pending.check(draft)
+        self._is_open = self._is_to_look = False
+        self._end_state, self._gives_way = state, gives_way
+        for draft in last:
             self._pending.put(draft)
-            self.offered += 1
-        if not self._state.is_closed:
-            self._state = self._state.to(AppenderState.CLOSED)
-        await self._until_sent()
-        if self._loss is not None:
-            raise self._loss
-        try:
-            while self._pending.events:
-                message = self._pending.pop()
-                is_last = not self._pending.events
-                await self._append(message, state if is_last else message.state, gives_way)
-        except GivesWay:
+        self.offered += len(last)
+        await self._until_rested()
+        if self._pending.events:
             self.offered -= self._pending.drop_last(len(last))
-            raise
-
-    async def begin_next_run(self, following: Callable[[], Draft]) -> int:
-        """Append the next run's input after `close`, and return that run.
-
-        `following` is called again if more messages are queued in the meantime.
-
-        Raises:
-            Fenced, LogLost: as for `close`.
-        """
-
-        def make() -> EntryContent:
-            run = self._writer.generation + 1
-            stamp = replace(self.authorship, run=run, attempt=0).stamp(run, SUBMITTED)
-            return [following()], stamp
-
-        return await self._store(make)
-
-    async def append_closed(
-        self, draft: Draft, state: str = WORKING, *, gives_way: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Append an event after `close`, which leaves the task in `state`.
-
-        Raises:
-            GivesWay: `gives_way` returned True; nothing was appended.
-            Fenced, LogLost: as for `close`.
-        """
-
-        def make() -> EntryContent:
-            if gives_way():
-                raise GivesWay
-            return [draft], self._stamp(state=state)
-
-        await self._store(make)
+            raise GivesWay
 
     async def append_last(self, last: Draft, timeout: float) -> None:
-        """Drop pending events and append `last`, if that takes at most `timeout` seconds."""
+        """Drop pending events and append `last`, if that takes at most `timeout` seconds.
+
+        Raises:
+            Fenced, LogLost, RunOver: as for `close`.
+        """
         try:
             async with asyncio.timeout(timeout):
-                self._shut(AppenderState.CLOSED)
-                await self._until_sent()
-                if self._loss is None:
-                    await self._store(lambda: ([last], self._stamp()))
+                self._pending.lose()
+                await self.close([last], WORKING)
         except TimeoutError as error:
             _log.info("could not record that the run is handed back: %s", error)
         finally:
@@ -354,74 +332,103 @@ class Appender:
 
     def abort(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
-        self._shut(AppenderState.ABORTED)
+        self._shut()
         if self._sender is not None:
             self._sender.cancel()
 
-    async def _until_sent(self) -> None:
-        """Wait until no append is in flight; the appender is closed, so none follows it."""
-        while self._sender is not None:
-            await asyncio.wait([self._sender])
+    async def _until_rested(self) -> None:
+        """Send what is pending, and wait until it is stored or must not be appended.
+
+        Raises:
+            Fenced, LogLost, RunOver: as for `close`.
+        """
+        if self._sender is None and self._state is not AppenderState.CLOSED:
+            self._pending.is_pressing = True
+            if self._state is not AppenderState.DUE:
+                self._state = self._state.to(AppenderState.DUE)
+            self._proceed()
+        if self._sender is not None:
+            self._rested = self._loop.create_future()
+            await self._rested
+        if self._state is AppenderState.CLOSED:
+            raise self._loss or RunOver("another writer has taken over the log")
 
     def _accept(self, draft: Draft) -> None:
-        if self._state.is_closed:
+        if not self._is_open:
             raise RunOver("the run is over")
         self._pending.put(draft)
         self.offered += 1
 
-    def _shut(self, state: AppenderState) -> None:
-        if self._state is not AppenderState.ABORTED:
-            self._state = self._state.to(state)
-        self._pending.lose()
+    def _check_headers(self, state: str, checkpoint: str | None, step: str | None) -> None:
+        try:
+            self._writer.check(self._stamp(state, checkpoint, step))
+        except EventTooLarge as error:
+            what = "a checkpoint" if step is None else "a step's record"
+            raise MalformedOutput(
+                f"{what} takes {error.size} bytes of headers and exceeds the limit of"
+                f" {error.limit}; store large data as a file"
+            ) from error
 
     def _send_at_once(self) -> None:
         """Send in the loop's next turn, or after the append in flight."""
         self._pending.is_pressing = True
         if self._state is AppenderState.IDLE or self._state is AppenderState.WAITING_TICK:
             self._state = self._state.to(AppenderState.DUE)
-            self._loop.call_soon(self._proceed)
+            self._loop.call_soon(self._on_turn)
 
-    def _on_tick(self) -> None:
-        if self._state is AppenderState.WAITING_TICK:
+    def _on_turn(self) -> None:
+        """Send at a tick, or in the loop's next turn, unless that has been done meanwhile."""
+        if self._state is AppenderState.WAITING_TICK or self._state is AppenderState.DUE:
             self._pending.is_pressing = True
             self._proceed()
 
     def _proceed(self) -> None:
         """Do what comes next: nothing is in flight."""
-        if self._state.is_closed:
+        if self._state is AppenderState.CLOSED:
             return
         if self._is_to_look:
             self._catch_up()
-        elif not self._pending.events:
+        elif not self._pending.events or (self._gives_way is not None and self._gives_way()):
             self._state = self._state.to(AppenderState.IDLE)
-        elif self._pending.is_pressing or not self._ticks.join(self._on_tick):
-            self._send_next()
+            self._end_wait()
+        elif self._pending.is_pressing or not self._ticks.join(self._on_turn):
+            self._send()
         else:
             self._state = self._state.to(AppenderState.WAITING_TICK)
 
-    def _send_next(self) -> None:
+    def _end_wait(self) -> None:
+        if self._rested is not None and not self._rested.done():
+            self._rested.set_result(None)
+
+    def _send(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
         self._state = self._state.to(AppenderState.SENDING)
         message = self._pending.pop()
+        # What is pending ends a run only if `close` says so.
+        state = (None if self._pending.events else self._end_state) or message.state
         try:
-            sent = self._writer.send(message.drafts, self._stamp(message, message.state))
+            sent = self._writer.send(
+                message.drafts, self._stamp(state, message.checkpoint, message.step)
+            )
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             message.lost()
             self._give_up(loss)
             return
-        self._in_flight, self._sender = message, sent.answer
+        self._sender = sent.answer
         sent.answer.add_done_callback(partial(self._on_answer, message, sent))
+
+    def _stamp(self, state: str, checkpoint: str | None, step: str | None) -> Stamp:
+        return self.authorship.stamp(self._writer.generation + 1, state, checkpoint, step)
 
     def _on_answer(
         self, message: PendingMessage, sent: AppendRequest, answer: asyncio.Future[Any]
     ) -> None:
-        self._in_flight = self._sender = None
+        self._sender = None
         try:
             if not answer.cancelled() and self._writer.acked(sent) is not None:
-                self._note_append()
-                message.stored(sent.stamp.generation)
+                self._note_stored(message, sent)
                 self._proceed()
-            elif answer.cancelled() or self._state is AppenderState.ABORTED:
+            elif self._state is AppenderState.CLOSED:
                 self._writer.give_up(sent)
                 message.lost()
             else:
@@ -430,12 +437,17 @@ class Appender:
             message.lost()
             self._give_up(loss)
 
+    def _note_stored(self, message: PendingMessage, sent: AppendRequest) -> None:
+        self.last_append = self._loop.time()
+        if self.first_append is None:
+            self.first_append = self.last_append
+        message.stored(sent.stamp.generation)
+
     def _catch_up(
         self, message: PendingMessage | None = None, sent: AppendRequest | None = None
     ) -> None:
         """Do in a task what may take several requests, first end the append of `message`."""
-        if not self._state.is_closed:
-            self._state = self._state.to(AppenderState.CATCHING_UP)
+        self._state = self._state.to(AppenderState.CATCHING_UP)
         # Eager start: waiting for the next loop iteration would delay the first token.
         work = self._caught_up(message, sent)
         sender = asyncio.Task(work, loop=self._loop, eager_start=True)
@@ -444,9 +456,9 @@ class Appender:
 
     async def _caught_up(self, message: PendingMessage | None, sent: AppendRequest | None) -> None:
         try:
-            if message is not None:
-                await self._append(message, message.state, sent=sent)
-            while self._is_to_look and not self._state.is_closed:
+            if message is not None and sent is not None:
+                await self._end_append(message, sent)
+            while self._is_to_look:
                 await self._look()
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             self._give_up(loss)
@@ -454,82 +466,48 @@ class Appender:
             self._sender = None
             self._proceed()
 
-    def _give_up(self, loss: Exception) -> None:
-        if not isinstance(loss, Fenced | LogLost):
-            _log.error("an append failed unexpectedly", exc_info=loss)
-        self._shut(AppenderState.CLOSED)
-        self._loss = loss
-        self._lost(loss)
+    async def _end_append(self, message: PendingMessage, sent: AppendRequest) -> None:
+        """Send the same bytes until they are stored, however long NATS is unavailable.
 
-    async def _append(
-        self,
-        message: PendingMessage,
-        state: str,
-        gives_way: Callable[[], bool] = lambda: False,
-        sent: AppendRequest | None = None,
-    ) -> None:
-        """Append the same bytes until they are stored, however long NATS is unavailable.
+        Where others have queued messages first, it is pending again, to be sent behind those.
 
-        `sent` is set if they have been sent already, and the answer is no clean ack.
+        Raises:
+            Fenced, LogLost: another writer has taken over the log.
         """
-        self._in_flight = message
         try:
-            first = await self._store(partial(self._content, message, state, gives_way), sent)
-        except GivesWay:
+            while not await self._is_stored(sent):
+                await asyncio.sleep(self._pause)
+                sent = self._writer.send_again(sent)
+        except FencedBy as fence:
             self._pending.put_back(message)
-            raise
+            if not self._steps_behind(fence.entry):
+                raise
         except BaseException:
             message.lost()
             raise
         else:
-            message.stored(first)
-        finally:
-            self._in_flight = None
+            self._note_stored(message, sent)
 
-    def _content(
-        self, message: PendingMessage, state: str, gives_way: Callable[[], bool]
-    ) -> EntryContent:
-        if gives_way():
-            raise GivesWay
-        return message.drafts, self._stamp(message, state)
+    async def _is_stored(self, sent: AppendRequest) -> bool:
+        try:
+            await self._writer.finish(sent, _TIMEOUT)
+        except BusUnavailable as error:
+            _log.warning("%d events are waiting to be stored; retrying: %s", sent.events, error)
+            return False
+        return True
 
-    def _stamp(self, message: PendingMessage | None = None, state: str = WORKING) -> Stamp:
-        checkpoint = step = None
-        if message is not None:
-            checkpoint, step = message.checkpoint, message.step
-        return self.authorship.stamp(self._writer.generation + 1, state, checkpoint, step)
+    def _give_up(self, loss: Exception) -> None:
+        if not isinstance(loss, Fenced | LogLost):
+            _log.error("an append failed unexpectedly", exc_info=loss)
+        self._loss = loss
+        self._shut()
+        self._lost(loss)
 
-    async def _store(
-        self, make: Callable[[], EntryContent], sent: AppendRequest | None = None
-    ) -> int:
-        """Append what `make` returns, if it has events, and return its first generation.
-
-        `make` is called again only if other messages were queued first. Set `sent` if what it
-        returns has been sent.
-        """
-        drafts, stamp = make()
-        while drafts:
-            sending, sent = sent, None
-            try:
-                if sending is None:
-                    sending = self._writer.send(drafts, stamp)
-                await self._writer.finish(sending, _TIMEOUT)
-            except BusUnavailable as error:
-                _log.warning("%d events are waiting to be stored; retrying: %s", len(drafts), error)
-                await asyncio.sleep(self._pause)
-            except FencedBy as fence:
-                if not self._steps_behind(fence.entry):
-                    raise
-                drafts, stamp = make()
-            else:
-                self._note_append()
-                break
-        return stamp.generation
-
-    def _note_append(self) -> None:
-        self.last_append = self._loop.time()
-        if self.first_append is None:
-            self.first_append = self.last_append
+    def _shut(self) -> None:
+        self._is_open = self._is_to_look = False
+        self._pending.lose()
+        self._state = self._state.to(AppenderState.CLOSED)
+        self._end_wait()
 
     async def _look(self) -> None:
         """Skip the messages that other writers have queued.
@@ -566,18 +544,14 @@ class Appender:
             The messages that must not come after `generation`.
         """
         refused: list[QueuedMessage] = []
-        flying = () if self._in_flight is None else (self._in_flight,)
-        for message in (*flying, *self._pending):
-            for receipt in [each for each in message.receipts if each.queued is not None]:
-                if (there := named.get(receipt.queued.name)) is not None:
-                    receipt.settle(there)
-                elif receipt.is_conditional:
-                    receipt.fail(Overtaken(generation))
-                    refused.append(receipt.queued)
-                else:
-                    continue
-                size = message.drop(receipt)
-                self.offered -= 1
-                if message is not self._in_flight:
-                    self._pending.uncount(size)
+        for receipt, queued in self._pending.queued():
+            if (there := named.get(queued.name)) is not None:
+                receipt.settle(there)
+            elif receipt.is_conditional:
+                receipt.fail(Overtaken(generation))
+                refused.append(queued)
+            else:
+                continue
+            self._pending.drop(receipt)
+            self.offered -= 1
         return refused

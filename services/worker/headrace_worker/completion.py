@@ -14,7 +14,7 @@ from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft, Json
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import COMPLETED, INPUT_REQUIRED, WORKING
+from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace.model.timestamp import timestamp
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
@@ -179,7 +179,21 @@ async def _append(attempt: Attempt, end: End) -> int | None:
     whose = {ASKS_FOR: end.metadata[ASKS_FOR]} if ASKS_FOR in end.metadata else None
     last = [attempt.working(whose, end.message)] if whose or end.message else []
     await appender.close([*retractions, *last], WORKING)
-    return await appender.begin_next_run(lambda: _next_input(attempt, *attempt.waiting))
+    return await _begin_next_run(attempt)
+
+
+async def _begin_next_run(attempt: Attempt) -> int:
+    """Append the next run's input, which names all messages that wait, and return that run."""
+    named = list[QueuedMessage]()
+    while True:
+        named[:] = attempt.waiting
+        with suppress(GivesWay):
+            await attempt.appender.close(
+                [_next_input(attempt, *named)],
+                SUBMITTED,
+                gives_way=lambda: attempt.waiting != named,
+            )
+            return attempt.appender.offered
 
 
 async def _end_unanswered(attempt: Attempt, end: End) -> None:
@@ -187,11 +201,9 @@ async def _end_unanswered(attempt: Attempt, end: End) -> None:
     inputs, appender = attempt.inputs, attempt.appender
     while True:
         while inputs.waiting:
-            await appender.append_closed(inputs.give_up_next())
+            await appender.close([inputs.give_up_next()], WORKING)
         with suppress(GivesWay):
-            await appender.append_closed(
-                end.draft, end.state, gives_way=lambda: bool(inputs.waiting)
-            )
+            await appender.close([end.draft], end.state, gives_way=lambda: bool(inputs.waiting))
             return
 
 

@@ -101,14 +101,14 @@ class PendingMessage:
             receipt.fail(RunOver("the run is over"))
 
     def drop(self, receipt: Receipt) -> int:
-        """Remove the event of `receipt` and return its size."""
+        """Drop the event of `receipt` and return its size."""
         self.receipts.remove(receipt)
         for other in self.receipts:
             other.index -= other.index > receipt.index
         return self._shrink(self.drafts.pop(receipt.index))
 
     def drop_last(self) -> int:
-        """Remove the last event and return its size."""
+        """Drop the last event and return its size."""
         return self._shrink(self.drafts.pop())
 
     def _shrink(self, draft: Draft) -> int:
@@ -166,7 +166,7 @@ class PendingMessages:
         return self.events < self._max_events and self._bytes < self._max_bytes
 
     async def changed(self) -> None:
-        """Wait until messages are taken or lost."""
+        """Wait until messages are removed or lost."""
         self._room = self._room or asyncio.Event()
         self._room.clear()
         await self._room.wait()
@@ -229,23 +229,31 @@ class PendingMessages:
         return message
 
     def put_back(self, message: PendingMessage) -> None:
-        """Undo `take`."""
+        """Undo `pop`; the message must not wait for a tick."""
         self._full.insert(0, message)
         self.events += len(message.drafts)
         self._bytes += message.size
+        self.is_pressing = True
 
-    def uncount(self, size: int) -> None:
-        """Record that an event of `size` bytes has been dropped from its message."""
-        self.events -= 1
-        self._bytes -= size
+    def queued(self) -> list[tuple[Receipt, QueuedMessage]]:
+        """Return the receipts of the events that queue messages, and these messages."""
+        receipts = [receipt for message in self for receipt in message.receipts]
+        return [(each, each.queued) for each in receipts if each.queued is not None]
+
+    def drop(self, receipt: Receipt) -> None:
+        """Drop the event of `receipt`."""
+        message = next(message for message in self if receipt in message.receipts)
+        self._uncount(message.drop(receipt))
+        self._forget_empty()
 
     def drop_last(self, count: int) -> int:
         """Drop the last `count` events, or all if there are fewer; return how many."""
         dropped = 0
         for message in (self._last, *reversed(self._full)):
             while dropped < count and message.drafts:
-                self.uncount(message.drop_last())
+                self._uncount(message.drop_last())
                 dropped += 1
+        self._forget_empty()
         return dropped
 
     def lose(self) -> None:
@@ -257,6 +265,13 @@ class PendingMessages:
         self.events = self._bytes = 0
         if self._room is not None:
             self._room.set()
+
+    def _uncount(self, size: int) -> None:
+        self.events -= 1
+        self._bytes -= size
+
+    def _forget_empty(self) -> None:
+        self._full = [message for message in self._full if message.drafts]
 
     def _end_message(self) -> None:
         """Start a new message with the next event."""

@@ -219,15 +219,30 @@ class LogWriter:
         known = self._known
         answer = None if known is None else self._send_known(known, payload, stamp)
         if answer is None:
-            headers = stamp.headers(self._bus.settings.log_version)
-            if (size := _size(headers)) > HEADER_ROOM:
-                raise EventTooLarge(size, HEADER_ROOM)
+            headers = self.check(stamp)
             answer = self._publish(payload, headers)
             if stamp.owner is None and stamp.checkpoint is None and stamp.step is None:
                 # With an owner it begins or ends a run, with one of the others it has no like.
                 self._learn(stamp, headers)
         self._is_appending = True
         return AppendRequest(payload, stamp, len(drafts), answer)
+
+    def check(self, stamp: Stamp) -> dict[str, str]:
+        """Return the headers of `stamp`.
+
+        Raises:
+            EventTooLarge: They exceed `HEADER_ROOM`.
+        """
+        headers = stamp.headers(self._bus.settings.log_version)
+        if (size := _size(headers)) > HEADER_ROOM:
+            raise EventTooLarge(size, HEADER_ROOM)
+        return headers
+
+    def send_again(self, sent: AppendRequest) -> AppendRequest:
+        """Send the same bytes again, after `finish` has raised BusUnavailable."""
+        headers = sent.stamp.headers(self._bus.settings.log_version)
+        self._is_appending = True
+        return sent._replace(answer=self._publish(sent.payload, headers))
 
     def _send_known(
         self, known: _KnownHeaders, payload: bytes, stamp: Stamp
@@ -291,9 +306,9 @@ class LogWriter:
     async def _store(self, sent: AppendRequest, timeout: float) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        tries, in_doubt, answer = 0, False, sent.answer
+        tries, in_doubt = 0, False
         while True:
-            outcome = await self._outcome(answer)
+            outcome = await self._outcome(sent.answer)
             if isinstance(outcome, int):
                 return outcome
             in_doubt = in_doubt or not isinstance(outcome, LogFull | NobodyListens | _NotSent)
@@ -309,7 +324,7 @@ class LogWriter:
                 raise OutcomeUnknown(str(outcome)) if in_doubt else outcome
             await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
-            answer = self._publish(sent.payload, sent.stamp.headers(self._bus.settings.log_version))
+            sent = self.send_again(sent)
 
     def _publish(self, payload: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
         """Send the message after the last sequence, and return its answer to come."""

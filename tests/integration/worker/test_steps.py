@@ -212,6 +212,24 @@ async def test_a_recorded_error_is_raised_in_each_attempt(
     assert shown(entries) == [("charge", "failed")]
 
 
+async def test_a_record_that_fits_no_header_fails_its_run_at_once(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    long = type("Long" * 5_000, (Exception,), {})
+
+    def fail() -> None:
+        raise long
+
+    @agent(retry=AGAIN)
+    async def failing(ctx: RunContext) -> None:
+        await ctx.step("work", fail, record_errors=True)
+
+    entries = await ended(submitter, working, failing)
+    status = folded(entries)["status"]
+    assert (status["state"], entries[-1].stamp.attempt) == (FAILED, 1)
+    assert "malformed: a step's record takes" in status["message"]["parts"][0]["text"]
+
+
 async def test_a_slow_step_shows_its_start(submitter: TaskSubmitter, working: Working) -> None:
     @agent
     async def slow(ctx: RunContext) -> None:

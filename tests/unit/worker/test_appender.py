@@ -293,6 +293,18 @@ async def test_a_checkpoint_ends_its_message_and_is_confirmed_when_that_is_store
     assert [stamp.checkpoint for _, stamp in writer.appends] == [None, "{}", None]
 
 
+@pytest.mark.parametrize("what", ["checkpoint", "step"])
+async def test_what_fits_no_header_is_refused_and_the_rest_is_stored(what: str) -> None:
+    writer, lost = FakeWriter(), list[Exception]()
+    appender = make(writer, lost)
+    appender.offer(event(1))
+    with pytest.raises(MalformedOutput, match=f"{what}.* bytes of headers.* limit of 16384"):
+        await appender.deliver(event(2), **{what: "x" * 17_000})
+    await appender.close([event("end")], COMPLETED)
+    assert writer.sizes == [2]
+    assert lost == []
+
+
 async def test_a_client_that_waits_for_an_event_never_stored_is_informed() -> None:
     appender = make(FakeWriter())
     saving = asyncio.ensure_future(appender.deliver(event(1)))

@@ -6,15 +6,14 @@ import pytest
 
 from headrace_worker.appender import AppenderState, IllegalMove
 
-BUSY = {"IDLE", "SENDING", "CATCHING_UP", "CLOSED", "ABORTED"}
+BUSY = {"IDLE", "SENDING", "CATCHING_UP", "CLOSED"}
 LEGAL = {
-    AppenderState.IDLE: {"WAITING_TICK", "DUE", "CLOSED", "ABORTED"},
+    AppenderState.IDLE: {"WAITING_TICK", "DUE", "CLOSED"},
     AppenderState.WAITING_TICK: {"DUE", *BUSY},
     AppenderState.DUE: BUSY,
     AppenderState.SENDING: {"WAITING_TICK", *BUSY},
     AppenderState.CATCHING_UP: {"WAITING_TICK", *BUSY},
-    AppenderState.CLOSED: {"CLOSED", "ABORTED"},
-    AppenderState.ABORTED: {"ABORTED"},
+    AppenderState.CLOSED: {"CLOSED"},
 }
 
 
@@ -25,10 +24,3 @@ def test_only_the_moves_of_the_table_are_made(before: AppenderState, after: Appe
     else:
         with pytest.raises(IllegalMove, match=after.name):
             before.to(after)
-
-
-def test_only_what_is_closed_or_aborted_accepts_nothing() -> None:
-    assert [state for state in AppenderState if state.is_closed] == [
-        AppenderState.CLOSED,
-        AppenderState.ABORTED,
-    ]

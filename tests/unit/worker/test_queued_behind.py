@@ -15,6 +15,7 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Draft, Json
 from headrace.model.messages import Control
+from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, SUBMITTED, WORKING
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender, GivesWay, StampBase
@@ -188,13 +189,14 @@ async def conclude(appender: Appender, inputs: Inputs) -> None:
             await appender.close([end], COMPLETED, gives_way=lambda: bool(inputs.waiting))
             return
     await appender.close([], WORKING)
-
-    def following() -> Draft:
-        first, *others = inputs.waiting
+    named = list[QueuedMessage]()
+    while True:
+        named[:] = first, *others = inputs.waiting
         metadata = {"input": first.name, events.WAITING: [other.generation for other in others]}
-        return events.status_update("task", "ctx", SUBMITTED, first.message, metadata)
-
-    await appender.begin_next_run(following)
+        following = events.status_update("task", "ctx", SUBMITTED, first.message, metadata)
+        with suppress(GivesWay):
+            await appender.close([following], SUBMITTED, gives_way=lambda: inputs.waiting != named)
+            return
 
 
 def check_queue(log: FakeLog, taken: list[tuple[str, int | None, int | InputRefusal]]) -> None:

@@ -1,7 +1,7 @@
 """Children that need their user: what the parent sees, and how the answer comes to the child."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -100,16 +100,22 @@ async def test_an_answer_that_is_sent_before_its_question_is_passed_on_too(
     async with working(host), working(curious):
         task = await submitter.start("host")
         await task.ended()
-        begin_next_run = Appender.begin_next_run
+        close = Appender.close
 
-        async def begin_behind_another(appender: Appender, following: Callable[[], Draft]) -> int:
-            monkeypatch.setattr(Appender, "begin_next_run", begin_next_run)
-            late = QueuedInput("late", task.context, user_message(meanwhile), None)
-            await queue_input(submitter.bus, task.key, await task.last(), late, TIMEOUT)
-            return await begin_next_run(appender, following)
+        async def close_behind_another(
+            appender: Appender,
+            last: Sequence[Draft],
+            state: str,
+            **options: Callable[[], bool] | None,
+        ) -> None:
+            if state == SUBMITTED:
+                monkeypatch.setattr(Appender, "close", close)
+                late = QueuedInput("late", task.context, user_message(meanwhile), None)
+                await queue_input(submitter.bus, task.key, await task.last(), late, TIMEOUT)
+            await close(appender, last, state, **options)
 
         if meanwhile:
-            monkeypatch.setattr(Appender, "begin_next_run", begin_behind_another)
+            monkeypatch.setattr(Appender, "close", close_behind_another)
         await task.follow_up("one")
         await begun.wait()
         await hand_in(task, "two")
