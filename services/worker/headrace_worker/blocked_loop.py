@@ -1,14 +1,55 @@
-"""What blocks a worker's event loop: the agent, the line, and what to write instead."""
+"""Whether a worker's event loop runs, and what blocks it: the agent, the line, and the remedy."""
 
 import linecache
+import logging
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 from headrace.sdk import drive
 from headrace.sdk.source import is_of_author, place_of
 
+_log = logging.getLogger(__name__)
+
+BLOCKED = 2.0
+"""Seconds after which a loop that does not run is logged."""
+
 _SLEEPS = "time.sleep("
+
+
+class LoopHealth:
+    """Whether a loop runs, as another thread sees it."""
+
+    def __init__(self) -> None:
+        """Begin with the loop of the calling thread, which runs."""
+        self._thread = threading.get_ident()
+        self._last_turn = time.monotonic()
+        self._is_blocked = False
+
+    def note_turn(self) -> None:
+        """Record that the loop is running; call this on it."""
+        self._last_turn = time.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the loop last ran."""
+        return time.monotonic() - self._last_turn
+
+    def watch(self) -> bool:
+        """Return whether the loop is blocked; log it once, with what blocks it, and its end."""
+        silence, was_blocked = self.silence, self._is_blocked
+        self._is_blocked = silence >= BLOCKED
+        if self._is_blocked and not was_blocked:
+            agent, where = what_blocks(self._thread)
+            if agent:
+                _log.warning("%s has blocked the event loop for %.1f s%s", agent, silence, where)
+            else:
+                _log.warning("the event loop has not run for %.1f s", silence)
+        elif was_blocked and not self._is_blocked:
+            _log.warning("the event loop is running again")
+        return self._is_blocked
 
 
 def what_blocks(thread: int) -> tuple[str, str]:

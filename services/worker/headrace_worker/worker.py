@@ -320,7 +320,7 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            self._leases.health_probe()
+            self._leases.health.note_turn()
             await asyncio.sleep(_HEALTH_CHECK)
 
 

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from headrace.jetstream.consumers import IN_PROGRESS, nak
-from headrace_worker import heartbeats
-from headrace_worker.heartbeats import BLOCKED, HEARTBEAT, Hold, Holder, WorkerLeases
+from headrace_worker import blocked_loop, heartbeats
+from headrace_worker.blocked_loop import BLOCKED
+from headrace_worker.heartbeats import HEARTBEAT, Hold, WorkerLeases
+from headrace_worker.holder_requests import Holder
 from headrace_worker.timing import Timing
 from tests.support.background import running
 
@@ -58,7 +60,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The heartbeats' clock."""
     clock = Clock()
-    monkeypatch.setattr(heartbeats, "time", clock)
+    for module in (heartbeats, blocked_loop):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -82,9 +85,9 @@ async def test_the_time_until_the_connection_is_no_silence_of_the_loop(
     leases = _leases(wire)
     clock.now += 2 * BLOCKED
     await leases.start("holds")
-    assert not leases._watch_health(blocked=False)
+    assert not leases.health.watch()
     clock.now += 2 * BLOCKED
-    assert leases._watch_health(blocked=False)
+    assert leases.health.watch()
     [warning] = caplog.messages
     assert f"for {2 * BLOCKED:.1f} s" in warning
 

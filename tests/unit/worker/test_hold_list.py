@@ -5,8 +5,8 @@ import random
 import pytest
 
 from headrace.model.messages import Holds
-from headrace_worker import heartbeats
-from headrace_worker.heartbeats import HoldList
+from headrace_worker import hold_list
+from headrace_worker.hold_list import HoldList
 
 
 class Reader:
@@ -37,8 +37,8 @@ class Reader:
 def test_a_reader_has_the_holds_of_the_worker(
     monkeypatch: pytest.MonkeyPatch, most: int, remembered: int
 ) -> None:
-    monkeypatch.setattr(heartbeats, "_MOST", most)
-    monkeypatch.setattr(heartbeats, "_REMEMBERED", remembered)
+    monkeypatch.setattr(hold_list, "_MOST", most)
+    monkeypatch.setattr(hold_list, "_REMEMBERED", remembered)
     chance, held, listed = random.Random(1), dict[int, str](), HoldList(2.0)
     claimed = set[str]()
     readers = [Reader(), Reader()]
@@ -73,8 +73,8 @@ def test_a_reader_has_the_holds_of_the_worker(
 def test_long_holds_become_known_while_short_ones_come_and_go(
     monkeypatch: pytest.MonkeyPatch, watchers: int
 ) -> None:
-    monkeypatch.setattr(heartbeats, "_MOST", 3)
-    monkeypatch.setattr(heartbeats, "_REMEMBERED", 4)
+    monkeypatch.setattr(hold_list, "_MOST", 3)
+    monkeypatch.setattr(hold_list, "_REMEMBERED", 4)
     listed, readers = HoldList(2.0), [Reader() for _ in range(watchers)]
     held = {listed.add(f"ack.{number}"): f"ack.{number}" for number in range(20)}
     for _ in range(10):
@@ -89,8 +89,8 @@ def test_long_holds_become_known_while_short_ones_come_and_go(
 def test_an_answer_that_is_lost_is_repeated_and_one_lost_long_ago_is_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heartbeats, "_MOST", 1)
-    monkeypatch.setattr(heartbeats, "_CUT_SHORT", 2)
+    monkeypatch.setattr(hold_list, "_MOST", 1)
+    monkeypatch.setattr(hold_list, "_CUT_SHORT", 2)
     listed = HoldList(2.0)
     for number in range(5):
         listed.add(f"ack.{number}")
