@@ -19,6 +19,7 @@ from agents import (
 from openai import APIError
 
 from headrace.adapters.as_json import as_json
+from headrace.adapters.call_ids import CallIds
 from headrace.adapters.client_tools import client_tools
 from headrace.adapters.conversation.memory import Memory, check_memory, conversation
 from headrace.adapters.conversation.turns import (
@@ -159,9 +160,9 @@ async def _run(
         return
     used = {call.id for turn in turns for call in turn.calls}
     known = start.replay.results if start.replay else {}
-    calls = UniqueCalls(set(used), lambda: ctx.new_id("call"))
+    calls = UniqueCalls(CallIds(ctx, used))
     config, start.agent = calls.config(options.config), calls.agent(start.agent)
-    emitter = AgentsEvents(ctx, wrapped.name, used, known, thinking=options.show_thinking)
+    emitter = AgentsEvents(ctx, wrapped.name, known, thinking=options.show_thinking)
     starting, from_client = await _prepared(ctx, start, given, config)
     if start.replay is not None and config.model is not None:
         # The configuration's model goes before the agent's, which replays.

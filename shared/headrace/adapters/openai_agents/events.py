@@ -16,11 +16,10 @@ from agents import (
 from agents.tool_context import ToolContext
 
 from headrace.adapters.active_agent import ActiveAgent
-from headrace.adapters.call_ids import CallIds
 from headrace.adapters.conversation.memory import keep_response, keep_result
 from headrace.adapters.conversation.turns import CallItem, Verbatim
 from headrace.adapters.model_spans import ModelSpans
-from headrace.adapters.openai_agents.input import FORMAT, logged, verbatim_of
+from headrace.adapters.openai_agents.input import FORMAT, logged
 from headrace.adapters.openai_agents.replay import REPLAYED
 from headrace.adapters.span_messages import of_items, response_of_items
 from headrace.model.events import Json
@@ -44,20 +43,20 @@ class AgentsEvents(RunHooks[Any]):
     """
 
     def __init__(
-        self, ctx: RunContext, first: str, used: set[str], known: Collection[str], *, thinking: bool
+        self, ctx: RunContext, first: str, known: Collection[str], *, thinking: bool
     ) -> None:
         """Emit events in the run of `ctx`.
 
         Args:
             ctx: The run's context.
             first: Name of the task's own agent.
-            used: Ids of the conversation's calls so far.
             known: Ids of the calls whose results are in the log.
             thinking: Whether to emit reasoning too.
         """
         self._ctx, self._thinking = ctx, thinking
         self._answered = set(known)
-        self._ids = CallIds(ctx, used)
+        self._streamed = set[str]()
+        """Ids of the response's calls that are emitted."""
         self._streaming: dict[int, tuple[str, str]] = {}
         self._given = self._kept = 0
         self._stored = asyncio.Event()
@@ -70,7 +69,7 @@ class AgentsEvents(RunHooks[Any]):
         self.refusal = ""
         """The model's refusal; empty if it did not refuse."""
         self.calls: dict[str, CallItem] = {}
-        """Calls of the last response, by the SDK's id."""
+        """Calls of the last response, by id."""
 
     async def on_llm_start(
         self,
@@ -144,17 +143,17 @@ class AgentsEvents(RunHooks[Any]):
             case "response.refusal.delta":
                 self.refusal += data.delta
             case "response.output_item.added" if data.item.type == "function_call":
-                name = data.item.name
-                own = self._ids.add(data.item.call_id)
-                self._streaming[data.output_index] = own, name
-                await self._ctx.emit(ToolArguments(own, "", name))
+                call, name = data.item.call_id, data.item.name
+                self._streamed.add(call)
+                self._streaming[data.output_index] = call, name
+                await self._ctx.emit(ToolArguments(call, "", name))
             case "response.function_call_arguments.delta":
                 if data.delta and data.output_index in self._streaming:
-                    own, _ = self._streaming[data.output_index]
-                    await self._ctx.emit(ToolArguments(own, data.delta))
+                    call, _ = self._streaming[data.output_index]
+                    await self._ctx.emit(ToolArguments(call, data.delta))
             case "response.output_item.done" if data.output_index in self._streaming:
-                own, name = self._streaming.pop(data.output_index)
-                await self._ctx.emit(ToolArguments(own, "", name, end=True))
+                call, name = self._streaming.pop(data.output_index)
+                await self._ctx.emit(ToolArguments(call, "", name, end=True))
             case "response.completed":
                 await self._completed(data.response)
 
@@ -164,11 +163,11 @@ class AgentsEvents(RunHooks[Any]):
         if response.id != REPLAYED:
             await self._emit_rest(response, called)
             items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
-            verbatim = verbatim_of(self._active_agent.name, items, self._ids)
+            verbatim = {"agent": self._active_agent.name, "items": items}
             await self._usage(response)
             await keep_response(self._ctx, Verbatim(FORMAT, verbatim))
         self.calls = {
-            item.call_id: CallItem.of_text(self._ids.of(item.call_id), item.name, item.arguments)
+            item.call_id: CallItem.of_text(item.call_id, item.name, item.arguments)
             for item in called
         }
         self._has_text = False
@@ -180,14 +179,14 @@ class AgentsEvents(RunHooks[Any]):
         for item in response.output:
             if item.type == "message" and not self._has_text:
                 await self._text("".join(getattr(part, "text", "") for part in item.content))
-        for own, name in self._streaming.values():
-            await self._ctx.emit(ToolArguments(own, "", name, end=True))
+        for call, name in self._streaming.values():
+            await self._ctx.emit(ToolArguments(call, "", name, end=True))
         self._streaming.clear()
         for item in called:
-            if item.call_id not in self._ids:
-                own = self._ids.add(item.call_id)
-                call = CallItem.of_text(own, item.name, item.arguments)
-                await self._ctx.emit(ToolCall(call.name, call.arguments, own))
+            if item.call_id not in self._streamed:
+                whole = CallItem.of_text(item.call_id, item.name, item.arguments)
+                await self._ctx.emit(ToolCall(whole.name, whole.arguments, whole.id))
+        self._streamed.clear()
 
     async def _text(self, text: str) -> None:
         # Structured output is emitted as data at the end.
@@ -213,13 +212,12 @@ class AgentsEvents(RunHooks[Any]):
         await self._ctx.emit(usage)
 
     async def _result(self, call: str, content: object) -> None:
-        own = self._ids.of(call)
-        if own in self._answered:
+        if call in self._answered:
             return
-        self._answered.add(own)
+        self._answered.add(call)
         result, beside = logged(content)
         verbatim = None if beside is None else Verbatim(FORMAT, beside)
-        await keep_result(self._ctx, ToolResult(own, result), verbatim)
+        await keep_result(self._ctx, ToolResult(call, result), verbatim)
 
     def _mark(self) -> None:
         if self._kept >= self._given:

@@ -1,6 +1,6 @@
 """Conversion of a conversation into items of the Responses API, for the OpenAI Agents SDK."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from agents import ItemHelpers
@@ -42,21 +42,9 @@ def agent_of(turn: Turn) -> str:
     return str(_kept(turn).get("agent") or "")
 
 
-def verbatim_of(agent: str, items: Iterable[Any], ids: Mapping[str, str]) -> Json:
-    """Return the record that keeps a response, with its calls' `ids` in the log."""
-    return {"agent": agent, "items": [_renamed(item, ids) for item in items]}
-
-
 def _kept(turn: Turn) -> Json:
     kept = turn.verbatim.response if turn.verbatim and turn.verbatim.format == FORMAT else None
     return kept if isinstance(kept, dict) else {}
-
-
-def _renamed(item: Any, ids: Mapping[str, str]) -> Json:  # noqa: ANN401  # a response's item
-    kept: Json = dict(item)
-    if kept.get("call_id") in ids:
-        kept["call_id"] = ids[kept["call_id"]]
-    return kept
 
 
 def _items(turn: Turn) -> list[Json]:

@@ -5,21 +5,24 @@ The SDK refuses a call whose id an earlier call of the run had (`ModelBehaviorEr
 
 import copy
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agents import Agent, RunConfig
+from agents import Agent, Handoff, RunConfig, RunContextWrapper, handoff
 from agents.models.interface import Model, ModelProvider
+
+from headrace.adapters.call_ids import CallIds
 
 
 @dataclass(slots=True)
 class UniqueCalls:
     """Renames calls in the responses of one run's models."""
 
-    used: set[str]
-    """Ids of the conversation's calls so far."""
-    new_id: Callable[[], str]
+    ids: CallIds
+    """Those of the conversation's calls."""
+    _copies: dict[int, tuple[Agent[Any], Agent[Any]]] = field(default_factory=dict)
+    """Agents and their copies, by the agents' identity."""
 
     def config(self, config: RunConfig) -> RunConfig:
         """Return the configuration with models whose calls have unique ids."""
@@ -31,9 +34,31 @@ class UniqueCalls:
         )
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the agent with such a model, if it has one of its own."""
-        own = agent.model
-        return agent.clone(model=self.model(own)) if isinstance(own, Model) else agent
+        """Return a copy of the agent with such a model; so are those that it hands over to.
+
+        It is the same copy each time: the SDK tells by an agent's identity what it has used.
+        """
+        _, copied = self._copies.get(id(agent), (None, None))
+        if copied is None:
+            own = agent.model
+            copied = agent.clone(
+                model=self.model(own) if isinstance(own, Model) else own,
+                model_settings=agent.model_settings,
+                handoffs=[self._handoff(each) for each in agent.handoffs],
+            )
+            self._copies[id(agent)] = agent, copied
+        return copied
+
+    def _handoff(self, to: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
+        # Agents are copied as they are handed over to: they may hand over to each other.
+        copied = copy.copy(to) if isinstance(to, Handoff) else handoff(to)
+        invoke = copied.on_invoke_handoff
+
+        async def invoke_copy(ctx: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
+            return self.agent(await invoke(ctx, arguments))
+
+        copied.on_invoke_handoff = invoke_copy
+        return copied
 
     def model(self, model: Model) -> Model:
         """Return a copy of `model` whose calls have unique ids."""
@@ -45,7 +70,7 @@ class UniqueCalls:
         return copied
 
     async def _renamed(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        given, ids = dict[int, str](), _ResponseIds(self)
+        given, ids = dict[int, str](), _ResponseIds(self.ids)
         async for event in events:
             match event.type:
                 case "response.output_item.added" if event.item.type == "function_call":
@@ -60,7 +85,7 @@ class UniqueCalls:
 class _ResponseIds:
     """The ids of one response's calls."""
 
-    def __init__(self, run: UniqueCalls) -> None:
+    def __init__(self, run: CallIds) -> None:
         self._run = run
         self._streamed = defaultdict[str, list[str]](list)
         """By the model's id, those given to calls that the complete response still has."""
@@ -84,10 +109,7 @@ class _ResponseIds:
             # Else it is an object that an earlier event had, with its new id.
 
     def _new(self, theirs: str) -> str:
-        used, own = self._run.used, theirs
-        while not own or own in used:
-            own = self._run.new_id()
-        used.add(own)
+        own = self._run.add(theirs)
         self._given.add(own)
         return own
 

@@ -113,6 +113,38 @@ async def test_the_agent_that_was_handed_over_to_goes_on(
     assert systems == ["Hand over.", "Refund.", "Refund."]
 
 
+async def test_agents_that_hand_over_to_each_other_may_number_their_calls_alike(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    from agents import Agent as SdkAgent
+    from agents import function_tool
+
+    from headrace.adapters import openai_agents_agent
+
+    names = ["transfer_to_refunds", "refund", "transfer_to_desk"]
+    script = [*(calls(("c1", name, {})) for name in names), replies("Done.")]
+    refunded: list[str] = []
+
+    def refund() -> str:
+        """Refund the order."""
+        refunded.append("A1")
+        return "refunded"
+
+    async with model(script) as (served, llm):
+        target: SdkAgent[None] = SdkAgent("refunds", model=llm, tools=[function_tool(refund)])
+        entry: SdkAgent[None] = SdkAgent("desk", model=llm, handoffs=[target])
+        target.handoffs.append(entry)
+        async with working(openai_agents_agent(entry, name="a", memory="task")):
+            task = await submitter.start("a", "Refund A1.")
+            log = await task.ended()
+            done = await folded(task)
+    assert (state(done), answer(done), refunded) == ("COMPLETED", "Done.", ["A1"])
+    assert max(entry.stamp.attempt for entry in log) == 1
+    assert [name for name, _ in called(done)] == names
+    results = [received for received in served.conversations[-1] if received.role == "tool"]
+    assert len({received.answers for received in results}) == len(names)
+
+
 async def test_a_retry_goes_on_with_the_agent_that_was_handed_over_to(
     submitter: TaskSubmitter, working: Working
 ) -> None:
