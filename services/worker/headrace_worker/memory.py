@@ -101,10 +101,12 @@ class AttemptMemory:
         await self._begin(scope)
         return await self._store.keys(scope, prefix)
 
-    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
-        """Return the values of the keys that begin with `prefix`."""
+    async def read(
+        self, scope: MemoryScope, prefix: str, newest: int | None = None
+    ) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`; see `RunMemory.read`."""
         await self._begin(scope)
-        return await self._store.read(scope, prefix)
+        return await self._store.read(scope, prefix, newest)
 
     async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
         """Return the key that begins with `prefix` and was written last, and its value."""

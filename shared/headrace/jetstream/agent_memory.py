@@ -8,10 +8,11 @@ have it, which are stored first and never changed. So a value is replaced by one
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nlargest
 from typing import NamedTuple
 
 import orjson
@@ -290,10 +291,16 @@ class AgentMemory:
         """Return the keys that begin with `prefix`, sorted."""
         return sorted(await self._messages(scope, prefix))
 
-    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
-        """Return the values of the keys that begin with `prefix`."""
+    async def read(
+        self, scope: MemoryScope, prefix: str, newest: int | None = None
+    ) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`; see `RunMemory.read`."""
         found = dict[str, MemoryValue]()
-        for key, (message, revision) in (await self._messages(scope, prefix)).items():
+        stored: Iterable[tuple[str, tuple[bytes, int]]]
+        stored = (await self._messages(scope, prefix)).items()
+        if newest is not None:
+            stored = nlargest(newest, stored, key=lambda one: one[1][1])
+        for key, (message, revision) in stored:
             if chunks_of(message) is None:
                 found[key] = MemoryValue(message[1:], revision)
             elif (value := await self.get(scope, key)) is not None:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from headrace.model.memory import (
     MemoryScope,
@@ -53,11 +54,15 @@ class LocalMemory:
         """Return the keys that begin with `prefix`, sorted."""
         return sorted(await self.read(scope, prefix))
 
-    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
-        """Return the values of the keys that begin with `prefix`."""
+    async def read(
+        self, scope: MemoryScope, prefix: str, newest: int | None = None
+    ) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`; see `RunMemory.read`."""
         check_prefix(prefix)
-        found = self._values.get(scope, {})
-        return {key: value for key, value in found.items() if key.startswith(prefix)}
+        found = [one for one in self._values.get(scope, {}).items() if one[0].startswith(prefix)]
+        return dict(
+            found if newest is None else nlargest(newest, found, key=lambda one: one[1].revision)
+        )
 
     async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
         """Return the key that begins with `prefix` and was written last, and its value."""

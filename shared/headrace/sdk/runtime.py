@@ -187,8 +187,13 @@ class RunMemory(Protocol):
     async def keys(self, scope: MemoryScope, prefix: str) -> list[str]:
         """Return the keys that begin with `prefix`, sorted."""
 
-    async def read(self, scope: MemoryScope, prefix: str) -> dict[str, MemoryValue]:
-        """Return the values of the keys that begin with `prefix`."""
+    async def read(
+        self, scope: MemoryScope, prefix: str, newest: int | None = None
+    ) -> dict[str, MemoryValue]:
+        """Return the values of the keys that begin with `prefix`.
+
+        With `newest`, only of so many that were written last.
+        """
 
     async def last(self, scope: MemoryScope, prefix: str) -> tuple[str, MemoryValue] | None:
         """Return the key that begins with `prefix` and was written last, and its value."""

@@ -15,7 +15,12 @@ from headrace_cli.services import import_from_here
 @click.option("--workers", type=int, metavar="N", help="Number of workers (1).")
 @click.option("--task-states", type=int, metavar="N", help="Number of task state services (1).")
 @click.option("--triggers", type=int, metavar="N", help="Number of triggers services (1).")
-@click.option("--agents", metavar="MODULE:ATTR", help="Agents to run; several: with commas.")
+@click.option(
+    "--agents",
+    multiple=True,
+    metavar="MODULE:ATTR",
+    help="Agents to run; several: with commas, or repeat it.",
+)
 @click.option("--config", metavar="FILE", help="headrace.yaml with agents to run instead.")
 @click.option(
     "--port", type=int, metavar="P", help="Port of the first gateway (8080); 0: any free ports."
@@ -37,7 +42,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
     workers: int | None,
     task_states: int | None,
     triggers: int | None,
-    agents: str | None,
+    agents: tuple[str, ...],
     config: str | None,
     port: int | None,
     ephemeral: bool | None,
@@ -70,7 +75,7 @@ def dev(  # noqa: PLR0913  # one parameter per flag is how click calls
         workers=workers,
         task_states=task_states,
         triggers=triggers,
-        agents=agents,
+        agents=",".join(agents) if agents else None,
         config=config,
         http_port=port,
         ephemeral=ephemeral,

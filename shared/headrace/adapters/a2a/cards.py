@@ -10,7 +10,15 @@ from headrace.sdk.errors import Misdeclared
 
 
 def declare_as(declared: Declaration, own: Json) -> None:
-    """Complete a declaration with the agent's own card, an A2A AgentCard in ProtoJSON."""
+    """Complete a declaration with the agent's own card, an A2A AgentCard in ProtoJSON.
+
+    Raises:
+        Misdeclared: It has a `clean_up`, which is the adapter's.
+    """
+    if "clean_up" in declared:
+        raise Misdeclared(
+            "leave out clean_up: the adapter cancels the agent's own task when the task ends"
+        )
     if description := own.get("description"):
         declared.setdefault("description", description)
     if version := own.get("version"):

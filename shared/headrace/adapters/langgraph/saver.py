@@ -105,9 +105,10 @@ class FleetSaver(BaseCheckpointSaver[int]):
         for place in await self._places(config):
             space = config["configurable"].get("checkpoint_ns") if config else None
             name = get_checkpoint_id(config) if config else None
+            newest = None if name or end or wanted else limit
             records = [
                 record
-                for record in await self._records(place, space)
+                for record in await self._records(place, space, newest)
                 if (name is None or record.id == name)
                 and (end is None or record.id < end)
                 and all(record.metadata.get(key) == value for key, value in wanted.items())
@@ -304,10 +305,10 @@ class FleetSaver(BaseCheckpointSaver[int]):
             self._known.popitem(last=False)
 
     async def _records(
-        self, place: ThreadPlace, space: str | None = None
+        self, place: ThreadPlace, space: str | None = None, newest: int | None = None
     ) -> Sequence[CheckpointRecord]:
-        """Return the checkpoints of a thread, the last one last."""
-        stored = await run_memory(self).read(place.scope, place.checkpoints(space))
+        """Return the checkpoints of a thread, or so many of its `newest`, the last one last."""
+        stored = await run_memory(self).read(place.scope, place.checkpoints(space), newest)
         return self._decoded(stored.values())
 
     def _decoded(self, stored: Iterable[MemoryValue]) -> Sequence[CheckpointRecord]:

@@ -107,6 +107,27 @@ async def test_what_later_checkpoints_need_of_removed_ones_stays(submitter: Task
             await saver.aprune(["t"], strategy="some")
 
 
+async def test_a_list_reads_as_many_large_checkpoints_as_are_asked_for(
+    submitter: TaskSubmitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, read = AgentMemory.get, list[str]()
+
+    async def noting(memory: AgentMemory, scope: MemoryScope, key: str) -> Any:  # noqa: ANN401
+        read.append(key)
+        return await get(memory, scope, key)
+
+    saver, config, stored = FleetSaver(), at("t"), list[RunnableConfig]()
+    with in_run(attempt(submitter)):
+        for number in range(4):
+            values, versions = {"large": f"{number}" * 1_000_000}, {"large": number}
+            config = await saver.aput(config, checkpoint(values, versions), METADATA, versions)
+            stored.append(config)
+        monkeypatch.setattr(AgentMemory, "get", noting)
+        found = [one async for one in saver.alist(at("t"), limit=2)]
+    assert [one.config for one in found] == stored[:1:-1]
+    assert len(read) == 2
+
+
 async def test_a_thread_goes_on_where_another_worker_has_removed_checkpoints(
     submitter: TaskSubmitter,
 ) -> None:

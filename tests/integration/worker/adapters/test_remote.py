@@ -64,6 +64,9 @@ def test_without_card_and_name_there_is_no_agent() -> None:
     assert remote_agent("http://127.0.0.1:1", name="x", card_timeout=1).name == "x"
     with pytest.raises(Misdeclared, match="SOAP"):
         remote_agent("http://127.0.0.1:1", name="x", binding="SOAP")
+    taken: Any = {"clean_up": print}
+    with pytest.raises(Misdeclared, match="leave out clean_up"):
+        remote_agent("http://127.0.0.1:1", name="x", card_timeout=0, **taken)
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -22,10 +22,12 @@ def test_dev_hands_its_flags_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_GATEWAYS", "7")
     main = import_module("headrace_cli.main").main
     flags = ["--gateways", "2", "--no-restart", "--no-reload", "--ephemeral"]
+    flags += ["--agents", "shop:sell", "--agents", "shop:buy,desk:ask"]
     assert CliRunner().invoke(main, ["dev", *flags]).exit_code == 0
     [settings] = seen
     assert (settings.gateways, settings.workers) == (2, 7)
     assert settings.ephemeral
+    assert settings.agents == "shop:sell,shop:buy,desk:ask"
     assert not settings.restart
     assert not settings.reload
 
