@@ -20,7 +20,7 @@ from typing import Any, TextIO, override
 
 from headrace import log_context
 from headrace.log_context import LogContext
-from headrace.model.timestamp import timestamp
+from headrace.model.events import timestamp
 
 LONGEST = 4096
 """Maximum length of a line's message in characters."""

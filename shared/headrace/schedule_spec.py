@@ -17,11 +17,10 @@ from headrace.model.answers import AnswerRule
 from headrace.model.change import without_own
 from headrace.model.delegation import why_no_message
 from headrace.model.described import Described
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.go_duration import interval
 from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
-from headrace.model.timestamp import timestamp
 
 KINDS = ("at", "every", "cron")
 """The fields of which exactly one determines when a schedule fires."""

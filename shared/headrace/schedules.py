@@ -41,6 +41,7 @@ from headrace.jetstream.next_firing import (
 )
 from headrace.jetstream.purge import purge
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
+from headrace.model.events import timestamp
 from headrace.model.messages import BusMessage
 from headrace.model.schedule import (
     MOST_QUEUED,
@@ -51,7 +52,6 @@ from headrace.model.schedule import (
 )
 from headrace.model.schedule_machine import ended, last_times, paused, resumed, stated
 from headrace.model.subjects import decode_token
-from headrace.model.timestamp import timestamp
 from headrace.number_limit import NumberLimit
 from headrace.wait_for import ELECTION
 

@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 
 from headrace import log_context, tracing
 from headrace.jetstream.connection import Bus
-from headrace.links import Links
+from headrace.links import MARK, Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
 from headrace.model import json_text
 from headrace.model.entry import check_version, stating
@@ -169,9 +169,9 @@ class StateClient:
             found = await task_in_log(self._bus, query)
         except BusUnavailable as error:
             raise StateUnavailable(f"the log can't be read: {error}") from error
-        if self._links is None:
+        if self._links is None or MARK not in (text := found.encode()):
             return found
-        return TaskFound.decode("log", self._links.shown(found.encode()))
+        return TaskFound.decode("log", self._links.shown(text))
 
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of the time of the call."""
@@ -226,7 +226,7 @@ class StateClient:
                 raise StateUnavailable("task state does not answer; try again") from error
             except UndecodableMessage as error:
                 raise StateUnavailable(f"the answer of task state: {error.reason}") from error
-            if self._links is not None:
+            if self._links is not None and MARK in data:
                 data = self._links.shown(data)
             if "code" not in json_text.decode(data):
                 return answer.decode(operation, data)

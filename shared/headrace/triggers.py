@@ -16,10 +16,9 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.model import json_text
 from headrace.model.errors import HeadraceError
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.model.subjects import decode_token
-from headrace.model.timestamp import timestamp
 from headrace.number_limit import NumberLimit
 from headrace.trigger_spec import TriggerSpec
 

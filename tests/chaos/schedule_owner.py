@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from headrace.model.events import Json
-from headrace.model.timestamp import timestamp
+from headrace.model.events import Json, timestamp
 
 _AHEAD = timedelta(seconds=4)
 _PAUSE = 0.3

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from headrace.model import events
-from headrace.model.entry import BARE_MESSAGE, Entry, Stamp, parse_entry
+from headrace.model.entry import Entry, Stamp, parse_entry
 from headrace.model.events import Draft, Json
 from headrace.model.task import (
+    BARE_MESSAGE,
     CANCELED,
     COMPLETED,
     FAILED,

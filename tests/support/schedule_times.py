@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from headrace.model.timestamp import timestamp
+from headrace.model.events import timestamp
 
 SECOND = timedelta(seconds=1)
 

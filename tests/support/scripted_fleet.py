@@ -23,7 +23,7 @@ from headrace.jetstream.api import stream_state
 from headrace.jetstream.connection import Bus
 from headrace.log import LogWriter, last_entry, replay
 from headrace.model import events
-from headrace.model.entry import BARE_MESSAGE, OWNER, Entry, Stamp
+from headrace.model.entry import OWNER, Entry, Stamp
 from headrace.model.errors import BusUnavailable, LogLost, TaskUnknown
 from headrace.model.events import Draft, Json
 from headrace.model.fold import TaskFold
@@ -39,7 +39,15 @@ from headrace.model.messages import (
     TasksFound,
     UsageFound,
 )
-from headrace.model.task import CANCELED, SUBMITTED, WORKING, TaskKey, mint_log_id, mint_task_id
+from headrace.model.task import (
+    BARE_MESSAGE,
+    CANCELED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+    mint_log_id,
+    mint_task_id,
+)
 from tests.support.waiting import eventually
 
 

@@ -66,7 +66,7 @@ def document() -> Json:
     Raises:
         Misconfigured: FastStream is not installed.
     """
-    service = module_of("task-state", "headrace_task_state.requests.questions")
+    service = module_of("task-state", "headrace_task_state.requests")
     whole: Json = service.described("Headrace bus", f"{CONTRACT_VERSION}.0.0", _ABOUT)
     for name, message in whole["components"]["messages"].items():
         if name.partition(":")[0] not in WITHOUT_VERSION:

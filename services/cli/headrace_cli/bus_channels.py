@@ -50,7 +50,7 @@ from headrace.model.messages import (
 )
 from headrace.model.schedule import Schedule, ScheduleFirings
 from headrace.model.subjects import UNUSUAL, Subjects
-from headrace.model.task import STATES, TaskKey
+from headrace.model.task import BARE_MESSAGE, STATES, TaskKey
 from headrace.tracing import TRACEPARENT
 from headrace.webhooks import Webhook
 
@@ -102,7 +102,7 @@ ENTRY_HEADERS: Json = {
         entry.LOG: {"type": "string", "pattern": "^[0-9a-z]{4,16}$"},
         entry.GENERATION: _NUMBER,
         entry.WRITER: _TEXT,
-        entry.STATE: {"enum": sorted(STATES | {entry.BARE_MESSAGE})},
+        entry.STATE: {"enum": sorted(STATES | {BARE_MESSAGE})},
         entry.RUN: _NUMBER,
         entry.ATTEMPT: _NUMBER,
         entry.OWNER: _TEXT,

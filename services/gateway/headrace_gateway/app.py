@@ -1,6 +1,8 @@
 """The gateway's routes and middleware."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from headrace.model.cursor import RECOVERED_HEADER
@@ -30,7 +32,7 @@ from headrace_gateway.quota_header import QUOTA_HEADER
 from headrace_gateway.refusals import GatewayStarting
 from headrace_gateway.server.auth.signed_urls import is_download_by_signature
 from headrace_gateway.server.development import is_development
-from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp
+from headrace_gateway.server.endpoints import DirectRoutes, EndpointApp, headers_of
 from headrace_gateway.server.forwarded import ForwardedApp, TrustedProxies
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
@@ -116,12 +118,51 @@ def routes_of(services: Services, protocols: Sequence[Protocol]) -> list[BaseRou
     ]
 
 
-def build_starting_app() -> Starlette:
-    """Return the application of a gateway that has no services yet: it asks clients to retry."""
-    return Starlette(
+def build_starting_app(limit: float) -> "StartingApp":
+    """Return the application of a gateway that has no services yet: it asks clients to retry.
+
+    `limit`: seconds for which requests for event streams wait.
+    """
+    refusing = Starlette(
         routes=[Route("/healthz", healthy), WebSocketRoute("/{path:path}", _starting_socket)],
         exception_handlers={HTTPException: ERRORS.starting},
     )
+    return StartingApp(refusing, limit)
+
+
+class StartingApp:
+    """An ASGI application that holds requests for event streams until another one serves them.
+
+    A browser's EventSource that gets 503 never connects again (HTML standard, 9.2.3), and it comes
+    back seconds after its gateway was restarted. Any other client tries again, or another gateway.
+    """
+
+    def __init__(self, refusing: ASGIApp, limit: float) -> None:
+        """Hold a GET of an event stream for at most `limit` seconds.
+
+        Then, and at once all other requests, have `refusing` answer it.
+        """
+        self._app, self._limit = refusing, limit
+        self._over = asyncio.Event()
+
+    def end(self, app: ASGIApp | None = None) -> None:
+        """Pass the held requests to `app`; None: the start failed, and they are refused."""
+        self._app = app or self._app
+        self._over.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve or refuse the request, when it is known which."""
+        if _is_event_source(scope):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limit):
+                    await self._over.wait()
+        await self._app(scope, receive, send)
+
+
+def _is_event_source(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return False
+    return "text/event-stream" in headers_of(scope).first.get("accept", "")
 
 
 def _named(protocol: str, routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:

@@ -364,7 +364,7 @@ def _called(
     scope = request.scope
     stated = scope.get("path_params", {}).get("agent")
     name = stated or _routed(services, tenant)
-    card = services.directory.card(name)
+    card = services.directory.content.cards.get(name)
     if card is None:
         raise AgentUnknown.called(name, at_root=stated is None)
     if name in services.directory.content.routes:

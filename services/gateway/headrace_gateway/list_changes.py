@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
+from headrace.model.events import timestamp
 from headrace.model.messages import CoreMessage, ListChanges, ListedTask
 from headrace.model.subjects import decode_token
-from headrace.model.timestamp import timestamp
 from headrace_gateway.changes import Batch, Changes, Topic
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from headrace_gateway.server.http_server import HttpServer
 from headrace_gateway.server.listeners import check_exposure, listen
 from headrace_gateway.server.long_responses import DeferringApp
 from headrace_gateway.server.open_requests import ANSWERS, OpenRequests
-from headrace_gateway.server.starting import StartingApp
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.timing import TIMING, GatewayTiming
 
@@ -59,7 +58,7 @@ async def serving(
     check_exposure(settings)
     service.export_build("gateway")
     requests = OpenRequests(RequestMetrics().ended)
-    starting = StartingApp(build_starting_app(), timing.starting)
+    starting = build_starting_app(timing.starting)
     front = DeferringApp(requests, starting)
     async with AsyncExitStack() as stack:
         listeners = [listen(settings.http_host, settings.http_port)]

@@ -8,8 +8,7 @@ from starlette.routing import BaseRoute
 from headrace_gateway.protocols.a2a.grpc.forms import CURRENT
 from headrace_gateway.protocols.a2a.routes import A2ARoutes
 from headrace_gateway.protocols.a2a.versions import Versions
-from headrace_gateway.protocols.a2a_v03.grpc import OLD
-from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS
+from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS, OLD
 from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet

@@ -39,8 +39,7 @@ from headrace_task_state.maintenance.worker_watch import WorkerWatch
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.replica import Replica
-from headrace_task_state.requests.answers import AnswerPieces, Answers
-from headrace_task_state.requests.questions import Questions
+from headrace_task_state.requests import AnswerPieces, Answers, Questions
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, Reader, Store, all_ranges
 from headrace_task_state.store_redis.store import Keys, RedisStore

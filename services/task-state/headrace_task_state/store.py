@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from headrace.model import json_text
-from headrace.model.change import Item
+from headrace.model.change import Item, TaskFields
 from headrace.model.errors import HeadraceError, StateUnavailable
-from headrace.model.fold import TaskFields
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
 from headrace_task_state.usage import UsageRecord, UsageRow

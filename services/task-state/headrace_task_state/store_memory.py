@@ -8,9 +8,8 @@ from operator import itemgetter
 
 from headrace.model import json_text
 from headrace.model.change import Item
-from headrace.model.entry import BARE_MESSAGE, FINISHED
 from headrace.model.messages import ListTasks
-from headrace.model.task import AT_WORK, INPUT_REQUIRED, TaskKey
+from headrace.model.task import AT_WORK, BARE_MESSAGE, FINISHED, INPUT_REQUIRED, TaskKey
 from headrace_task_state.store import (
     LEASE_SECONDS,
     LOOK_AFTER_MS,

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace.model import parts
 from headrace.model.change import DROP, OUT, Change
-from headrace.model.entry import BARE_MESSAGE, RUN_OVER
-from headrace.model.task import WORKING, TaskKey
+from headrace.model.task import BARE_MESSAGE, RUN_OVER, WORKING, TaskKey
 
 KEPT_DAYS = 400
 """Days for which the totals of a day are kept after the last change, unless another is given."""

@@ -4,13 +4,13 @@ The task's id is derived from the firing's source and key, and its log begins on
 So a firing that is delivered again, by any replica and however often, begins no second task.
 """
 
-import secrets
 import uuid
 from dataclasses import dataclass, field
 
 from headrace import tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
+from headrace.log import writer_of
 from headrace.model.answers import TaskAnswers
 from headrace.model.delegation import why_no_message
 from headrace.model.errors import EventTooLarge, Fenced, HeadraceError, TaskForgotten
@@ -140,7 +140,7 @@ class Firings:
             message,
             self._metadata(firing, context),
             owner=firing.owner,
-            writer=f"trigger-{secrets.token_hex(6)}",
+            writer=writer_of("trigger"),
         )
 
     def _metadata(self, firing: Firing, context: str) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace import clock
 from headrace.model.errors import HeadraceError
-from headrace.model.timestamp import timestamp
+from headrace.model.events import timestamp
 from headrace.trigger_firings import (
     KEPT_FIRINGS,
     PROBLEM_SECONDS,

@@ -13,6 +13,9 @@ from headrace.background import check_regularly, keep_running
 from headrace.directory import Directory
 from headrace.jetstream.broker import FleetBroker, telemetry
 from headrace.jetstream.connection import Bus, OnClosed
+from headrace.jetstream.consumers import consumer_info
+from headrace.jetstream.durables import of_due_runs, of_firings
+from headrace.jetstream.finished_messages import remove_finished
 from headrace.jetstream.server_clock import ServerClock
 from headrace.processes import ProcessAnswers
 from headrace.state_client import StateClient
@@ -23,7 +26,6 @@ from headrace_triggers.chains import Chains
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.due_runs import DueRuns
 from headrace_triggers.event_triggers import EventTriggers
-from headrace_triggers.finished_firings import remove_finished_firings
 from headrace_triggers.firing import Firings
 from headrace_triggers.firing_recorder import FiringRecorder
 from headrace_triggers.scheduled_tasks import ScheduledTasks
@@ -125,6 +127,20 @@ class TriggersReplica:
         """Take no more events and disconnect. What is not acknowledged goes to other replicas."""
         self._is_started = False
         await self._stack.aclose()
+
+
+async def remove_finished_firings(bus: Bus) -> None:
+    """Remove finished firings and due runs that nats-server has again after ``kill -9``.
+
+    Each was acknowledged: a firing once it had its outcome, a run once queued.
+
+    Raises:
+        BusUnavailable: JetStream does not answer.
+    """
+    stream = bus.streams.schedules
+    queues = of_firings(bus.subjects), of_due_runs(bus.subjects)
+    found = [await consumer_info(bus, stream, str(queue.durable_name)) for queue in queues]
+    await remove_finished(bus, stream, found)
 
 
 def run() -> int:

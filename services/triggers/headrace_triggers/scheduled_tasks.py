@@ -19,8 +19,9 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import FIRING_ACK_WAIT, of_firings
 from headrace.jetstream.headers import DUE, DUE_SINCE, SCHEDULE_NEXT, SCHEDULER
 from headrace.jetstream.next_firing import due_of_cron, last_of_cron, last_of_every
-from headrace.log import last_entry
+from headrace.log import last_entry, writer_of
 from headrace.model.errors import UndecodableMessage
+from headrace.model.events import read_time, timestamp
 from headrace.model.go_duration import interval
 from headrace.model.schedule import (
     MOST_QUEUED,
@@ -39,10 +40,8 @@ from headrace.model.schedule_machine import (
     next_step,
 )
 from headrace.model.task import TaskKey
-from headrace.model.timestamp import read_time, timestamp
 from headrace.schedules import Schedules
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.end import writer_of
 from headrace_triggers.delivery import Deliveries, EventOutcome, FiringSource, FiringWaits
 from headrace_triggers.firing import Firing, Firings, UndeliverableFiring
 from headrace_triggers.pulled import pulled

@@ -19,11 +19,11 @@ from functools import partial
 from typing import Any
 
 from headrace.log import AppendRequest, FencedBy, LogWriter
-from headrace.model.entry import RUN_OVER, Entry, Stamp
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import SUBMITTED, WORKING, TaskKey
+from headrace.model.task import RUN_OVER, SUBMITTED, WORKING, TaskKey
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt

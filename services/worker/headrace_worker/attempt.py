@@ -13,12 +13,11 @@ from headrace.jetstream.agent_memory import AgentMemory
 from headrace.jetstream.objects import FileOwner
 from headrace.model import events
 from headrace.model.delegation import earliest
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.memory import MemoryScope
 from headrace.model.messages import HolderReply
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import WORKING
-from headrace.model.timestamp import timestamp
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
 from headrace.sdk.drive import drive

@@ -22,11 +22,10 @@ from headrace.model import events, json_text, parts
 from headrace.model.delegation import earliest
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, InvalidName, LogLost, TaskForgotten
-from headrace.model.events import START_BY, WAIT_FOR, Draft, Json
+from headrace.model.events import START_BY, WAIT_FOR, Draft, Json, read_time
 from headrace.model.messages import Control, HolderReply
 from headrace.model.subjects import is_token
 from headrace.model.task import FAILED, SUBMITTED, WORKING, TaskKey, check_task_id
-from headrace.model.timestamp import read_time
 from headrace.sdk.agent import Agent
 from headrace.sdk.policy import Limits, Retry
 from headrace.tasks.clean_up import request_clean_up

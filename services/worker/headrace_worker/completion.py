@@ -10,12 +10,10 @@ from headrace import clock
 from headrace.log_lines import UNLIMITED
 from headrace.model import events
 from headrace.model.delegation import ASKS_FOR
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import Fenced, LogLost
-from headrace.model.events import Draft, Json
+from headrace.model.events import Draft, Json, timestamp
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
-from headrace.model.timestamp import timestamp
+from headrace.model.task import BARE_MESSAGE, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted

@@ -18,7 +18,6 @@ from typing import Any, override
 
 from headrace.model import events, json_text, parts
 from headrace.model.delegation import ASKS_FOR
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import (
     INTERRUPTS,
     PENDING_TOOL_CALLS,
@@ -28,7 +27,15 @@ from headrace.model.events import (
     TextChunks,
 )
 from headrace.model.relayed import foreign
-from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED, WORKING
+from headrace.model.task import (
+    BARE_MESSAGE,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    REJECTED,
+    WORKING,
+)
 from headrace.sdk.emit import (
     Artifact,
     Complete,

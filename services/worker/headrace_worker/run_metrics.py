@@ -13,8 +13,7 @@ from prometheus_client import Counter
 
 from headrace import clock, metrics
 from headrace.loop_metrics import LoopCount, LoopTimes
-from headrace.model.entry import BARE_MESSAGE
-from headrace.model.task import RUN_ENDED
+from headrace.model.task import BARE_MESSAGE, RUN_ENDED
 from headrace.sdk.agent import Agent
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment

@@ -1,6 +1,6 @@
 """The task log: append with its outcomes, follow it live, replay it."""
 
-from headrace.log.append import AppendRequest, AppendResult, FencedBy, LogWriter
+from headrace.log.append import AppendRequest, AppendResult, FencedBy, LogWriter, writer_of
 from headrace.log.find import find_generation, first_entry, last_entry
 from headrace.log.follow import Follower
 from headrace.log.read import replay
@@ -17,4 +17,5 @@ __all__ = [
     "first_entry",
     "last_entry",
     "replay",
+    "writer_of",
 ]

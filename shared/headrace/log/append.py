@@ -7,6 +7,7 @@ resolved by reading what the leader has after the expected sequence. A retry is 
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -52,6 +53,11 @@ _FAILED = {
     LogFull.code: APPENDS.labels("full"),
 }
 _UNKNOWN = APPENDS.labels("unknown")
+
+
+def writer_of(whose: str) -> str:
+    """Return a writer id for one append of `whose`."""
+    return f"{whose}-{secrets.token_hex(6)}"
 
 
 async def counted(storing: Awaitable[int]) -> int:

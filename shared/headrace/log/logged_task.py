@@ -12,12 +12,12 @@ from headrace.log.read import (
     short_log,
     tombstone_of,
 )
-from headrace.model.entry import FINISHED, Entry
+from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.subjects import is_token, stream_of_shard
-from headrace.model.task import TaskKey, is_task_id
+from headrace.model.task import FINISHED, TaskKey, is_task_id
 from headrace.wait_for import ELECTION
 
 

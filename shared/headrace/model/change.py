@@ -29,8 +29,16 @@ from typing import Any
 
 from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
-from headrace.model.events import DISCARDED_AFTER, GENERATION, QUEUED, RETRACTED, Json
-from headrace.model.task import STATES, SUBMITTED
+from headrace.model.events import (
+    DISCARDED_AFTER,
+    GENERATION,
+    QUEUED,
+    RETRACTED,
+    TRACEPARENT,
+    VERSION,
+    Json,
+)
+from headrace.model.task import BARE_MESSAGE, COMPLETED, STATES, SUBMITTED
 
 type Item = list[Any]
 
@@ -251,3 +259,53 @@ def _name(body: Json, key: str) -> str:
     if type(name) is not str:
         raise TypeError(f"{key} must be a string")
     return name
+
+
+@dataclass(slots=True)
+class TaskFields:
+    """The fields of a task that events overwrite."""
+
+    task: str = ""
+    context: str = ""
+    generation: int = 0
+    """Generation of the last event applied; 0: none."""
+    status: Json = field(default_factory=dict)
+    answer: Json | None = None
+    """The bare Message with which the log has ended."""
+    status_generation: int = 0
+    """Generation of the event that set the status or the answer."""
+    traceparent: str | None = None
+    """W3C trace context of the newest input that came with one."""
+    version: str | None = None
+    """The version of the agent that the newest input which names one pins the task to."""
+
+    @property
+    def state(self) -> str:
+        """The task's state, or BARE_MESSAGE; empty before the first status."""
+        return BARE_MESSAGE if self.answer is not None else self.status.get("state", "")
+
+    @property
+    def shown_status(self) -> Json:
+        """The status in A2A's Task: an answer completes it."""
+        if self.answer is None:
+            return self.status
+        kept = {key: self.status[key] for key in ("timestamp",) if key in self.status}
+        return {"state": COMPLETED, "message": self.answer} | kept
+
+    def apply(self, change: Change) -> None:
+        """Overwrite the fields that `change` sets."""
+        self.generation = change.generation
+        self.task = self.task or change.task
+        self.context = self.context or change.context
+        if change.status is not None:
+            self.status, self.status_generation = change.status, change.generation
+        if change.answer is not None:
+            self.answer, self.status_generation = change.answer, change.generation
+        if change.own:
+            self.traceparent = _text(change.own, TRACEPARENT) or self.traceparent
+            self.version = _text(change.own, VERSION) or self.version
+
+
+def _text(metadata: Json, name: str) -> str | None:
+    value = metadata.get(name)
+    return value if isinstance(value, str) else None

@@ -16,7 +16,7 @@ from headrace.model import json_text
 from headrace.model.change import IllFormedEvent, read_change
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.events import Json
-from headrace.model.task import RUN_ENDED, STATES, TERMINAL, WORKING
+from headrace.model.task import BARE_MESSAGE, FINISHED, RUN_OVER, STATES, WORKING
 
 CONTRACT_VERSION: Final = "2"
 """Version of the bus contract that this code writes, unless the setting requires the next one."""
@@ -41,17 +41,8 @@ OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
 STEP = "Headrace-Step"
 
-BARE_MESSAGE = "HEADRACE_ANSWERED"
-"""Instead of a task state: the log ended with a bare Message, and there is no task to list."""
-
 DEEPEST = 200
 """Maximum nesting depth of an event's objects and arrays."""
-
-FINISHED = TERMINAL | {BARE_MESSAGE}
-"""States after which nothing follows in a log."""
-
-RUN_OVER = RUN_ENDED | {BARE_MESSAGE}
-"""States in which no run is active until the user acts."""
 
 _STATED = {state.encode(): state for state in (*STATES, BARE_MESSAGE)}
 

@@ -12,7 +12,6 @@ import orjson
 
 from headrace.model import json_text
 from headrace.model.task import SUBMITTED, WORKING
-from headrace.model.timestamp import timestamp
 
 GENERATION = "headrace.generation"
 """Metadata key of every event's generation (the SDK's clients drop SSE ids)."""
@@ -124,6 +123,20 @@ class Draft(NamedTuple):
     def size(self) -> int:
         """Maximum size of the line in bytes."""
         return len(self.head) + len(self.tail) + 20
+
+
+def timestamp(time: datetime, timespec: str = "milliseconds") -> str:
+    """Return `time`, which is in UTC, as precise as `datetime.isoformat` takes `timespec`."""
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def read_time(text: object) -> datetime | None:
+    """Return an RFC 3339 time. None: the text is none, as one without an offset from UTC."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo is not None else None
 
 
 def now() -> str:

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from headrace.model.errors import HeadraceError
+from headrace.model.events import timestamp
 from headrace.model.schedule import Schedule, ScheduleFirings
-from headrace.model.timestamp import timestamp
 
 _MICROSECONDS = 1_000_000
 

@@ -7,10 +7,10 @@ from headrace.model.events import (
     ASLEEP_UNTIL,
     SLEEP,
     Json,
+    read_time,
     status_metadata,
     why_handed_back,
 )
-from headrace.model.timestamp import read_time
 
 
 def sleep_of(event: Json) -> tuple[str, datetime] | None:

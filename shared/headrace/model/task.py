@@ -44,6 +44,15 @@ AT_WORK = frozenset({WORKING, AUTH_REQUIRED})
 
 STATES = frozenset({SUBMITTED, WORKING}) | TERMINAL | INTERRUPTED
 
+BARE_MESSAGE = "HEADRACE_ANSWERED"
+"""Instead of a task state: the log ended with a bare Message, and there is no task to list."""
+
+FINISHED = TERMINAL | {BARE_MESSAGE}
+"""States after which nothing follows in a log."""
+
+RUN_OVER = RUN_ENDED | {BARE_MESSAGE}
+"""States in which no run is active until the user acts."""
+
 
 class TaskKey(NamedTuple):
     """The key of a task and its log. Every field is a subject token."""

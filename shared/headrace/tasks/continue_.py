@@ -6,10 +6,9 @@ from headrace.jetstream.connection import Bus
 from headrace.log import AppendResult, LogWriter
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
-from headrace.model.events import Draft, Json
+from headrace.model.events import Draft, Json, timestamp
 from headrace.model.run import Run
 from headrace.model.task import SUBMITTED, TaskKey
-from headrace.model.timestamp import timestamp
 from headrace.tasks.begin import Input
 from headrace.tasks.delayed_runs import start_of
 

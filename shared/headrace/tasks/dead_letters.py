@@ -13,7 +13,6 @@ A letter's number is its sequence in the stream. Numbers are never reused.
 
 import hashlib
 import logging
-import secrets
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.errors import ErrorCode, Refused
 from headrace.jetstream.headers import MESSAGE_ID, SEQUENCE, SUBJECT, without_nats
 from headrace.jetstream.purge import purge
-from headrace.log import last_entry, replay
+from headrace.log import last_entry, replay, writer_of
 from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
 from headrace.model.entry import Entry
@@ -587,7 +586,7 @@ async def _begin_anew(bus: Bus, failed: _Failed) -> RetryResult:
         events.TASK_ALREADY_SENT: True,
         events.RETRY_OF: {"task": old.task, "generation": run.generation},
     }
-    writer = f"retry-{secrets.token_hex(6)}"
+    writer = writer_of("retry")
     message = message | {"referenceTaskIds": list(references)}
     again = first_input(
         bus,

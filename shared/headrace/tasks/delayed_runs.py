@@ -15,10 +15,9 @@ from headrace.jetstream.message_schedules import FiringRule, ScheduleChanged, st
 from headrace.jetstream.purge import purge
 from headrace.model.entry import Entry, stating
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import START_AT
+from headrace.model.events import START_AT, read_time
 from headrace.model.run import Run, RunTerms
 from headrace.model.task import SUBMITTED, TaskKey
-from headrace.model.timestamp import read_time
 
 
 def is_delayed(terms: RunTerms) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.purge import purge
-from headrace.log import LogWriter, first_entry, last_entry
+from headrace.log import LogWriter, first_entry, last_entry, writer_of
 from headrace.model import events, parts
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import (
@@ -139,11 +139,6 @@ async def _owner(bus: Bus, key: TaskKey) -> str | None:
     """Return the owner, for views built from the last entry. None: the log is trimmed."""
     first = await first_entry(bus, key)
     return None if first is None else first.stamp.owner
-
-
-def writer_of(whose: str) -> str:
-    """Return a writer id for one append of `whose`."""
-    return f"{whose}-{secrets.token_hex(6)}"
 
 
 def _message_from(reason: str) -> Json | None:

@@ -17,6 +17,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
 from headrace.jetstream.purge import erase, purge
 from headrace.jetstream.streams import find
+from headrace.log import writer_of
 from headrace.log.read import LogMessage, Tombstone, last_stored, next_stored, tombstone_of
 from headrace.log.tombstone import Why, put_tombstone
 from headrace.model.entry import Entry
@@ -31,7 +32,6 @@ from headrace.model.subjects import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.cancel import cancel_task
 from headrace.tasks.dead_letters import LetterFilter, Letters, LetterUnknown
-from headrace.tasks.end import writer_of
 from headrace.tasks.runs import until_gone
 
 _log = logging.getLogger(__name__)

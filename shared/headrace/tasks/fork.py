@@ -19,15 +19,16 @@ from typing import Any
 from headrace import clock
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner, FileStore
-from headrace.log import LogWriter, first_entry, last_entry, replay
+from headrace.log import LogWriter, first_entry, last_entry, replay, writer_of
 from headrace.model import events, json_text
 from headrace.model.delegation import DELEGATION
-from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import Fenced, FileUnknown, LogLost
 from headrace.model.events import Draft, Json
 from headrace.model.file_links import LINK, SCHEME
 from headrace.model.fork import FORK_OF, FORK_WRITER, ForkOf, ForkPoint, ForkPoints
 from headrace.model.task import (
+    BARE_MESSAGE,
     INPUT_REQUIRED,
     REJECTED,
     SUBMITTED,
@@ -36,7 +37,7 @@ from headrace.model.task import (
     TaskKey,
     mint_log_id,
 )
-from headrace.tasks.end import end_after, writer_of
+from headrace.tasks.end import end_after
 from headrace.wait_for import ELECTION
 
 _ENTRY = 128 * 1024

@@ -7,14 +7,13 @@ from contextlib import AsyncExitStack
 from headrace.did_you_mean import did_you_mean
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule
+from headrace.log import TailRule, writer_of
 from headrace.model.events import Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.end import writer_of
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import AgentUnknown, TaskEnded

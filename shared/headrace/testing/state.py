@@ -17,7 +17,7 @@ from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.replica import Replica
-from headrace_task_state.requests.answers import QUERIES, Answers, refusal_of
+from headrace_task_state.requests import QUERIES, Answers, refusal_of
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, all_ranges
 from headrace_task_state.store_memory import MemoryStore

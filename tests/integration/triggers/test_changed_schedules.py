@@ -9,10 +9,10 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.next_firing import start_of_every
 from headrace.jetstream.purge import purge
+from headrace.model.events import timestamp
 from headrace.model.schedule import Schedule, ScheduleFirings, ScheduleKey
 from headrace.model.schedule_machine import name_of
 from headrace.model.task import COMPLETED, TaskKey
-from headrace.model.timestamp import timestamp
 from headrace.schedules import Schedules, StoredSchedule
 from headrace.tasks.end import end_task
 from tests.support.waiting import eventually

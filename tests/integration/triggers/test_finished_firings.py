@@ -10,8 +10,7 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.durables import ensure_consumer, of_due_runs, of_firings
 from headrace.model.entry import CONTRACT_VERSION, VERSION
 from headrace.schedules import Schedules
-from headrace_triggers.finished_firings import remove_finished_firings
-from headrace_triggers.main import TriggersReplica
+from headrace_triggers.main import TriggersReplica, remove_finished_firings
 from headrace_triggers.settings import TriggersSettings
 from tests.integration.triggers.test_due_runs import KEY as TASK
 from tests.integration.triggers.test_due_runs import delayed, queued

@@ -28,9 +28,8 @@ from headrace import (
     agent,
 )
 from headrace.adapters.conversation.of_log import turns_of_log
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import Json
-from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
+from headrace.model.task import BARE_MESSAGE, CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace.sdk.agent import AgentFunction
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from headrace import Emission, RunContext, agent
+from headrace.log import writer_of
 from headrace.model.entry import Entry
 from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, FAILED, REJECTED
-from headrace.tasks.end import TOO_LATE, end_task, reject_unstarted, writer_of
+from headrace.tasks.end import TOO_LATE, end_task, reject_unstarted
 from headrace.tasks.runs import ensure_queue
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_attempts import forge_attempts

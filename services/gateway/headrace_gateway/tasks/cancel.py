@@ -1,11 +1,11 @@
 """Cancelling a task: confirmed by CANCELED in the log, from any writer."""
 
 from headrace.jetstream.connection import Bus
+from headrace.log import writer_of
 from headrace.model.messages import TaskFound
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
-from headrace.tasks.end import writer_of
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import TaskEnded

@@ -4,13 +4,12 @@ The source is only read. What a fork does is carried out again by each repetitio
 that finds it unfinished, so it needs no cleaning up.
 """
 
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
-from headrace.log import last_entry
+from headrace.log import last_entry, writer_of
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogLost, TaskUnknown
 from headrace.model.events import TRACEPARENT, WAITING, Json
@@ -139,7 +138,7 @@ class TaskForker:
     async def _with_message(self, past: "_CopiedPast", message: Json) -> None:
         """Copy the past, and append the message as the next input."""
         fork, submissions = past.fork, self._submissions
-        sender, writer = FileOwner(fork.owner, fork.context), f"gateway-{secrets.token_hex(6)}"
+        sender, writer = FileOwner(fork.owner, fork.context), writer_of("gateway")
         with await submissions.admit(fork.key, fork.owner) as admitted:
             files = submissions.stored_files(fork.key, sender, message, past.request.metadata)
             async with files as stored:

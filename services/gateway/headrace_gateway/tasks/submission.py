@@ -18,7 +18,7 @@ from headrace import log_context, tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
-from headrace.log import last_entry
+from headrace.log import last_entry, writer_of
 from headrace.model import events
 from headrace.model.agent_route import UNPINNED
 from headrace.model.errors import Fenced, HeadraceError, LogFull, OutcomeUnknown
@@ -202,7 +202,7 @@ class Submissions:
         Raises:
             AgentUnknown: no such agent.
         """
-        if self._directory.card(agent) is None:
+        if agent not in self._directory.content.cards:
             raise AgentUnknown(f"agent {agent!r} does not exist")
         # Random for placement, not secrecy: any open shard will do.
         task = mint_task_id(random.randrange(self._shards))  # noqa: S311
@@ -225,7 +225,7 @@ class Submissions:
         with await self.admit(key, owner) as admitted:
             if submission.webhook is not None:
                 await self._webhooks.put(key, submission.webhook)
-            sender, by = FileOwner(owner, context), f"gateway-{secrets.token_hex(6)}"
+            sender, by = FileOwner(owner, context), writer_of("gateway")
             async with (
                 self.stored_files(key, sender, submission.message, metadata) as stored,
                 (held := await self._feeds.open_new(key)),

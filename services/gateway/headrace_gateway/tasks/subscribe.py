@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from headrace.jetstream.connection import Bus
 from headrace.log import first_entry, last_entry
 from headrace.model.cursor import Cursor
-from headrace.model.entry import BARE_MESSAGE, Entry
+from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
 from headrace.model.events import RECOVERED, START, Json
 from headrace.model.messages import TaskFound
-from headrace.model.task import TERMINAL, TaskKey
+from headrace.model.task import BARE_MESSAGE, TERMINAL, TaskKey
 from headrace.state_client import StateClient
 from headrace_gateway.feeds import Feed, FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import TaskEnded

@@ -9,11 +9,10 @@ from a2a.utils.errors import ContentTypeNotSupportedError
 
 from headrace.directory import AgentCard
 from headrace.model import parts
-from headrace.model.events import Json
+from headrace.model.events import Json, read_time, timestamp
 from headrace.model.queues import PRIORITIES
 from headrace.model.run import RunTerms
 from headrace.model.subjects import NORMAL
-from headrace.model.timestamp import read_time, timestamp
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.auth.caller import Caller
 

@@ -8,6 +8,7 @@ import asyncio
 
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileStore
+from headrace.log import writer_of
 from headrace.log.read import next_stored
 from headrace.model.delegation import Lineage
 from headrace.model.errors import InvalidName, TaskUnknown
@@ -26,7 +27,6 @@ from headrace.model.queues import PRIORITIES, RunQueue
 from headrace.model.subjects import is_token
 from headrace.model.task import TaskKey, check_task_id
 from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
-from headrace.tasks.end import writer_of
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunQueues
 from headrace_task_state.commands.start_child import ChildStarter

@@ -4,12 +4,11 @@
 """
 
 import asyncio
-import secrets
 from dataclasses import dataclass
 
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry, replay
+from headrace.log import last_entry, replay, writer_of
 from headrace.log.read import next_stored
 from headrace.model import json_text
 from headrace.model.agent_route import UNPINNED
@@ -122,7 +121,7 @@ class ChildStarter:
             _message_of(query, task),
             metadata,
             owner=owner,
-            writer=_writer_id(),
+            writer=writer_of("task-state"),
         )
         try:
             appended = await first.append(_APPEND_TIMEOUT)
@@ -250,7 +249,7 @@ class ChildContinuer:
         terms = RunTerms(version=version)
         run = Run(key, generation, last.stamp.log, context, question.owner, terms)
         following = next_input(
-            self._bus, run, last.sequence, message, metadata, writer=_writer_id()
+            self._bus, run, last.sequence, message, metadata, writer=writer_of("task-state")
         )
         appended = await following.append(_APPEND_TIMEOUT)
         self._runs.publish_soon(following.stored_run(appended))
@@ -302,8 +301,3 @@ def _message_of(query: StartTask, task: str) -> Json:
 def _terms_of(query: StartTask, version: str | None = None) -> RunTerms:
     """Return the terms of a child's run, stored with its input for later requests of the run."""
     return RunTerms(query.priority, version, traceparent=query.traceparent or None)
-
-
-def _writer_id() -> str:
-    """Return a writer id for one append."""
-    return f"task-state-{secrets.token_hex(6)}"

@@ -8,12 +8,11 @@ import asyncio
 import logging
 
 from headrace.jetstream.connection import Bus
-from headrace.log import last_entry
+from headrace.log import last_entry, writer_of
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogLost
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.end import writer_of
 from headrace_task_state.maintenance.due import DueTasks, Upkeep, repeat
 from headrace_task_state.store import DueList, Fields
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace import metrics
-from headrace.log import last_entry
+from headrace.log import last_entry, writer_of
 from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, Fenced, LogFull, StateUnavailable
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
-from headrace.tasks.end import end_after, writer_of
+from headrace.tasks.end import end_after
 from headrace.tasks.forget import clear_away, delete_unended
 from headrace_task_state.maintenance.due import DueTasks, Upkeep
 from headrace_task_state.maintenance.orphans import is_unused

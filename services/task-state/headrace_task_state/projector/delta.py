@@ -14,15 +14,14 @@ from datetime import datetime
 import orjson
 
 from headrace.model import json_text
-from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item
+from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item, TaskFields
 from headrace.model.delegation import DELEGATION, Lineage
-from headrace.model.entry import BARE_MESSAGE, FINISHED, Stamp
+from headrace.model.entry import Stamp
 from headrace.model.events import GENERATION, PRIORITY, START_BY, Json
-from headrace.model.fold import TaskFields
 from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
-from headrace.model.task import AT_WORK, INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.model.task import AT_WORK, BARE_MESSAGE, FINISHED, INPUT_REQUIRED, SUBMITTED, TaskKey
 from headrace_task_state.store import LARGEST_NUMBER, TaskChange, stored_fields
 from headrace_task_state.usage import records_of
 

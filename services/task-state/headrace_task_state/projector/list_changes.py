@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from itertools import batched
 
 from headrace.jetstream.connection import Bus
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
-from headrace.model.task import TaskKey
+from headrace.model.task import BARE_MESSAGE, TaskKey
 from headrace_task_state.store import TaskChange, TaskRemoval, Writer, name_of
 
 _log = logging.getLogger(__name__)

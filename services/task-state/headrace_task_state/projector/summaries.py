@@ -14,11 +14,10 @@ from dataclasses import replace
 from itertools import batched
 
 from headrace.jetstream.connection import Bus
-from headrace.model.change import IllFormedEvent, read_change
-from headrace.model.entry import RUN_OVER, Stamp, parse_lines
+from headrace.model.change import IllFormedEvent, TaskFields, read_change
+from headrace.model.entry import Stamp, parse_lines
 from headrace.model.errors import HeadraceError, UndecodableMessage
-from headrace.model.fold import TaskFields
-from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.model.task import INPUT_REQUIRED, RUN_OVER, TaskKey
 from headrace_task_state.projector.batches import StoreBatch, continuation
 from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.dead_letters import letter

@@ -12,13 +12,13 @@ from typing import Self, TypeGuard
 
 from headrace.model import json_text
 from headrace.model.change import DROP, IN, META, OUT
-from headrace.model.entry import FINISHED
 from headrace.model.task import (
     AT_WORK,
     AUTH_REQUIRED,
     CANCELED,
     COMPLETED,
     FAILED,
+    FINISHED,
     INPUT_REQUIRED,
     REJECTED,
     SUBMITTED,

@@ -19,8 +19,8 @@ from headrace.lazy import Lazy
 from headrace.log import last_entry
 from headrace.model.answers import TaskAnswers
 from headrace.model.errors import BusUnavailable, LogLost, SettingInvalid, UndecodableMessage
+from headrace.model.events import timestamp
 from headrace.model.task import TaskKey
-from headrace.model.timestamp import timestamp
 from headrace.signing import SigningKeys
 from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.timing import MaintenanceTiming

@@ -5,13 +5,14 @@ import logging
 from contextlib import suppress
 
 from headrace.log import Follower, last_entry
-from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import LogLost, LogTooNew
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import TaskStarted
 from headrace.model.task import (
     AUTH_REQUIRED,
+    BARE_MESSAGE,
     CANCELED,
     COMPLETED,
     FAILED,

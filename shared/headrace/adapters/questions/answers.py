@@ -8,9 +8,8 @@ from headrace import clock
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.errors import HeadraceError
-from headrace.model.events import INTERRUPTS, QUEUED, Json
+from headrace.model.events import INTERRUPTS, QUEUED, Json, timestamp
 from headrace.model.task import INPUT_REQUIRED, SUBMITTED
-from headrace.model.timestamp import timestamp
 
 
 class AnswerInvalid(HeadraceError):

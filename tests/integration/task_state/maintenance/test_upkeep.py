@@ -23,12 +23,12 @@ from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.agent_route import AgentRoute
 from headrace.model.delegation import DELEGATION
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import FileUnknown, TaskUnknown
 from headrace.model.memory import MemoryScope
 from headrace.model.messages import DeadLetter, GetTask, RunRequest
 from headrace.model.queues import RunQueue
 from headrace.model.task import (
+    BARE_MESSAGE,
     CANCELED,
     COMPLETED,
     INPUT_REQUIRED,

@@ -12,11 +12,18 @@ import pytest
 from headrace.jetstream.api import stream_state
 from headrace.jetstream.streams import ensure_streams
 from headrace.model import events
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import InvalidName, StateUnavailable, TaskUnknown
 from headrace.model.events import GENERATION, Json
 from headrace.model.messages import GetTask
-from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
+from headrace.model.task import (
+    BARE_MESSAGE,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+)
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Range
 from tests.support.delete_stream import delete_stream

@@ -21,8 +21,7 @@ from headrace.model.errors import TaskUnknown
 from headrace.model.messages import ChildInput, DropFile, GetTask, Refusal
 from headrace.settings import BusSettings
 from headrace.state_client import MORE, StateClient
-from headrace_task_state.requests.answers import AnswerPieces, Answers
-from headrace_task_state.requests.questions import Questions
+from headrace_task_state.requests import AnswerPieces, Answers, Questions
 from tests.support.servers import NatsProcess
 from tests.support.spans import RecordedSpans, parent
 from tests.support.task_submitter import fresh_names

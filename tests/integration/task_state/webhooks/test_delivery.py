@@ -17,11 +17,10 @@ from starlette.routing import Route
 from headrace.log import last_entry
 from headrace.log.logged_task import task_in_log
 from headrace.model import events
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask
-from headrace.model.task import COMPLETED, FAILED, INPUT_REQUIRED, WORKING
+from headrace.model.task import BARE_MESSAGE, COMPLETED, FAILED, INPUT_REQUIRED, WORKING
 from headrace.signing import SigningKeys
 from headrace.tasks.dead_letters import (
     Letter,

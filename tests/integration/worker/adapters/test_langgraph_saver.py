@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -119,7 +119,7 @@ async def test_a_list_reads_as_many_large_checkpoints_as_are_asked_for(
     saver, config, stored = FleetSaver(), at("t"), list[RunnableConfig]()
     with in_run(attempt(submitter)):
         for number in range(4):
-            values, versions = {"large": f"{number}" * 1_000_000}, {"large": number}
+            values, versions = {"large": f"{number}" * 1_000_000}, cast("Any", {"large": number})
             config = await saver.aput(config, checkpoint(values, versions), METADATA, versions)
             stored.append(config)
         monkeypatch.setattr(AgentMemory, "get", noting)

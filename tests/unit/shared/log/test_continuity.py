@@ -3,10 +3,11 @@
 import pytest
 
 from headrace.log.read import Continuity, LogMessage
-from headrace.model.entry import BARE_MESSAGE, Entry, Stamp
+from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import LogLost, LogTooNew
 from headrace.model.task import (
     AUTH_REQUIRED,
+    BARE_MESSAGE,
     COMPLETED,
     FAILED,
     INPUT_REQUIRED,

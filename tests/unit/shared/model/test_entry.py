@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from headrace.jetstream.client import header_lines
 from headrace.model.entry import (
     ATTEMPT,
-    BARE_MESSAGE,
     GENERATION,
     LOG,
     OWNER,
@@ -27,6 +26,7 @@ from headrace.model.entry import (
 from headrace.model.errors import NewerVersion, UndecodableMessage
 from headrace.model.task import (
     AUTH_REQUIRED,
+    BARE_MESSAGE,
     COMPLETED,
     FAILED,
     INPUT_REQUIRED,

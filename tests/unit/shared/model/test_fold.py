@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 
 from headrace.model import events
 from headrace.model.change import IllFormedEvent, read_artifact, read_change
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import GENERATION, RETRACTED, Json
 from headrace.model.fold import TaskFold
-from headrace.model.task import CANCELED, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING, TaskKey
+from headrace.model.task import (
+    BARE_MESSAGE,
+    CANCELED,
+    COMPLETED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+    WORKING,
+    TaskKey,
+)
 from tests.support.legal_logs import LegalLog, legal_logs
 from tests.support.slow_fold import expected_task
 

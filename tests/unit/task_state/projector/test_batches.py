@@ -9,10 +9,10 @@ from nats.aio.msg import Msg
 from headrace.log.read import TOMBSTONE
 from headrace.model import change, events
 from headrace.model.change import Change
-from headrace.model.entry import BARE_MESSAGE, OWNER, Stamp
+from headrace.model.entry import OWNER, Stamp
 from headrace.model.events import Json
 from headrace.model.subjects import Subjects
-from headrace.model.task import COMPLETED, WORKING
+from headrace.model.task import BARE_MESSAGE, COMPLETED, WORKING
 from headrace.tasks.dead_letters import addressee
 from headrace_task_state.projector import batches as module
 from headrace_task_state.projector.batches import Batches

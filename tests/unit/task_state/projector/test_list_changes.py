@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.messages import ListChanges, ListedTask
-from headrace.model.task import COMPLETED, SUBMITTED, WORKING, TaskKey
+from headrace.model.task import BARE_MESSAGE, COMPLETED, SUBMITTED, WORKING, TaskKey
 from headrace_task_state.projector import list_changes
 from headrace_task_state.projector.list_changes import ListChangePublisher
 from headrace_task_state.store import Fields, Lease, Range, TaskChange, TaskRemoval, Writer

@@ -8,7 +8,7 @@ import pytest
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import NobodyListens, StateUnavailable
 from headrace_task_state.queries.frontier import Frontier
-from headrace_task_state.requests.answers import refusal_of
+from headrace_task_state.requests import refusal_of
 from headrace_task_state.store import Range, Reader
 from tests.support.fake_bus import FakeBus
 

@@ -24,7 +24,7 @@ from headrace.model.messages import GetTask
 from headrace.state_client import MORE
 from headrace_task_state.queries.frontier import ViewBehind
 from headrace_task_state.queries.list_tasks import decode_cursor, encode_cursor
-from headrace_task_state.requests.answers import AnswerPieces, refusal_of
+from headrace_task_state.requests import AnswerPieces, refusal_of
 from headrace_task_state.store import After
 from tests.support.waiting import eventually
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from headrace.model import json_text
-from headrace.model.entry import BARE_MESSAGE, Entry
+from headrace.model.entry import Entry
 from headrace.model.events import ATTEMPT, GENERATION, Json
-from headrace.model.task import COMPLETED
+from headrace.model.task import BARE_MESSAGE, COMPLETED
 from headrace_gateway.feeds import EntryRenderer, Feed
 
 SHOWN_AFTER = 2.0

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.problems import Problem, headers, problem_of
-from headrace_gateway.protocols.a2a.versions import forms_of
+from headrace_gateway.protocols.a2a.versions import forms_of, media_type
 from headrace_gateway.protocols.hector import forms
 from headrace_gateway.refusals import GatewayStarting
-from headrace_gateway.server.json_response import JSON, json_response
+from headrace_gateway.server.json_response import json_response
 from headrace_gateway.server.open_requests import Endpoint, map_errors
 from headrace_gateway.server.origin import PageRefused
 
@@ -62,14 +62,6 @@ def rpc_body(request_id: object, problem: Problem, data: Json | None = None) -> 
 def rpc_error(problem: Problem) -> Json:
     """Return the JSON-RPC error object."""
     return {"code": problem.rpc_code, "message": problem.message, "data": details(problem)}
-
-
-A2A_JSON = "application/a2a+json"
-
-
-def media_type(request: Request) -> str:
-    """Return the JSON media type of the response: A2A's own if the client accepts it by name."""
-    return A2A_JSON if A2A_JSON in request.headers.get("accept", "") else JSON
 
 
 class RestErrors:

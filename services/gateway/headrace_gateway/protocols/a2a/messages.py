@@ -8,11 +8,12 @@ from functools import partial
 from a2a.utils.errors import UnsupportedOperationError
 
 from headrace.model.change import RESERVED_PREFIX
-from headrace.model.entry import BARE_MESSAGE, Entry
+from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import TaskFound
+from headrace.model.task import BARE_MESSAGE
 from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock

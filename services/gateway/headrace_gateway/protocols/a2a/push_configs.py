@@ -7,12 +7,11 @@ from urllib.parse import urlsplit
 from a2a.types import a2a_pb2
 from a2a.utils.errors import PushNotificationNotSupportedError
 
-from headrace.model.entry import FINISHED
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import TaskFound
 from headrace.model.subjects import encode_token
-from headrace.model.task import INTERRUPTED, TaskKey
+from headrace.model.task import FINISHED, INTERRUPTED, TaskKey
 from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read

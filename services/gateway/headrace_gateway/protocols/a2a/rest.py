@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
-from headrace_gateway.protocols.a2a.errors import RestErrors, media_type
+from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.hector_forms import HTTP_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
@@ -32,6 +32,7 @@ from headrace_gateway.protocols.a2a.versions import (
     Versions,
     check_version,
     forms_of,
+    media_type,
     shape_of_message,
 )
 from headrace_gateway.protocols.hector.forms import SENDS, completed

@@ -20,6 +20,7 @@ from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.hector.events import DONE, DONE_MARK
 from headrace_gateway.server.endpoints import headers_of
+from headrace_gateway.server.json_response import JSON
 from headrace_gateway.streaming.renderer import Renderer
 from headrace_gateway.streaming.sse import LOG_LINES
 
@@ -71,6 +72,7 @@ BOTH = (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3)
 OLD = (PROTOCOL_VERSION_0_3,)
 """Versions of routes and services that exist only in 0.3."""
 
+_A2A_JSON = "application/a2a+json"
 _HEADER = VERSION_HEADER.lower()
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(\.\d{1,9})?")
@@ -142,6 +144,11 @@ class HectorForms(NamedTuple):
     """Whether it requests Hector's AG-UI events in place of A2A's own."""
     ending: bytes
     """The end of a stream of server-sent events; empty unless the client requests one."""
+
+
+def media_type(request: HTTPConnection) -> str:
+    """Return the JSON media type of the response: A2A's own if the client accepts it by name."""
+    return _A2A_JSON if _A2A_JSON in request.headers.get("accept", "") else JSON
 
 
 def forms_of(request: HTTPConnection) -> HectorForms:

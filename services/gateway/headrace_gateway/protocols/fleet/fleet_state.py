@@ -10,8 +10,7 @@ from starlette.types import ASGIApp
 
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
-from headrace.model.events import Json
-from headrace.model.timestamp import timestamp
+from headrace.model.events import Json, timestamp
 from headrace_gateway.call import caller_of, check_unchanged
 from headrace_gateway.changes import Batch, Changes
 from headrace_gateway.fleet_sample import EVERY, Sample

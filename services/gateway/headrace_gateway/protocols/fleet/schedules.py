@@ -13,11 +13,10 @@ from starlette.types import ASGIApp
 
 from headrace.jetstream.message_schedules import ExpressionRefused, TimeZoneRefused
 from headrace.model.errors import InvalidName
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.schedule import ScheduleFirings, ScheduleKey
 from headrace.model.schedule_machine import state_of
 from headrace.model.subjects import decode_token, encode_token
-from headrace.model.timestamp import timestamp
 from headrace.schedule_spec import EXPRESSION_RULES, KINDS, BackFill, ScheduleSpec
 from headrace.schedules import (
     BackFillRefused,

@@ -6,10 +6,9 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.subjects import decode_token, is_token
 from headrace.model.task import is_task_id
-from headrace.model.timestamp import timestamp
 from headrace.webhooks import QueuedWebhook
 from headrace_gateway.call import caller_of
 from headrace_gateway.json_errors import InputInvalid

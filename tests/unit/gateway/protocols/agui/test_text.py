@@ -1,7 +1,6 @@
 from headrace.model import parts
-from headrace.model.entry import BARE_MESSAGE
 from headrace.model.events import RETRACTED, Json, artifact_update, bare_message
-from headrace.model.task import COMPLETED
+from headrace.model.task import BARE_MESSAGE, COMPLETED
 from tests.support.agui.client_rules import Client
 from tests.support.agui.logs import GIVEN, KEY, AguiLog
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace_gateway.server.starting import StartingApp
+from headrace_gateway.app import StartingApp
 
 _LONG = 600.0
 

@@ -1,1 +1,0 @@
-"""Task state's requests: subjects, answers in pieces, refusals."""
