@@ -191,7 +191,7 @@ class ResponseOutput:
                 self._discard(item, after)
         message = status.get("message") or {}
         if self.state in (FAILED, REJECTED):
-            self.error = parts.text_of(message.get("parts", ())) or "the agent failed"
+            self.error = _reason(message) or "the agent failed"
         else:
             self._message(message, is_final=self.state != WORKING)
         for interrupt in metadata.get(INTERRUPTS) or ():
@@ -340,6 +340,12 @@ class ResponseOutput:
     def tokens(self, name: str) -> int:
         """Return the sum of a count of all models, by AG-UI's name."""
         return sum(usage.get(name, 0) for usage in self.usage)
+
+
+def _reason(message: Json) -> str:
+    """Return the text of a message, notices of errors among it."""
+    found = (one for one in message.get("parts", ()) if isinstance(one.get("text"), str))
+    return "".join(one["text"] for one in found if not parts.is_thinking(one))
 
 
 def _shown(part: Json) -> str:
