@@ -39,6 +39,8 @@ NOT_AT_START = {
         "ag_ui",  # with the first AG-UI request
         "faststream",
         "headrace_gateway.protocols.agui.endpoint",  # as ag_ui
+        "headrace_gateway.protocols.mcp.endpoint",  # with the first request of MCP
+        "mcp_types",  # as its endpoint
         "jwt",  # with the first signed card, or for an issuer of tokens
         "opentelemetry.sdk",
         "redis",

@@ -13,6 +13,7 @@ from headrace_gateway.protocols.agui import routes as agui
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
 from headrace_gateway.protocols.hector.routes import HectorRoutes
+from headrace_gateway.protocols.mcp import routes as mcp
 from headrace_gateway.protocols.openai import routes as openai
 from headrace_gateway.services import Services
 
@@ -47,6 +48,7 @@ PROTOCOLS = (
     Protocol("hector", _hector),
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", _copilotkit),
+    Protocol("mcp", mcp.routes),
     Protocol("fleet", fleet.routes),
     Protocol("openai", openai.routes),
 )

@@ -102,6 +102,7 @@ class HttpStream:
         "_shared",
         "_start",
         "keepalive",
+        "left",
         "slow",
     )
 
@@ -124,6 +125,8 @@ class HttpStream:
         self._body = body
         self.keepalive: Messages = (body.keepalive,) if body.keepalive else ()
         self.slow = SlowClient(None)
+        self.left: Callable[[], object] | None = None
+        """Called if the client closes the stream before its end: in some protocols, a cancel."""
         self._disconnects = NEVER
         self._start: Send | None = None
         self._is_head = False
@@ -154,6 +157,8 @@ class HttpStream:
                 await subscription.run()
             finally:
                 stop_watching()
+            if self.left is not None and subscription.is_left:
+                self.left()
 
     async def begin(self) -> None:
         """Send the response's head."""

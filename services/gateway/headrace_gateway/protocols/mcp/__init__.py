@@ -1,0 +1,1 @@
+"""MCP: every agent is a tool, for callers whose roles permit it."""
