@@ -51,6 +51,16 @@ class SigningKey:
         """Return a signed JSON Web Token with `claims`, in compact form."""
         return jwt.encode(claims, self.private, self.algorithm, headers={"kid": self.id})
 
+    def signature(self, content: bytes, **headers: str) -> str:
+        """Return the JSON Web Signature of `content`, detached from it (RFC 7515, appendix F)."""
+        return jwt.api_jws.encode(
+            content,
+            self.private,
+            self.algorithm,
+            headers={"kid": self.id, **headers},
+            is_payload_detached=True,
+        )
+
     def seal(self, content: bytes, at: float) -> str:
         """Return `content` as text for URLs that only holders of this key can make or read.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
@@ -72,6 +73,18 @@ class SignedCards:
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return kept
+
+    def signed_catalog(self, base: str, catalog: Json) -> Json:
+        """Return the AI Catalog with its signature, for the same addresses as cards.
+
+        The signed bytes are the catalog's canonical form (RFC 8785): it has texts alone, and names
+        in ASCII, for which that is JSON with sorted names.
+        """
+        if not self._is_ours(base):
+            return catalog
+        canonical = json_text.encode(catalog, option=orjson.OPT_SORT_KEYS)
+        signature = self._keys.current.signature(canonical, jku=base + JWKS_PATH)
+        return catalog | {"signature": signature}
 
     def _is_ours(self, base: str) -> bool:
         return bool(self._public_url) or _LOOPBACK.fullmatch(base) is not None

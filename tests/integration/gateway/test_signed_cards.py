@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -57,6 +58,33 @@ async def test_a_card_that_was_altered_is_found_out(http: httpx.AsyncClient) -> 
     card = (await http.get(CARD)).json()
     with pytest.raises(InvalidSignaturesError):
         await verify(http, card | {"name": "somebody else"})
+
+
+async def test_the_catalog_of_all_agents_is_signed_and_leads_to_their_cards(
+    http: httpx.AsyncClient,
+) -> None:
+    answer = await http.get("/.well-known/ai-catalog.json")
+    assert answer.headers["content-type"] == "application/ai-catalog+json"
+    catalog = answer.json()
+    header, _, signature = catalog.pop("signature").split(".")
+    canonical = json.dumps(catalog, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    kid = json.loads(jwt.utils.base64url_decode(header))["kid"]
+    published = (await http.get("/.well-known/jwks.json")).json()["keys"]
+    key = next(jwt.PyJWK(one) for one in published if one["kid"] == kid)
+    token = f"{header}..{signature}"
+    check = partial(jwt.api_jws.decode, token, key, [key.algorithm_name])
+    check(detached_payload=canonical.encode())
+    with pytest.raises(jwt.InvalidSignatureError):
+        check(detached_payload=canonical.replace("assistant", "impostor").encode())
+
+    assert catalog["specVersion"] == "0.9"
+    entries = {one["identifier"].rpartition(":")[2]: one for one in catalog["entries"]}
+    listed = (await http.get("/v1/agents")).json()["agents"]
+    assert set(entries) == {one["id"] for one in listed}
+    for name in ("assistant", "ask"):
+        assert entries[name]["type"] == "application/a2a-agent-card+json"
+        page = (await http.get(f"/.well-known/a2a/agents/{name}")).json()["agent"]
+        assert (await http.get(entries[name]["url"])).json() == page
 
 
 async def test_a_card_that_is_known_is_not_sent_again(http: httpx.AsyncClient) -> None:

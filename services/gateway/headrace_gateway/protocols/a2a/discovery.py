@@ -12,6 +12,7 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
+from headrace_gateway.protocols.a2a.ai_catalog import CATALOG_PATH, CATALOG_TYPE, ai_catalog
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_path, shown, signed_card
 from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.versions import Versions, forms_of
@@ -46,6 +47,7 @@ class Discovery:
             "/v1/agents": self._list,
             "/v1/agents/": self._list,
             "/.well-known/a2a": self._service,
+            CATALOG_PATH: self._catalog,
             "/.well-known/a2a/agents/{agent}": self._agent,
             AGENT: self._card,
             f"{AGENT}/": self._card,
@@ -94,6 +96,15 @@ class Discovery:
     async def _service(self, request: Request) -> Response:
         agents = [_named(card, mounted_at(request)) for card in self._directory.cards()]
         return cacheable(request, {"agents": agents}, 0)
+
+    async def _catalog(self, request: Request) -> Response:
+        await self._services.cards.ready()
+        base, cards = public_url(request, self._settings), self._directory.cards()
+        providers = {card.provider.organization for card in cards if card.provider is not None}
+        # The agents of one provider are that provider's catalog.
+        catalog = ai_catalog(base, cards, providers.pop() if len(providers) == 1 else "")
+        content = self._services.cards.signed_catalog(base, catalog)
+        return Response(json_text.encode(content), 200, NO_STORE, CATALOG_TYPE)
 
     async def _agent(self, request: Request) -> Response:
         card = self._card_of(request)
