@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from headrace.sdk.tool_call import ToolError, ToolOutput
     from headrace.sdk.tools import Tool, ToolSource, tool
+    from headrace.sdk.waits import WaitEvent, Webhook
 
 _NAMES = {
     "embedding": "asgi",
@@ -90,6 +91,7 @@ _NAMES = {
     "Usage",
     "sdk.tool_call": "ToolError ToolOutput",
     "sdk.tools": "Tool ToolSource tool",
+    "sdk.waits": "WaitEvent Webhook",
 }
 """The public names, by the module that defines them."""
 
@@ -147,6 +149,8 @@ __all__ = [
     "ToolResult",
     "ToolSource",
     "Usage",
+    "WaitEvent",
+    "Webhook",
     "agent",
     "asgi",
     "on",

@@ -76,6 +76,7 @@ async def per_token() -> float:
         authorship,
         losses.append,
         lambda *_: None,
+        lambda _: None,
         ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=2048,
         max_bytes=1 << 22,

@@ -41,6 +41,7 @@ from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuar
 from headrace_gateway.server.websocket_close import close_at_once, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
+from headrace_gateway.wait_calls import WaitCalls
 
 
 class MetricsPage:
@@ -190,6 +191,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *Health(services.bus, services.stream_health.trouble).routes(),
         *MetricsPage(services).routes(),
         *files.routes(),
+        *WaitCalls(services).routes(),
     ]
 
 

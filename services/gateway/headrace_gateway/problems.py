@@ -38,6 +38,7 @@ from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
 from headrace.tasks.quotas import QuotaExceeded
+from headrace.tasks.wake import NotWaiting
 from headrace.triggers import (
     EventsUnstored,
     TooManyTriggers,
@@ -73,6 +74,7 @@ from headrace_gateway.server.auth.schemes import CHALLENGE, REFUSED
 from headrace_gateway.server.body import BodyEncoded, BodyTooLarge, RequestNotWhole
 from headrace_gateway.server.origin import PageRefused
 from headrace_gateway.streaming.renderer import Cause, Interruption
+from headrace_gateway.tasks.webhook_call import AlreadyAnswered
 
 _log = logging.getLogger(__name__)
 
@@ -167,6 +169,8 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     RouteRefused: _conflict("ROUTE_REFUSED"),
     NotRetryable: _conflict("NOT_RETRYABLE"),
     AlreadyOver: _conflict("ALREADY_OVER"),
+    NotWaiting: _not_found("NOT_WAITING"),
+    AlreadyAnswered: _conflict("ALREADY_ANSWERED"),
     BodyTooLarge: _TOO_LARGE,
     BodyEncoded: _own(-32600, 415, "INVALID_ARGUMENT", "BODY_ENCODED"),
     RequestNotWhole: _own(-32600, 408, "DEADLINE_EXCEEDED", "REQUEST_NOT_WHOLE"),

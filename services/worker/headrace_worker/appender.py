@@ -5,9 +5,10 @@ a busy log gets batches, and an agent that is too far ahead waits. Where many ru
 continues a block waits for the worker's next tick; everything else is appended at once, with the
 text before it.
 
-A gateway may append a queued message although a worker holds the run. The holder keeps the run: its
-pending events get the generations after that message. The holder's refused append can never be
-stored, because it expected another tail, so the next append may contain other bytes.
+A gateway may append a queued message, or what the run waits for, although a worker holds the run.
+The holder keeps the run: its pending events get the generations after that entry. The holder's
+refused append can never be stored, because it expected another tail, so the next append may contain
+other bytes.
 """
 
 import asyncio
@@ -23,7 +24,9 @@ from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage
+from headrace.model.step import StepRecord
 from headrace.model.task import RUN_OVER, SUBMITTED, WORKING, TaskKey
+from headrace.model.wait import source_of
 from headrace.sdk.errors import MalformedOutput, Overtaken, RunOver
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.pending_messages import PendingMessage, PendingMessages, Receipt
@@ -143,6 +146,7 @@ class Appender:
         authorship: StampBase,
         lost: Callable[[Exception], None],
         overtaken: Callable[[list[QueuedMessage], list[QueuedMessage]], None],
+        arrived: Callable[[StepRecord], None],
         *,
         ticks: AppendTicks,
         max_events: int,
@@ -157,13 +161,14 @@ class Appender:
             lost: Called once, when nothing more can be appended.
             overtaken: Called with the messages that other writers queued, and with the conditional
                 messages offered here that are refused because of them.
+            arrived: Called with what others have recorded for a wait of the run.
             ticks: The worker's ticks, for text that may wait.
             max_events: Pending events from which the agent must wait.
             max_bytes: Pending bytes from which the agent must wait.
             pause: Seconds between tries to append while NATS is unavailable.
         """
         self._writer, self.authorship, self._lost = writer, authorship, lost
-        self._overtaken, self._ticks = overtaken, ticks
+        self._overtaken, self._arrived, self._ticks = overtaken, arrived, ticks
         self._pause = pause
         self._pending = PendingMessages(writer.capacity, max_events, max_bytes)
         self.offered = writer.generation
@@ -315,20 +320,28 @@ class Appender:
             self.offered -= self._pending.drop_last(len(last))
             raise GivesWay
 
-    async def append_last(self, last: Draft, timeout: float) -> None:
+    async def append_last(
+        self, last: Draft, timeout: float, *, gives_way: Callable[[], bool] | None = None
+    ) -> None:
         """Drop pending events and append `last`, if that takes at most `timeout` seconds.
 
         Raises:
+            GivesWay: `gives_way` returned True; `last` is not appended, and another one may be.
             Fenced, LogLost, RunOver: as for `close`.
         """
+        has_given_way = False
         try:
             async with asyncio.timeout(timeout):
                 self._pending.lose()
-                await self.close([last], WORKING)
+                await self.close([last], WORKING, gives_way=gives_way)
+        except GivesWay:
+            has_given_way = True
+            raise
         except TimeoutError as error:
             _log.info("could not record that the run is handed back: %s", error)
         finally:
-            self.abort()
+            if not has_given_way:
+                self.abort()
 
     def abort(self) -> None:
         """Stop accepting and appending: another writer has taken over the log."""
@@ -524,7 +537,15 @@ class Appender:
             _log.info("could not check the log for messages: %s", error)
 
     def _steps_behind(self, entry: Entry) -> bool:
-        """Continue after `entry` if it only queues messages; return False if it is a fence."""
+        """Continue after `entry` if it begins or ends nothing; return False if it is a fence.
+
+        It may queue messages, or record what the run waits for.
+        """
+        if (record := _arrival_in(entry)) is not None and self.authorship.holds_after(entry):
+            self._writer.continue_after(entry)
+            self.offered += 1
+            self._arrived(record)
+            return True
         events = enumerate(entry.parsed(), entry.generation)
         queued = [QueuedMessage.read(event, generation) for generation, event in events]
         found = [each for each in queued if each is not None]
@@ -555,3 +576,11 @@ class Appender:
             self._pending.drop(receipt)
             self.offered -= 1
         return refused
+
+
+def _arrival_in(entry: Entry) -> StepRecord | None:
+    """Return the record of an arrival that is all of `entry`. None: it is something else."""
+    if entry.stamp.step is None or len(entry.lines) != 1:
+        return None
+    record = StepRecord.decode(entry.stamp.step, entry.last_generation)
+    return None if record is None or source_of(record) is None else record

@@ -7,6 +7,7 @@ nothing and answers no requests.
 
 import asyncio
 from datetime import datetime
+from typing import NoReturn
 
 from headrace import clock
 from headrace.jetstream.agent_memory import AgentMemory
@@ -17,6 +18,7 @@ from headrace.model.events import Json, timestamp
 from headrace.model.memory import MemoryScope
 from headrace.model.messages import HolderReply
 from headrace.model.queued_message import QueuedMessage
+from headrace.model.step import StepRecord
 from headrace.model.task import WORKING
 from headrace.sdk.agent import Agent
 from headrace.sdk.context import RunContext
@@ -41,6 +43,7 @@ from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
 from headrace_worker.step_log import AttemptSteps
 from headrace_worker.usage import UsageTotals
+from headrace_worker.waits import AttemptWaits
 
 
 class Attempt:
@@ -76,6 +79,8 @@ class Attempt:
         """The child tasks; None: the run has asked for none."""
         self.used_memory: AttemptMemory | None = None
         """What the agent remembers; None: it has asked for nothing."""
+        self.used_waits: AttemptWaits | None = None
+        """What the agent has waited for; None: for nothing."""
         self.asleep_until: datetime | None = None
         """When the first sleep ends for which the attempt ends. None: it ends for none."""
         self._inputs: Inputs | None = None
@@ -92,6 +97,7 @@ class Attempt:
             claimed.authorship,
             self._lose,
             self._pass_on,
+            self._note_arrival,
             ticks=resources.ticks,
             max_events=settings.emit_buffer_events,
             max_bytes=settings.emit_buffer_bytes,
@@ -202,6 +208,12 @@ class Attempt:
     def _pass_on(self, queued: list[QueuedMessage], refused: list[QueuedMessage]) -> None:
         self.inputs.overtaken(queued, refused)
 
+    def _note_arrival(self, record: StepRecord) -> None:
+        if self.used_waits is None:
+            self.claimed.recovered.note_wait(record)
+        else:
+            self.used_waits.note(record)
+
     async def detach_children(self) -> None:
         """Stop following the child tasks; they continue, for the attempt that takes over."""
         if self.started_children is not None:
@@ -264,6 +276,13 @@ class Attempt:
         return self.output.steps
 
     @property
+    def waits(self) -> AttemptWaits:
+        """The run's waits, also if there are none yet."""
+        if self.used_waits is None:
+            self.used_waits = AttemptWaits(self)
+        return self.used_waits
+
+    @property
     def files(self) -> Offload:
         """The task's files; large ones leave the log."""
         run, resources = self.assignment.run, self.resources
@@ -320,6 +339,10 @@ class Attempt:
             await self.appender.deliver(self.working(slept))
         if timing.keeps_sleepers:
             return _left(end)
+        return await self.fall_asleep(end)
+
+    async def fall_asleep(self, end: datetime) -> NoReturn:
+        """End the attempt, and have the next one begin at `end`."""
         self.asleep_until = earliest(self.asleep_until, end)
         # An agent that has not paused yet is not a task that can be stopped.
         await asyncio.sleep(0)

@@ -338,7 +338,7 @@ async def _begin(
     if free.attempt == 1 and (left := await _left_unstarted(bus, assignment, recovered)):
         return left
     deadline = deadline_of(agent.limits, recovered)
-    if recovered.asleep_until is not None:
+    if recovered.asleep_until is not None and not recovered.is_woken:
         wakes = earliest(recovered.asleep_until, deadline)
         if wakes is not None and wakes > clock.now():
             return Sleeping(wakes)

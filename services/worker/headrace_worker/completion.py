@@ -2,11 +2,13 @@
 
 import logging
 import secrets
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from headrace import clock
+from headrace.log import last_entry
 from headrace.log_lines import UNLIMITED
 from headrace.model import events
 from headrace.model.delegation import ASKS_FOR
@@ -80,11 +82,42 @@ async def _try_again(attempt: Attempt, again: Retryable) -> None:
 
 
 async def _fall_asleep(attempt: Attempt, until: datetime) -> None:
-    why = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
-    await _end_attempt(attempt, why, _LAST_APPEND)
-    # A run that sleeps past its deadline ends at the deadline.
-    wakes = min(until, attempt.ctx.deadline or until)
-    await attempt.assignment.give_back_until(attempt.resources.bus, wakes)
+    waits, bus = attempt.used_waits, attempt.resources.bus
+    if waits is None:
+        await _end_attempt(attempt, _asleep(until), _LAST_APPEND)
+        await attempt.assignment.give_back_until(bus, _due(attempt, until))
+        return
+    sources = waits.asleep_for
+    try:
+        await _end_attempt(
+            attempt, _asleep(until, sources), _LAST_APPEND, gives_way=lambda: waits.is_over
+        )
+    except GivesWay:
+        until = clock.now()
+        await _end_attempt(attempt, _asleep(until, sources), _LAST_APPEND)
+    await attempt.assignment.give_back_until(bus, _due(attempt, until))
+    if await _is_followed(attempt):
+        await attempt.assignment.give_back(bus)
+
+
+def _due(attempt: Attempt, until: datetime) -> datetime:
+    """Return when a run that sleeps until then is due: one past its deadline ends there."""
+    return min(until, attempt.ctx.deadline or until)
+
+
+def _asleep(until: datetime, sources: Collection[str] = ()) -> Json:
+    """Return what an attempt is ended by for a sleep, and for waits for `sources`."""
+    why: Json = {events.HANDED_BACK: events.ASLEEP, events.ASLEEP_UNTIL: timestamp(until)}
+    return {**why, events.ASLEEP_FOR: sorted(sources)} if sources else why
+
+
+async def _is_followed(attempt: Attempt) -> bool:
+    """Return whether somebody has appended since the attempt ended.
+
+    Who has woken the run may have asked the queue for it before the queue had it back.
+    """
+    last = await last_entry(attempt.resources.bus, attempt.assignment.key)
+    return last is not None and last.sequence > attempt.appender.sequence
 
 
 async def _hand_back(attempt: Attempt, why: str, timeout: float, pause: float = 0.0) -> None:
@@ -93,10 +126,16 @@ async def _hand_back(attempt: Attempt, why: str, timeout: float, pause: float = 
     await attempt.assignment.give_back(attempt.resources.bus, pause)
 
 
-async def _end_attempt(attempt: Attempt, why: Json, timeout: float) -> None:
-    """End the attempt but not the run: append `why` within `timeout` seconds, release the hold."""
+async def _end_attempt(
+    attempt: Attempt, why: Json, timeout: float, gives_way: Callable[[], bool] | None = None
+) -> None:
+    """End the attempt but not the run: append `why` within `timeout` seconds, release the hold.
+
+    Raises:
+        GivesWay: `gives_way` returned True; nothing was done.
+    """
     await attempt.detach_children()
-    await attempt.appender.append_last(attempt.working(why), timeout)
+    await attempt.appender.append_last(attempt.working(why), timeout, gives_way=gives_way)
     await attempt.resources.leases.release_and_wait(attempt.hold)
 
 
@@ -293,7 +332,7 @@ def _is_task_shown(attempt: Attempt) -> bool:
     if ctx.run > 1 or ctx.attempt > 1 or recovered.metadata.get(events.TASK_ALREADY_SENT) is True:
         return True
     # The record of a step is an event of a task.
-    if attempt.waiting or attempt.output.steps is not None:
+    if attempt.waiting or attempt.output.steps is not None or attempt.used_waits is not None:
         return True
     age = clock.now() - datetime.fromisoformat(recovered.time)
     return age.total_seconds() > attempt.resources.timing.bare_message

@@ -11,9 +11,10 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import AGUI, Json
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.sleep import asleep_until, sleep_of
+from headrace.model.sleep import asleep_for, asleep_until, sleep_of
 from headrace.model.step import StepRecord
 from headrace.model.task import CANCELED, TaskKey
+from headrace.model.wait import source_of, timed_out_by
 from headrace.sdk.checkpoint import Checkpoint, decode
 from headrace.sdk.shared_state import SharedState
 from headrace.sdk.token_usage import usage_of
@@ -56,6 +57,12 @@ class RecoveredRun:
     """The run's recorded steps, oldest first."""
     asleep_until: datetime | None = None
     """When the sleep ends for which the last attempt ended. None: it ended for none."""
+    asleep_for: frozenset[str] = frozenset()
+    """The sources that end it before."""
+    arrivals: dict[str, StepRecord] = field(default_factory=dict)
+    """What has arrived for the run, by its source."""
+    timed_out: set[str] = field(default_factory=set)
+    """The run's waits for which nothing has come in time."""
     replaced: list[tuple[str, str]] = field(default_factory=list)
     """Attempts that ended silently and were replaced: each one's worker, and the time of its
     replacement, RFC 3339. The last attempt is not included, because it is only about to be
@@ -77,6 +84,21 @@ class RecoveredRun:
     """Parts that changed the shared state after `kept`; the next checkpoint saves them."""
     used: UsageTotals | None = None
     """Usage reported by all attempts of the run, including those whose output is discarded."""
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether what the run sleeps for has arrived."""
+        return not self.asleep_for.isdisjoint(self.arrivals)
+
+    def note_wait(self, record: StepRecord) -> bool:
+        """Note what `record` says of a wait; return whether it says anything."""
+        if (source := source_of(record)) is not None:
+            self.arrivals.setdefault(source, record)
+        elif (wait := timed_out_by(record)) is not None:
+            self.timed_out.add(wait)
+        else:
+            return False
+        return True
 
     @property
     def asked_steps(self) -> list[StepRecord]:
@@ -170,7 +192,7 @@ def _note_attempt(recovered: RecoveredRun, event: Json, time: str) -> None:
     if (worker := metadata.get(events.WORKER)) is None or events.ATTEMPT not in metadata:
         if events.why_handed_back(event) is not None:
             recovered.holder = ""
-            recovered.asleep_until = asleep_until(event)
+            recovered.asleep_until, recovered.asleep_for = asleep_until(event), asleep_for(event)
         return
     recovered.asleep_until = None
     recovered.traceparent = metadata.get(events.ATTEMPT_TRACEPARENT)
@@ -199,7 +221,8 @@ def _go_through(recovered: RecoveredRun, entry: Entry) -> None:
         recovered.slept += why == events.ASLEEP
     if entry.stamp.step is not None and entry.stamp.attempt:
         step = StepRecord.decode(entry.stamp.step, entry.last_generation)
-        recovered.steps += [] if step is None else [step]
+        if step is not None and not recovered.note_wait(step):
+            recovered.steps.append(step)
     if entry.stamp.checkpoint is not None:
         recovered.kept, recovered.checkpoint = entry.last_generation, decode(entry.stamp.checkpoint)
         recovered.unfinished_artifacts.clear()

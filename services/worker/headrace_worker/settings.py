@@ -29,6 +29,9 @@ class WorkerSettings(BusSettings):
     cleanup_seconds: float = Field(default=5.0, ge=0, le=300)
     """Seconds that a canceled agent has to clean up. Then the worker continues without it."""
 
+    public_url: str | None = None
+    """URL under which the gateways are reached, as of gateways: for `ctx.webhook`."""
+
     owner_memory_seconds: int = Field(default=0, ge=0)
     """Seconds after its last write for which a value in an owner's memory (`ctx.memory.of_owner`)
     is kept; 0: until it is deleted."""

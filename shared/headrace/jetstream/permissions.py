@@ -203,6 +203,8 @@ class Permissions:
                 [*self._events, streams.runs, streams.dead, f"OBJ_{streams.files}"],
             ),
             *self._queues(),
+            # It has a run delivered for which a webhook was called.
+            f"$JS.ACK.{streams.runs}.>",
             f"{INBOX}.{GATEWAY}.>",
             *_answers_to(OPERATOR),
         ]

@@ -33,9 +33,16 @@ ASLEEP = "asleep"
 """The agent sleeps; together with `ASLEEP_UNTIL`."""
 ASLEEP_UNTIL = "headrace.asleepUntil"
 """Metadata key of the status of a run that sleeps: when its next attempt begins, RFC 3339."""
+ASLEEP_FOR = "headrace.asleepFor"
+"""Metadata key together with `ASLEEP_UNTIL`: the sources for which the run waits. What one of them
+sends ends the sleep."""
+WOKEN = "woken"
+"""Value of `HANDED_BACK` in a status that records what has arrived for a run that sleeps."""
 SLEEP = "headrace.sleep"
 """Metadata key of a WORKING status that records when a sleep of the run ends: an object with its
-``id`` and ``until``, an RFC 3339 time."""
+``id`` and ``until``, an RFC 3339 time. That of a wait has its sources, too, as ``for``."""
+ARRIVED = "headrace.arrived"
+"""Metadata key of a status that records what has arrived from a source: the source."""
 STEP = "headrace.step"
 """Metadata key of a WORKING status that shows a step: an object with its ``name``, its ``state``
 (`started`, which only longer steps have, `completed` or `failed`), and ``seconds`` in the latter

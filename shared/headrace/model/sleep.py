@@ -4,6 +4,7 @@ from datetime import datetime
 
 from headrace.model.events import (
     ASLEEP,
+    ASLEEP_FOR,
     ASLEEP_UNTIL,
     SLEEP,
     Json,
@@ -25,3 +26,9 @@ def asleep_until(event: Json) -> datetime | None:
     """Return when the next attempt begins, if `event` ended one for a sleep."""
     is_asleep = why_handed_back(event) == ASLEEP
     return read_time(status_metadata(event).get(ASLEEP_UNTIL)) if is_asleep else None
+
+
+def asleep_for(event: Json) -> frozenset[str]:
+    """Return the sources that end the sleep for which `event` ended an attempt."""
+    sources = status_metadata(event).get(ASLEEP_FOR)
+    return frozenset(sources) if isinstance(sources, list) else frozenset()

@@ -13,6 +13,10 @@ type StepId = tuple[str, int | str]
 """Its name within the run, and the number of the name's use, from 0, or the key that names the
 use."""
 
+MOST_IN_HEADER = 8 * 1024
+"""Maximum bytes of a result in the log, with the step's name and key, as ASCII JSON; a larger one
+becomes a file of the task."""
+
 STARTED, COMPLETED, FAILED = "started", "completed", "failed"
 """States of a step that is shown."""
 

@@ -27,6 +27,7 @@ from headrace.sdk.signals import Activity
 from headrace.sdk.source import called_at
 from headrace.sdk.steps import StepCall, step_scope
 from headrace.sdk.tool_call import Callee, ToolError
+from headrace.sdk.waits import WaitEvent, WaitSource, Webhook, check_sources, seconds_of
 
 _UUIDS = UUID("0f4cbb3e-58a4-5d6c-8c5e-2f1b7c5f9a46")
 """Namespace of `RunContext.uuid`."""
@@ -289,6 +290,50 @@ class RunContext:
         left = await self._awaited.sleep(until)
         if left > 0:
             await asyncio.sleep(left)
+
+    async def wait(
+        self, *sources: WaitSource, timeout: float | timedelta | None = None
+    ) -> WaitEvent:
+        """Wait for an event of one of `sources`, without occupying a worker, and return it.
+
+        As with `sleep_until`, the attempt ends here. When an event comes, another one begins, on
+        any worker: it calls the agent again, and this wait then returns the event at once, as it
+        does in each later attempt. A source's first event is kept from when it comes, also if the
+        agent asks for it later; each wait for the source returns that one.
+
+        Concurrent work of the agent is stopped as well, and waits at the same time
+        (`asyncio.gather`) end one after the other. To go on with the first of several, pass them to
+        one call.
+
+        Args:
+            sources: What to wait for.
+            timeout: Seconds to wait, up to 365 days. None: 365 days.
+
+        Raises:
+            TimeoutError: No event came within `timeout`; it is recorded, too. The sources can be
+                waited for again.
+            ValueError: The timeout is not a positive number, or is too long.
+            Misused: A step's function waits, or a source is invalid.
+            RunOver: The run has ended.
+        """
+        check_sources(sources)
+        until = clock.now() + timedelta(seconds=seconds_of(timeout))
+        by_name = {one.source: one for one in sources}
+        name, arrival = await self._awaited.waits.wait(list(by_name), until)
+        return WaitEvent.of(by_name[name], arrival)
+
+    async def webhook(self, name: str) -> str:
+        """Return the URL whose first call is the event of ``ctx.wait(Webhook(name))``.
+
+        It is the same in each attempt, needs no credentials, and is signed: only who has it can
+        call it, with ``POST`` and a body of up to 256 KB. It is of this run, and ends with it.
+
+        Raises:
+            Misused: A step's function asks for it, or the worker's `HEADRACE_PUBLIC_URL` is unset.
+            RunOver: The run has ended.
+        """
+        Webhook(name).check()
+        return await self._awaited.waits.url_of(name)
 
     @overload
     async def step[T](

@@ -20,6 +20,7 @@ from headrace.model.memory import MemoryScope
 from headrace.model.step import StepRecord
 from headrace.model.task import TaskKey
 from headrace.model.user_message import user_message
+from headrace.model.wait import SourceEvent
 from headrace.sdk.active_run import active_run
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import (
@@ -141,7 +142,7 @@ class DirectRun:
         """The run: it is so small that it is each part itself."""
         return self
 
-    files = past = inputs = children = output
+    files = past = inputs = children = waits = output
 
     def emit(self, output: Emission) -> bool:
         """Keep the output for who called the agent; it waits until that has been used."""
@@ -250,6 +251,14 @@ class DirectRun:
     async def next_message(self) -> Json:
         """Refuse: nobody can send any."""
         self._need_fleet("waits for messages during the run")
+
+    async def wait(self, sources: Sequence[str], until: datetime) -> tuple[str, SourceEvent]:  # noqa: ARG002
+        """Refuse: nothing can arrive."""
+        self._need_fleet("waits for an event")
+
+    async def url_of(self, name: str) -> str:  # noqa: ARG002  # nobody could call it
+        """Refuse: there is no gateway."""
+        self._need_fleet("has a webhook")
 
     interrupted = Interrupt.NONE
 

@@ -15,6 +15,7 @@ from headrace.model.memory import MemoryScope, MemoryValue
 from headrace.sdk.emit import Emission, ToolArguments, ToolResult
 from headrace.sdk.results import Delegation, DelegationRequest, Result
 from headrace.sdk.steps import Steps
+from headrace.sdk.waits import RunWaits
 
 
 class Interrupt(IntEnum):
@@ -252,6 +253,10 @@ class Runtime(Protocol):
     @property
     def steps(self) -> Steps:
         """The run's steps."""
+
+    @property
+    def waits(self) -> RunWaits:
+        """The run's waits."""
 
     @property
     def interrupted(self) -> Interrupt:

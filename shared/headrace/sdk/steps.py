@@ -36,7 +36,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.model import json_text
 from headrace.model.events import Json
-from headrace.model.step import COMPLETED, FAILED, ShownStep, StepId, StepRecord
+from headrace.model.step import COMPLETED, FAILED, MOST_IN_HEADER, ShownStep, StepId, StepRecord
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import (
     AgentExited,
@@ -54,10 +54,6 @@ from headrace.sdk.source import called_at
 from headrace.sdk.thread_pool import call_in_thread
 
 _log = logging.getLogger(__name__)
-
-MOST = 8 * 1024
-"""Maximum bytes of a result in the log, with the step's name and key, as ASCII JSON; a larger one
-becomes a file of the task."""
 
 _LONGEST_NAME = 200
 _LONGEST_KEY = 500
@@ -404,7 +400,7 @@ class Steps:
     async def _offloaded(self, id_: StepId, made: str | tuple[str, str]) -> tuple[str | None, str]:
         if isinstance(made, tuple):
             return None, ""
-        if len(made) + len(json.dumps(id_)) > MOST:
+        if len(made) + len(json.dumps(id_)) > MOST_IN_HEADER:
             link = await self._log.files.store(made.encode(), "application/json")
             if link is not None:
                 return None, link

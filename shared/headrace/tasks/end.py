@@ -111,10 +111,10 @@ async def end_after(  # noqa: PLR0917 - what such an event says, and where
         Fenced: Another entry follows it.
         LogLost, BusUnavailable: As `end_task`.
     """
-    context = _context(last)
+    context = context_of(last)
     draft = events.status_update(key.task, context, state, _message_from(reason))
     now = last.stamp
-    owner = now.owner or await _owner(bus, key)
+    owner = now.owner or await owner_of(bus, key)
     stamp = Stamp(now.log, last.last_generation + 1, writer, state, now.run, owner=owner)
     await append_end(bus, key, last, context, draft, stamp, _TIMEOUT)
     await withdraw(bus, bus.subjects.runs_of_task(key), _WITHDRAWAL)
@@ -135,7 +135,7 @@ async def repeat_end(bus: Bus, end: Entry, key: TaskKey, after: int) -> None:
     await log.repeat(end, _TIMEOUT)
 
 
-async def _owner(bus: Bus, key: TaskKey) -> str | None:
+async def owner_of(bus: Bus, key: TaskKey) -> str | None:
     """Return the owner, for views built from the last entry. None: the log is trimmed."""
     first = await first_entry(bus, key)
     return None if first is None else first.stamp.owner
@@ -148,7 +148,8 @@ def _message_from(reason: str) -> Json | None:
     return {"messageId": f"end-{secrets.token_hex(5)}", "role": "ROLE_AGENT", "parts": [notice]}
 
 
-def _context(last: Entry) -> str:
+def context_of(last: Entry) -> str:
+    """Return the context of the log that ends with `last`; empty: it names none."""
     for body in last.events[-1].values():
         # Workers can be written in any language, so an event may have an unexpected shape.
         context = body.get("contextId") if isinstance(body, dict) else None

@@ -8,6 +8,7 @@ have task state create queues.
 """
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -29,12 +30,13 @@ from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import consumer_info, nak, reply_subject
 from headrace.jetstream.durables import ensure_consumer, of_runs
 from headrace.jetstream.errors import ErrorCode, Refused
+from headrace.log.read import headers_of
 from headrace.model.entry import stating
 from headrace.model.errors import BusUnavailable, StateUnavailable, StreamsDiffer
 from headrace.model.messages import OpenQueue
 from headrace.model.queues import RunQueue
 from headrace.model.run import Run
-from headrace.model.subjects import NORMAL, encode_token
+from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
 from headrace.tasks.delayed_runs import delay, is_delayed
@@ -253,10 +255,8 @@ async def publish_unconfirmed(bus: Bus, run: Run) -> None:
     await bus.publish(_subject(bus, run), run.without_input().encode(), headers=headers)
 
 
-async def release(
-    bus: Bus, key: TaskKey, generation: int, priority: str = NORMAL, version: str = ""
-) -> None:
-    """Have the queue deliver a run again at once, whose worker is gone but whose lease lasts.
+async def release(bus: Bus, key: TaskKey) -> None:
+    """Have the queue deliver the task's run again at once: its worker is gone, or it sleeps.
 
     It keeps its place before runs that were not delivered yet. If it is to be delivered anyway, or
     is gone, nothing happens.
@@ -264,11 +264,13 @@ async def release(
     Raises:
         BusUnavailable: The queue does not answer or does not exist.
     """
-    stream, subject = bus.streams.runs, bus.subjects.run(key, generation, priority, version)
-    found = await get_message(bus, stream, {"last_by_subj": subject})
+    stream = bus.streams.runs
+    found = await get_message(bus, stream, {"last_by_subj": bus.subjects.runs_of_task(key)})
     if found is None:
         return
-    consumer = RunQueue.of(key, priority, version).consumer
+    subject = found["subject"]
+    run = Run.read(bus.subjects, subject, headers_of(found), b64decode(found["data"]))
+    consumer = run.queue.consumer
     delivered = (await consumer_info(bus, stream, consumer))["delivered"]["consumer_seq"]
     await bus.request(reply_subject(stream, consumer, found["seq"], delivered), nak(), _RELEASE)
 

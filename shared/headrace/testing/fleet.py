@@ -52,7 +52,7 @@ class TestFleet:
         self._agents = agents if isinstance(agents, Agents) else Agents(agents)
         self._timeout = timeout
         self._settings = WorkerSettings.model_construct(
-            drain_seconds=drain_seconds, emit_buffer_events=1
+            drain_seconds=drain_seconds, emit_buffer_events=1, public_url="http://fleet.test"
         )
         self._stack = AsyncExitStack()
         self._gate = AckGate()

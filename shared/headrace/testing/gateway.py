@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack
 from headrace.did_you_mean import did_you_mean
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
-from headrace.log import TailRule, writer_of
+from headrace.log import TailRule, last_entry, writer_of
 from headrace.model.events import Json
 from headrace.model.messages import GetTask, TaskFound
 from headrace.model.task import TERMINAL, TaskKey
+from headrace.model.wait import SourceEvent, WebhookAddress
 from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.cancel import cancel_task
+from headrace.tasks.wake import OpenRun
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, Feeds
 from headrace_gateway.refusals import AgentUnknown, TaskEnded
@@ -24,6 +26,7 @@ from headrace_gateway.tasks.fork import ForkRequest, TaskForker
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.settlement import Settlement
 from headrace_gateway.tasks.submission import Submission, Submissions
+from headrace_gateway.tasks.webhook_call import WebhookCall
 
 _UNLIMITED = -1
 
@@ -114,6 +117,18 @@ class GatewayTasks:
             raise TaskEnded(f"task {key.task} is over")
         async with await self.feeds.open(key) as feed:
             await cancel_task(self._bus, key, writer_of("gateway"), _Reached(feed, reached))
+
+    async def call_webhook(self, key: TaskKey, name: str, arrival: SourceEvent) -> None:
+        """Call a webhook of the task's run.
+
+        Raises:
+            NotWaiting: the run has ended.
+            AlreadyAnswered: the webhook has been called before.
+        """
+        last = await last_entry(self._bus, key)
+        address = WebhookAddress(key, 0 if last is None else last.stamp.run, name)
+        run = await OpenRun.read(self._bus, key, address.run)
+        await WebhookCall(address, run, self._caller.owner).record(arrival)
 
     async def found(self, key: TaskKey) -> TaskFound:
         """Return the current task."""

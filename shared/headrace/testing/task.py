@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from headrace import clock
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.model import json_text, parts
 from headrace.model.entry import Entry
-from headrace.model.events import Json
+from headrace.model.events import Json, timestamp
 from headrace.model.file_links import is_link
 from headrace.model.task import TaskKey
 from headrace.model.task_report import CalledTool, ResultFile, TaskEvent, TaskReport
 from headrace.model.user_message import MessageContent, user_message
+from headrace.model.wait import SourceEvent
 from headrace.sdk.emit import File
 from headrace.testing.ack_gate import AckGate
 from headrace.testing.gateway import GatewayTasks
@@ -66,6 +68,29 @@ class FleetTask:
         self._after = await self._fleet.gateway.follow_up(
             self.key, message_of(message, files, self)
         )
+
+    async def call_webhook(self, name: str, content: bytes | str | Json = b"") -> None:
+        """Call the webhook `name` of the task's run, as who has its URL does.
+
+        Args:
+            name: The webhook's name, as of ``ctx.webhook(name)``.
+            content: The body: bytes, text, or JSON.
+
+        Raises:
+            HeadraceError: the run has ended (`NotWaiting`), or the webhook has been called before
+                (`AlreadyAnswered`).
+            TimeoutError: the run did not begin within the fleet's `timeout`.
+        """
+        kind = "application/json" if isinstance(content, dict) else ""
+        text = json_text.encode(content) if isinstance(content, dict) else content
+        body = text.encode() if isinstance(text, str) else text
+        arrival = SourceEvent(timestamp(clock.now()), body, kind)
+        self._fleet.gate.open(self._subject)
+        async with self._reading(self._after) as entries:
+            async for entry in entries:
+                if entry.stamp.attempt and entry.generation > self._after:
+                    break
+        await self._fleet.gateway.call_webhook(self.key, name, arrival)
 
     async def cancel(self) -> "TaskResult":
         """Cancel the task and return its result.

@@ -6,9 +6,16 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import httpx
+
 from headrace.model import parts
 from tests.integration.worker.conftest import Spawn
 from tests.integration.worker.test_demo_agents import folded
+from tests.integration.worker.test_sleeping import said
+from tests.integration.worker.test_waits import asleep
+from tests.support.plain_http import NO_TLS
+from tests.support.running_gateway import own_settings, running
+from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import until
 from tests.support.worker_process import WorkerProcess
@@ -45,6 +52,24 @@ async def test_an_order_is_charged_once_although_its_worker_is_killed(
     answers = [await answered(task) for task in tasks]
     assert {answer.partition("-")[0] for answer in answers} == {"nails costs 5.00.\nPaid: R"}
     assert len(set(answers)) == charges(payments) == 5
+
+
+async def test_an_order_is_delivered_once_it_is_paid_though_its_worker_is_killed(
+    submitter: TaskSubmitter, spawn: Spawn, nats_server: NatsProcess, names: dict[str, str]
+) -> None:
+    async with (
+        running(own_settings(nats_server.url, **names)) as base,
+        httpx.AsyncClient(timeout=60, verify=NO_TLS) as http,
+    ):
+        first = await asyncio.to_thread(spawn, "examples.wait_for_payment:shop", public_url=base)
+        task = await submitter.start("shop", "Nails")
+        await asleep(task)
+        asked = said(await task.entries())
+        await asyncio.to_thread(first.kill)
+        paid = await http.post(asked.split()[-1], json={"amount": 500})
+        assert paid.status_code == 202
+        await asyncio.to_thread(spawn, "examples.wait_for_payment:shop", public_url=base)
+        assert await answered(task) == f"{asked}Thanks for 500. Nails is on its way."
 
 
 def charges(payments: Path) -> int:

@@ -54,6 +54,7 @@ class Run:
             authorship,
             _lost,
             lambda *_: None,
+            lambda _: None,
             ticks=ticks,
             max_events=100,
             max_bytes=100_000,

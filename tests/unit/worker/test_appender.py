@@ -86,6 +86,7 @@ def make(
         StampBase("log", "writer", 1, 1),
         (lost if lost is not None else []).append,
         lambda *_: None,
+        lambda _: None,
         ticks=ticks or AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=max_events,
         max_bytes=max_bytes,

@@ -115,6 +115,7 @@ def holding(log: FakeLog, losses: list[Exception]) -> tuple[Appender, Inputs]:
         HOLDER,
         losses.append,
         lambda *received: inputs.overtaken(*received),  # noqa: PLW0108  # made below
+        lambda _: None,
         ticks=AppendTicks(0.0, asyncio.get_running_loop()),
         max_events=1000,
         max_bytes=1_000_000,

@@ -17,6 +17,8 @@ from headrace_cli.dev.valkey_server import ValkeyServer
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
 
+_PUBLIC_URL = "HEADRACE_PUBLIC_URL"
+
 _NO_NEWS = (
     "[INF]",
     "Plaintext passwords detected",  # The one user has none: the server listens on loopback only.
@@ -104,7 +106,7 @@ def draw(settings: DevSettings, folder: Path, storage: Path, control: Path) -> P
             zip(http_ports, grpc_ports, addresses, strict=True)
         )
     ]
-    others, metrics = _others(settings, shared), None
+    others, metrics = _others(settings, shared, f"http://{addresses[0]}"), None
     if settings.observe:
         metrics = MetricsAddresses(local)
         others = _observed(others, metrics, ())
@@ -199,7 +201,9 @@ def _gateway(shared: dict[str, str], index: int, port: int, grpc: int) -> ChildS
     return ChildSpec("gateway", index, _headrace("gateway"), shared | mine, port, grpc)
 
 
-def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpec]:
+def _others(settings: DevSettings, environment: dict[str, str], address: str) -> list[ChildSpec]:
+    # The webhooks of runs are at the first gateway, unless the user has another address.
+    of_workers = {**environment, _PUBLIC_URL: os.environ.get(_PUBLIC_URL) or address}
     states = [
         ChildSpec("task-state", index, _headrace("task-state"), environment)
         for index in range(settings.task_states)
@@ -209,7 +213,7 @@ def _others(settings: DevSettings, environment: dict[str, str]) -> list[ChildSpe
         for index in range(settings.triggers)
     ]
     workers = [
-        ChildSpec("worker", index, _worker(settings), environment)
+        ChildSpec("worker", index, _worker(settings), of_workers)
         for index in range(settings.workers)
     ]
     return [*states, *triggers, *workers]

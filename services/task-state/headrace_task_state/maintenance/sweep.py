@@ -20,7 +20,7 @@ from headrace.jetstream.errors import Refused
 from headrace.log import last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogFull
-from headrace.model.events import why_handed_back
+from headrace.model.events import ASLEEP, WOKEN, why_handed_back
 from headrace.model.messages import Control
 from headrace.model.run import Run, RunTerms
 from headrace.model.sleep import asleep_until
@@ -89,9 +89,8 @@ class Sweep:
         # A run that was handed back is in the queue, until its next attempt is due.
         if why_handed_back(last.events[-1]) is not None:
             return
-        priority = task.get("priority", NORMAL)
-        if not await self._publish(key, task, priority):
-            await release(self._bus, key, run, priority, self._version(key, task) or "")
+        if not await self._publish(key, task, task.get("priority", NORMAL)):
+            await release(self._bus, key)
 
     async def _look(self, key: TaskKey, task: Fields) -> int:
         """Process a task; return when it is due again, ms."""
@@ -127,7 +126,10 @@ class Sweep:
         if silence < self._timing.silence:
             return round((last_output + self._timing.silence) * 1000)
         if await ask_holder(self._bus, key, _WHO, _HOLDER) is None:
-            await self._publish(key, task, task.get("priority", NORMAL))
+            is_new = await self._publish(key, task, task.get("priority", NORMAL))
+            if not is_new and why_handed_back(last.events[-1]) in {ASLEEP, WOKEN}:
+                # Its sleep is over, but who has ended it was killed before the queue knew of it.
+                await release(self._bus, key)
         pause = min(silence, self._timing.max_silence)
         return round((now + pause) * 1000)
 

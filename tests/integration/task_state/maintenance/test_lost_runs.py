@@ -10,9 +10,12 @@ import pytest
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, WORKING
+from headrace.tasks import wake
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.integration.worker.test_follow_ups import answers, hand_in
+from tests.integration.worker.test_waits import arrive
+from tests.integration.worker.test_waits import asleep as until_waiting
 from tests.support.jetstream_api import answered
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
@@ -156,6 +159,30 @@ async def test_a_run_that_sleeps_is_requested_only_if_its_sleep_is_over(
         await eventually(lambda: requested(past), "the run that should be awake is requested")
         await eventually(lambda: requested(short), "the run that woke is requested")
         assert not await requested(long)
+
+
+async def test_a_waiting_run_is_woken_though_who_recorded_its_event_was_killed_before_that(
+    nats_server: NatsProcess,
+    valkey: ValkeyProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def killed(*_: object) -> None:
+        """Do nothing."""
+
+    timing = MaintenanceTiming(
+        sweep_interval=0.1, silence=0.2, max_request_interval=0.2, max_silence=0.2
+    )
+    opened = open_task_states(nats_server.url, valkey.url, timing, sweep_after=0.1)
+    async with opened as fleet:
+        with worker(fleet, tmp_path / "worker", "tests.integration.worker.test_waits:clerk"):
+            task = await TaskSubmitter(fleet.bus).start("clerk")
+            await until_waiting(task)
+            monkeypatch.setattr(wake, "release", killed)
+            assert await arrive(task)
+            await fleet.start()
+            entries = await ended(task)
+    assert entries[-1].stamp.state == COMPLETED
 
 
 def asleep(time: timedelta) -> LegalLog:

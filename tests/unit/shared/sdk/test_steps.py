@@ -18,10 +18,10 @@ from pydantic import BaseModel
 from headrace import MalformedOutput, Retry, Retryable, StepChanged, StepFailed
 from headrace.log.append import HEADER_ROOM
 from headrace.model.events import Json
-from headrace.model.step import ShownStep, StepRecord
+from headrace.model.step import MOST_IN_HEADER, ShownStep, StepRecord
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import AgentExited, Misdeclared, Misused, RunOver, StepAmbiguous
-from headrace.sdk.steps import MOST, StepCall, Steps
+from headrace.sdk.steps import StepCall, Steps
 
 KEY = TaskKey("default", "shop", "0-abc")
 WIDE = "🔢"
@@ -166,7 +166,7 @@ def half_of_a_character() -> str:
 
 
 def much() -> str:
-    return "x" * MOST
+    return "x" * MOST_IN_HEADER
 
 
 def no_number() -> float:
@@ -185,7 +185,7 @@ def no_number() -> float:
         (no_number, {}, math.inf),
         (nothing, {}, None),
         (half_of_a_character, {}, "half \ufffd 🔢"),
-        (much, {}, "x" * MOST),
+        (much, {}, "x" * MOST_IN_HEADER),
     ],
 )
 async def test_the_first_attempt_gets_what_the_others_get(
@@ -199,10 +199,10 @@ async def test_the_first_attempt_gets_what_the_others_get(
 
 async def test_a_large_result_is_in_a_file_of_the_task(attempts: Attempts) -> None:
     steps = attempts.begin()
-    await steps.run(step("fit", lambda: "x" * (MOST - 2 - len('["fit", 0]'))))
+    await steps.run(step("fit", lambda: "x" * (MOST_IN_HEADER - 2 - len('["fit", 0]'))))
     assert not attempts.log.stored
-    await steps.run(step("too large", lambda: "x" * (MOST - 1)))
-    assert list(attempts.log.stored.values()) == [b'"' + b"x" * (MOST - 1) + b'"']
+    await steps.run(step("too large", lambda: "x" * (MOST_IN_HEADER - 1)))
+    assert list(attempts.log.stored.values()) == [b'"' + b"x" * (MOST_IN_HEADER - 1) + b'"']
     assert len(attempts.log.headers[1]) < 100
 
 
@@ -213,7 +213,7 @@ async def test_a_record_fits_its_header(attempts: Attempts) -> None:
     key = WIDE * 500
     for _ in range(2):
         steps = attempts.begin()
-        text = "x" * (MOST - 2)
+        text = "x" * (MOST_IN_HEADER - 2)
         assert await steps.run(step(WIDE * 200, attempts.note, text, key=key)) == text
         with pytest.raises(StepFailed, match=f"OSError: {WIDE * 200}"):
             await steps.run(step(WIDE * 199, fail, key=key, record_errors=True))

@@ -3,9 +3,11 @@
 import asyncio
 import textwrap
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from headrace import Agent, RunContext, agent
+from headrace.model.sleep import sleep_of
 from headrace.testing import TestFleet
 from tests.architecture.tree import ROOT
 from tests.support.document import shown
@@ -116,6 +118,21 @@ async def test_the_page_on_steps_reserves_and_charges_once_though_the_worker_is_
                 await fleet.kill_worker()
         assert (await task.now()).text == "Paid: R-7"
     assert done == ["reserved nails", "charged 7"]
+
+
+async def test_the_page_on_waits_delivers_what_is_paid_and_reminds_of_what_is_not() -> None:
+    shop = declared(shown(DOCS / "waits.md", "days=30"), "shop", timedelta=timedelta)
+    reminder = declared(shown(DOCS / "waits.md", "days=7"), "reminder", timedelta=timedelta)
+    async with TestFleet([shop, reminder]) as fleet:
+        first, second = await fleet.start("shop", "nails"), await fleet.start("reminder", "nails")
+        await first.call_webhook("paid", {"amount": 7})
+        assert (await first.result()).text.endswith("\nThanks for 7.")
+        async for event in second.events():
+            if sleep_of(event.json) is not None:
+                break
+        await fleet.advance(7 * 24 * 3600)
+        await second.call_webhook("paid", {"amount": 8})
+        assert (await second.result()).text.endswith("\nRemember to pay.\nThanks for 8.")
 
 
 async def test_readmes_agent_charges() -> None:

@@ -96,6 +96,17 @@ class Caller:
     unguarded: bool = field(default=False, compare=False)
     """Whether the gateway has no credentials file, so that every caller is an operator."""
 
+    @classmethod
+    def by_signature(
+        cls, tenant: str, owner: str, agent: str, operation: str, *, operates: bool = False
+    ) -> "Caller":
+        """Return the caller of a signed URL, which may do that with the agent, and nothing else.
+
+        `operates`: it does so as an operator.
+        """
+        grant = Grant((agent,), frozenset({operation}), operator=operates)
+        return cls(tenant, owner, identified=True, grants=(grant,))
+
     @property
     def is_operator(self) -> bool:
         """Whether it reaches what other owners of its tenant have, of some agent."""

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from headrace.model.messages import BusMessage
 from headrace.signing import SigningKeys
 from headrace_gateway.refusals import SignatureRefused
-from headrace_gateway.server.auth.caller import Caller, Grant
+from headrace_gateway.server.auth.caller import Caller
 
 LIFETIME = 300
 """Seconds for which a signed URL can be used. A page loads an image at once, or asks again; the
@@ -41,8 +41,8 @@ class SignedFile(BusMessage):
     @property
     def caller(self) -> Caller:
         """Who asked for the URL, with the permission to read the file's task and no other one."""
-        grant = Grant((self.agent,), frozenset({READ}), operator=self.operates)
-        return Caller(self.tenant, self.owner, identified=True, grants=(grant,))
+        named = self.tenant, self.owner, self.agent
+        return Caller.by_signature(*named, READ, operates=self.operates)
 
 
 class SignedUrls:

@@ -1,0 +1,107 @@
+"""Calls of the webhooks that runs wait for: who may call, and what is recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links
+from headrace.model.errors import HeadraceError, OutcomeUnknown
+from headrace.model.step import MOST_IN_HEADER, StepRecord
+from headrace.model.task import is_task_id
+from headrace.model.wait import SourceEvent, WebhookAddress, arrived, shown_name
+from headrace.tasks.end import owner_of
+from headrace.tasks.wake import NotWaiting, OpenRun, wake
+
+MOST_BYTES = 256 * 1024
+"""Maximum size of a call's body."""
+
+_WITHHELD = frozenset(
+    {
+        *("accept-encoding", "authorization", "connection", "content-length", "content-type"),
+        *("cookie", "expect", "forwarded", "host", "keep-alive", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "via", "x-real-ip"),
+    }
+)
+_WITHHELD_PREFIXES = "proxy-", "x-forwarded-"
+"""Headers with credentials or addresses, and those of the connection."""
+
+
+class AlreadyAnswered(HeadraceError):
+    """The webhook has been called: the first call counts."""
+
+    code = "already_answered"
+
+
+def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a call's headers that the agent gets; names are in lower case."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if name not in _WITHHELD and not name.startswith(_WITHHELD_PREFIXES)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookCall:
+    """A call by somebody who has the webhook's URL."""
+
+    address: WebhookAddress
+    run: OpenRun
+    owner: str
+    """Of the task, as a subject token."""
+
+    @classmethod
+    async def of(cls, bus: Bus, token: str) -> "WebhookCall":
+        """Return the call of the URL that ends with `token`.
+
+        Raises:
+            NotWaiting: No open run has made the URL.
+            BusUnavailable: The log does not answer.
+        """
+        address = WebhookAddress.read(token)
+        if address is None or not is_task_id(address.key.task):
+            raise _unknown()
+        try:
+            run = await OpenRun.read(bus, address.key, address.run)
+        except NotWaiting:
+            raise _unknown() from None
+        if run.secret is None or not address.is_signed(token, run.secret):
+            raise _unknown()
+        return cls(address, run, await owner_of(bus, address.key) or "")
+
+    def check(self) -> None:
+        """Check that nobody has called before.
+
+        Raises:
+            AlreadyAnswered: Somebody has.
+        """
+        if arrived(self.address.source) in self.run.records:
+            raise AlreadyAnswered("this webhook has been called before, and its first call counts")
+
+    async def record(self, arrival: SourceEvent) -> None:
+        """Record what has arrived, and wake the run.
+
+        Raises:
+            AlreadyAnswered: Another call came first.
+            NotWaiting: The run has ended meanwhile.
+            LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: It is not recorded, or not for
+                certain; another call finds out.
+        """
+        key, encoded, link = self.address.key, arrival.encode(), ""
+        files, source = FileStore(self.run.bus), self.address.source
+        if len(encoded) > MOST_IN_HEADER:
+            belongs_to = FileOwner(self.owner, self.run.context)
+            link = await files.put(key, belongs_to, encoded.encode(), "", "application/json")
+        record = StepRecord(arrived(source), None if link else encoded, link)
+        try:
+            if not await wake(self.run, record, shown_name(source)):
+                self.check()
+        except OutcomeUnknown:
+            raise  # The log may name the file.
+        except BaseException:
+            await drop_links(files, key, [link] if link else [])
+            raise
+
+
+def _unknown() -> NotWaiting:
+    return NotWaiting("no task waits for this: the URL is wrong, or its run has ended")

@@ -1,0 +1,164 @@
+"""Waits of an attempt: what has arrived, what it waits for, and when it gives its worker up."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NoReturn, Protocol
+
+from headrace import clock
+from headrace.model import events
+from headrace.model.events import Draft, Json, timestamp
+from headrace.model.step import FAILED, STARTED, ShownStep, StepRecord
+from headrace.model.wait import SIGNING_STEP, SourceEvent, WebhookAddress, shown_name, timed_out
+from headrace.sdk.errors import Misused
+from headrace.sdk.source import called_at
+from headrace.sdk.steps import StepCall, Steps, step_scope
+from headrace.sdk.waits import is_set_within
+from headrace_worker.appender import Appender
+from headrace_worker.assignment import Assignment
+from headrace_worker.claim import ClaimedRun
+from headrace_worker.emitter import Emitter
+from headrace_worker.offload import Offload
+from headrace_worker.resources import WorkerResources
+
+
+class Waiter(Protocol):
+    """An attempt, as its waits use it."""
+
+    resources: WorkerResources
+    assignment: Assignment
+    claimed: ClaimedRun
+    appender: Appender
+    output: Emitter
+
+    @property
+    def files(self) -> Offload:
+        """The task's files."""
+
+    @property
+    def steps(self) -> Steps:
+        """The run's steps."""
+
+    def working(self, metadata: Json | None = None) -> Draft:
+        """Return a WORKING status."""
+
+    async def fall_asleep(self, end: datetime) -> NoReturn:
+        """End the attempt until `end`."""
+
+
+class AttemptWaits:
+    """The waits of one attempt; a `RunWaits`."""
+
+    def __init__(self, attempt: Waiter) -> None:
+        """Wait for `attempt`."""
+        self._attempt, self._recovered = attempt, attempt.claimed.recovered
+        self.asleep_for = set[str]()
+        """The sources of the waits for which the attempt ends."""
+        self._changed = asyncio.Event()
+        """Set when something has arrived."""
+        self._begun = asyncio.Event()
+        """Set while no wait is being recorded."""
+        self._beginning = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what the attempt ends for has arrived."""
+        return not self.asleep_for.isdisjoint(self._recovered.arrivals)
+
+    def note(self, record: StepRecord) -> None:
+        """Note what has arrived during the attempt."""
+        self._recovered.note_wait(record)
+        self._changed.set()
+
+    async def url_of(self, name: str) -> str:
+        """Return the URL of the run's webhook `name`."""
+        base, assignment = self._attempt.resources.settings.public_url, self._attempt.assignment
+        _check_scope("ctx.webhook", "get the URL before the step, and pass it as an argument")
+        if not base:
+            raise Misused(
+                "ctx.webhook needs the address at which others reach the gateways: set"
+                f" HEADRACE_PUBLIC_URL for workers, too{called_at()}"
+            )
+        secret = await self._attempt.steps.run(
+            StepCall(name=SIGNING_STEP, function=_mint, key=SIGNING_STEP, is_shown=False)
+        )
+        address = WebhookAddress(assignment.key, assignment.run.generation, name)
+        return f"{base.rstrip('/')}/v1/waits/{address.token(secret)}"
+
+    async def wait(self, sources: Sequence[str], until: datetime) -> tuple[str, SourceEvent]:
+        """Return what has arrived first from one of `sources`, and from which.
+
+        The wait is recorded before its attempt ends, under an id that is the same in each attempt,
+        and so is that it has timed out.
+        """
+        _check_scope("ctx.wait", "wait between steps")
+        attempt, recovered = self._attempt, self._recovered
+        wait = attempt.output.new_id("wait")
+        if wait in recovered.timed_out:
+            raise _timeout(sources)
+        if (first := self._first(sources)) is None and wait not in recovered.sleeps:
+            await self._begin(wait, sources, until)
+            first = self._first(sources)
+        end, timing = recovered.sleeps.get(wait, until), attempt.resources.timing
+        while first is None:
+            left = (end - clock.now()).total_seconds()
+            if left > timing.waking and not timing.keeps_sleepers:
+                self.asleep_for.update(sources)
+                await attempt.fall_asleep(end)
+            self._changed.clear()
+            if not await is_set_within(self._changed, left):
+                await self._time_out(wait, sources)
+            first = self._first(sources)
+        return await self._read(first)
+
+    async def _begin(self, wait: str, sources: Sequence[str], until: datetime) -> None:
+        """Record the wait, and return when other waits of the same time are recorded, too."""
+        begun = {events.SLEEP: {"id": wait, "until": timestamp(until), "for": list(sources)}}
+        begun |= _shown(sources, STARTED)
+        self._beginning += 1
+        try:
+            await self._attempt.appender.deliver(self._attempt.working(begun))
+        finally:
+            self._beginning -= 1
+            if not self._beginning:
+                self._begun.set()
+                self._begun = asyncio.Event()
+        if self._beginning:
+            await self._begun.wait()
+
+    async def _time_out(self, wait: str, sources: Sequence[str]) -> NoReturn:
+        record = StepRecord(timed_out(wait), "null")
+        attempt = self._attempt
+        shown = _shown(sources, FAILED)
+        await attempt.appender.deliver(attempt.working(shown), step=record.encode())
+        raise _timeout(sources)
+
+    def _first(self, sources: Sequence[str]) -> tuple[str, StepRecord] | None:
+        arrivals = self._recovered.arrivals
+        found = [(one, arrivals[one]) for one in sources if one in arrivals]
+        return min(found, key=lambda one: one[1].generation, default=None)
+
+    async def _read(self, first: tuple[str, StepRecord]) -> tuple[str, SourceEvent]:
+        source, record = first
+        if record.value is not None:
+            return source, SourceEvent.decode(record.value)
+        return source, SourceEvent.decode(await self._attempt.files.content(record.link))
+
+
+def _check_scope(what: str, remedy: str) -> None:
+    if step_scope() is not None:
+        raise Misused(f"a step's function can't use {what}: {remedy}{called_at()}")
+
+
+def _shown(sources: Sequence[str], state: str) -> Json:
+    """Return the metadata that shows the wait as a step; empty: which one it is, is not known."""
+    return ShownStep(shown_name(sources[0]), state).metadata() if len(sources) == 1 else {}
+
+
+def _timeout(sources: Sequence[str]) -> TimeoutError:
+    return TimeoutError(f"nothing has come in time from {', '.join(map(shown_name, sources))}")
+
+
+def _mint() -> str:
+    return secrets.token_urlsafe(24)

@@ -1,0 +1,92 @@
+"""Agents that wait, in a test fleet: a test makes the call, lets time pass, or kills the worker."""
+
+import asyncio
+
+import pytest
+
+from headrace import FleetRequired, RunContext, Webhook, agent
+from headrace.model.errors import HeadraceError
+from headrace.model.sleep import sleep_of
+from headrace.testing import TestFleet
+
+
+@agent
+async def clerk(ctx: RunContext) -> str:
+    """Waits for a payment for a day."""
+    await ctx.emit(f"{await ctx.webhook('paid')}\n")
+    try:
+        event = await ctx.wait(Webhook("paid"), timeout=86_400)
+    except TimeoutError:
+        return "nothing came"
+    return f"{event.source.name}: {event.json()['amount']}"
+
+
+async def test_calls_reach_their_own_tasks_once_over_a_kill() -> None:
+    async with asyncio.timeout(30), TestFleet([clerk]) as fleet:
+        first, second = await fleet.start("clerk", "a"), await fleet.start("clerk", "b")
+        await second.call_webhook("paid", {"amount": 2})
+        assert (await second.result()).text.endswith("\npaid: 2")
+        await first.call_webhook("paid", '{"amount": 1}')
+        await fleet.kill_worker()
+        result = await first.result()
+        assert result.text.startswith("http://fleet.test/v1/waits/")
+        assert result.text.endswith("\npaid: 1")
+        with pytest.raises(HeadraceError, match="run has ended"):
+            await first.call_webhook("paid", {"amount": 3})
+
+
+async def test_a_wait_times_out_as_the_test_lets_time_pass() -> None:
+    async with asyncio.timeout(30), TestFleet([clerk]) as fleet:
+        task = await fleet.start("clerk", "a")
+        async for event in task.events():
+            if sleep_of(event.json) is not None:
+                break
+        await fleet.advance(86_300)
+        assert (await task.now()).state == "working"
+        await fleet.advance(200)
+        assert (await task.result()).text.endswith("\nnothing came")
+
+
+@agent
+async def mumbler(ctx: RunContext) -> str:
+    """Waits for what can't be waited for."""
+    match ctx.prompt:
+        case "nothing":
+            await ctx.wait()
+        case "text":
+            await ctx.wait("paid")  # type: ignore[arg-type]
+        case "unnamed":
+            await ctx.webhook("")
+        case "step":
+            await ctx.step("pay", ctx.webhook, "paid")
+        case "never":
+            await ctx.wait(Webhook("paid"), timeout=0)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("nothing", 'ctx.wait needs a source: write ctx.wait(Webhook("paid"))'),
+        ("text", "ctx.wait can't wait for str"),
+        ("unnamed", "a webhook's name must be text of 1 to 100 characters"),
+        ("step", "get the URL before the step, and pass it as an argument"),
+        ("never", "The agent failed"),
+    ],
+)
+async def test_what_can_t_be_waited_for_is_named(what: str, why: str) -> None:
+    async with asyncio.timeout(30), TestFleet([mumbler]) as fleet:
+        result = await fleet.send("mumbler", what)
+    assert result.state == "failed"
+    assert why in result.text
+
+
+async def test_an_agent_that_is_called_as_a_function_needs_a_fleet_to_wait() -> None:
+    with pytest.raises(FleetRequired, match="waits for an event"):
+        await waiting("hi")
+
+
+@agent
+async def waiting(ctx: RunContext) -> str:
+    """Waits."""
+    return (await ctx.wait(Webhook("paid"))).text
