@@ -66,8 +66,8 @@ if TYPE_CHECKING:
         Subagent,
         Usage,
     )
-    from headrace.sdk.tool_call import ToolError, ToolOutput
-    from headrace.sdk.tools import Tool, ToolSource, tool
+    from headrace.sdk.tool_call import ToolError, ToolOutput, ToolQuestion
+    from headrace.sdk.tools import AskingTool, Tool, ToolSource, tool
     from headrace.sdk.waits import WaitEvent, Webhook
 
 _NAMES = {
@@ -89,8 +89,8 @@ _NAMES = {
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
     "Usage",
-    "sdk.tool_call": "ToolError ToolOutput",
-    "sdk.tools": "Tool ToolSource tool",
+    "sdk.tool_call": "ToolError ToolOutput ToolQuestion",
+    "sdk.tools": "AskingTool Tool ToolSource tool",
     "sdk.waits": "WaitEvent Webhook",
 }
 """The public names, by the module that defines them."""
@@ -103,6 +103,7 @@ __all__ = [
     "Agent",
     "Agents",
     "Artifact",
+    "AskingTool",
     "Card",
     "Complete",
     "Custom",
@@ -146,6 +147,7 @@ __all__ = [
     "ToolCall",
     "ToolError",
     "ToolOutput",
+    "ToolQuestion",
     "ToolResult",
     "ToolSource",
     "Usage",

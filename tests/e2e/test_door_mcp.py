@@ -22,7 +22,10 @@ from mcp.types import (
     ResourceLink,
 )
 
+from headrace import RunContext
+from headrace.adapters import McpServer
 from headrace.adapters.mcp_tasks import McpTasks
+from headrace.sdk.tools import AskingTool
 from tests.architecture.test_starts import PROFILED
 from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
@@ -97,14 +100,29 @@ async def test_a_tasks_question_is_answered_by_an_update(
     assert extra_worker
     asked = list[Mapping[str, Json]]()
 
-    async def answers(requests: Mapping[str, Json]) -> Mapping[str, Json]:
+    async def answers(requests: Mapping[str, Json]) -> Mapping[str, ElicitResult]:
         asked.append(requests)
-        return {key: {"action": "accept", "content": {"answer": "Zoe"}} for key in requests}
+        return dict.fromkeys(requests, ElicitResult(action="accept", content={"answer": "Zoe"}))
 
     options: Json = {"elicitation_callback": _accept, "extensions": [McpTasks(answers)]}
     async with client(fleet.gateways[0], **options) as one:
         result = await one.call_tool("asker", {"message": "hello"})
     assert (text_of(result), len(asked)) == ("Hello, Zoe!", 1)
+
+
+async def test_an_agents_tool_that_is_an_agent_asks_and_goes_on_in_another_process(
+    fleet: Fleet, extra_worker: ServiceProcess
+) -> None:
+    assert extra_worker
+    unused = cast("RunContext", None)
+    async with McpServer(f"{fleet.gateways[0]}/mcp", only=["asker"]).open() as [tool]:
+        asked = (await tool.call(unused, {"message": "hello"})).question
+    assert asked is not None
+    assert (asked.message, asked.state["task"].partition(".")[0]) == ("Who are you?", "asker")
+    async with McpServer(f"{fleet.gateways[1]}/mcp", only=["asker"]).open() as [tool]:
+        assert isinstance(tool, AskingTool)
+        done = await tool.answer(unused, {}, asked.state, {"answer": "Zoe"})
+    assert done.content["text"] == "Hello, Zoe!"
 
 
 async def test_closing_a_stream_of_the_newest_revision_cancels_its_task(

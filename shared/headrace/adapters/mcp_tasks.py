@@ -5,16 +5,19 @@ began it. If the caller is cancelled, so is the task.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 from mcp import MCPError
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.session import ClientSession
 from mcp.types import (
+    CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolResult,
+    ElicitResult,
     Request,
     RequestParams,
     Result,
@@ -32,8 +35,8 @@ _TRIES = 20
 
 _CANCEL_TIMEOUT = 5.0
 
-type Answers = Callable[[Mapping[str, Json]], Awaitable[Mapping[str, Json]]]
-"""Returns the responses to a task's requests, both by their keys; those left out stay open."""
+type Answers = Callable[[Mapping[str, Json]], Awaitable[Mapping[str, ElicitResult]]]
+"""Returns the responses to a task's requests, both by their keys."""
 
 
 class TaskParams(RequestParams):
@@ -89,12 +92,12 @@ class CreatedTask(Result):
 
 
 class McpTasks(ClientExtension):
-    """Follows the tasks that servers return in place of results."""
+    """Tells servers that the client follows tasks, and does so for `Client.call_tool`."""
 
     identifier = EXTENSION
 
     def __init__(self, answers: Answers | None = None) -> None:
-        """Have `answers` respond to requests of tasks; None leaves them open."""
+        """Have `answers` respond to requests of tasks; None cancels them."""
         self._answers = answers
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
@@ -102,65 +105,93 @@ class McpTasks(ClientExtension):
         return [ResultClaim(result_type="task", model=CreatedTask, resolve=self._resolve)]
 
     async def _resolve(self, created: CreatedTask, ctx: ClaimContext) -> CallToolResult:
-        call = _TaskCall(ctx, created, self._answers)
-        try:
-            return await call.result()
-        except asyncio.CancelledError:
-            await call.cancel()
-            raise
+        task = RemoteTask(ctx.session, created.task_id, created.poll_interval_ms)
+        while not isinstance(settled := await task.settled(), CallToolResult):
+            answers = {} if self._answers is None else await self._answers(settled)
+            await task.update(answers or dict.fromkeys(settled, ElicitResult(action="cancel")))
+        return settled
 
 
-class _TaskCall:
-    def __init__(self, ctx: ClaimContext, created: CreatedTask, answers: Answers | None) -> None:
-        self._session, self._answers = ctx.session, answers
-        self._id, self._pause_ms = created.task_id, created.poll_interval_ms
-        self._answered = set[str]()
+class RemoteTask:
+    """A task of a server, followed by polling."""
 
-    async def result(self) -> CallToolResult:
-        """Return the task's result.
+    def __init__(
+        self, session: ClientSession, task: str, pause: int | None = None, known: Sequence[str] = ()
+    ) -> None:
+        """Follow the task with the id `task`.
+
+        Args:
+            session: The connection.
+            task: The task's id.
+            pause: The suggested pause between two polls, in milliseconds.
+            known: Keys of the task's requests that have their responses.
+        """
+        self._session, self._params, self._pause_ms = session, TaskParams(task_id=task), pause
+        self._known = set(known)
+
+    async def settled(self) -> CallToolResult | Mapping[str, Json]:
+        """Return the task's result, or the requests that it waits with, by key.
+
+        If the caller is cancelled, so is the task.
 
         Raises:
             MCPError: The task failed, or was cancelled, or its server does not answer.
         """
-        while True:
-            task = await self._polled()
-            if task.status == "completed":
-                return CallToolResult.model_validate(task.result or {})
-            if task.status == "failed":
-                error = task.error or {}
-                code = error.get("code", INTERNAL_ERROR)
-                raise MCPError(code, str(error.get("message") or task.status_message or "failed"))
-            if task.status == "cancelled":
-                raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
-            await self._answer(task.input_requests or {})
-            await asyncio.sleep(self._pause())
+        try:
+            while not (settled := _settled(await self._polled(), self._known)):  # noqa: ASYNC110
+                await asyncio.sleep(self._pause())  # The server is elsewhere: nothing tells.
+        except asyncio.CancelledError:
+            await self._cancel()
+            raise
+        return settled
 
-    async def cancel(self) -> None:
-        """Ask the server to cancel the task; its outcome does not matter to anybody."""
-        request = CancelTask(params=TaskParams(task_id=self._id))
-        with suppress(MCPError, TimeoutError):
-            async with asyncio.timeout(_CANCEL_TIMEOUT):
-                await self._session.send_request(request, Result)
+    async def update(self, responses: Mapping[str, ElicitResult]) -> None:
+        """Respond to requests of the task, by their keys.
 
-    async def _answer(self, requests: Mapping[str, Json]) -> None:
-        new = {key: one for key, one in requests.items() if key not in self._answered}
-        if not new or self._answers is None:
-            return
-        responses = dict(await self._answers(new))
-        self._answered |= responses.keys()
-        params = _UpdateParams(task_id=self._id, input_responses=responses)
+        Raises:
+            MCPError: The server refused them, or does not answer.
+        """
+        self._known |= responses.keys()
+        given = {
+            key: one.model_dump(mode="json", exclude_none=True) for key, one in responses.items()
+        }
+        params = _UpdateParams(task_id=self._params.task_id, input_responses=given)
         await self._session.send_request(_UpdateTask(params=params), Result)
 
+    async def _cancel(self) -> None:
+        """Ask the server to cancel the task; its outcome does not matter to anybody."""
+        with suppress(MCPError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_TIMEOUT):
+                await self._session.send_request(CancelTask(params=self._params), Result)
+
     async def _polled(self, tries: int = _TRIES) -> PolledTask:
-        request = PollTask(params=TaskParams(task_id=self._id))
         try:
-            return await self._session.send_request(request, PolledTask)
+            return await self._session.send_request(PollTask(params=self._params), PolledTask)
         except MCPError as error:
-            if error.code == INVALID_PARAMS or not tries:
+            if error.code in {INVALID_PARAMS, CONNECTION_CLOSED} or not tries:
                 raise
         await asyncio.sleep(self._pause())
         return await self._polled(tries - 1)
 
     def _pause(self) -> float:
-        suggested = self._pause_ms
-        return _PAUSE if suggested is None else max(suggested / 1000, _SHORTEST)
+        return _PAUSE if self._pause_ms is None else max(self._pause_ms / 1000, _SHORTEST)
+
+
+def _settled(task: PolledTask, known: Collection[str]) -> CallToolResult | Mapping[str, Json]:
+    """Return the result, or the requests without those that are `known`; empty: it goes on.
+
+    Raises:
+        MCPError: The task failed, or was cancelled.
+    """
+    match task.status:
+        case "completed":
+            return CallToolResult.model_validate(task.result or {})
+        case "failed":
+            error = task.error or {}
+            why = str(error.get("message") or task.status_message or "the task failed")
+            raise MCPError(error.get("code", INTERNAL_ERROR), why)
+        case "cancelled":
+            raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
+        case _:
+            requests = task.input_requests or {}
+            return {key: one for key, one in requests.items() if key not in known}

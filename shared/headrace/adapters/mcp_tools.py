@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,18 +11,39 @@ from weakref import WeakKeyDictionary
 import httpx2
 from mcp import MCPError
 from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CONNECTION_CLOSED, CallToolResult, TextContent
+from mcp.types import (
+    CONNECTION_CLOSED,
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequest,
+    InputRequiredResult,
+    TextContent,
+)
 from mcp.types import Tool as McpTool
 
 from headrace.adapters.event_stream import LARGEST, check_encoding, has_events
+from headrace.adapters.mcp_tasks import CreatedTask, McpTasks, RemoteTask
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.errors import MalformedOutput, Misdeclared, Retryable
-from headrace.sdk.tool_call import ToolOutput
+from headrace.sdk.tool_call import ToolOutput, ToolQuestion
 from headrace.sdk.tools import Tool
+
+_ELICIT = "elicitation/create"
+
+_ASKED = "asked"
+"""In the state of a question: keys of the server's requests."""
+_ANSWERED = "answered"
+"""In the state of a task's question: keys of its earlier ones."""
+_STATE = "requestState"
+"""In the state of a call's question: the server's own."""
+_TASK = "task"
+"""In the state of a task's question: the task's id."""
 
 MOST_PAGES = 100
 """Maximum pages of a server's list of tools."""
@@ -107,8 +128,24 @@ class McpServer:
                 )
                 # The SDK's default is what `sys.stderr` was when the SDK was imported.
                 server = stdio_client(command, errlog=sys.__stderr__ or sys.stderr)
-            client = Client(server, read_timeout_seconds=self.timeout)
+            client = Client(
+                server,
+                read_timeout_seconds=self.timeout,
+                extensions=[McpTasks()],
+                elicitation_callback=_not_in_time,
+            )
             yield await stack.enter_async_context(client)
+
+
+async def _not_in_time(
+    context: ClientRequestContext,  # noqa: ARG001 - by name
+    params: ElicitRequestParams,  # noqa: ARG001 - by name
+) -> ElicitResult:
+    """Cancel a question of a server of an older revision, which waits for the answer in the call.
+
+    The user answers in a later run, perhaps on another worker.
+    """
+    return ElicitResult(action="cancel")
 
 
 async def _check_answer(response: httpx2.Response) -> None:
@@ -218,14 +255,64 @@ class _RemoteTool:
 
     async def call(self, ctx: RunContext, arguments: Any) -> ToolOutput:  # noqa: ANN401  # any JSON
         """Call the tool; the server validates the arguments."""
-        timeout = self.link.server.timeout
+        return await self._connected(ctx, self._called(arguments))
+
+    async def answer(
+        self,
+        ctx: RunContext,
+        arguments: Any,  # noqa: ANN401  # any JSON
+        state: Json,
+        answer: Any,  # noqa: ANN401  # any JSON
+    ) -> ToolOutput:
+        """Go on with the call that asked; the server validates the answer."""
+        try:
+            responses = _responses(state, answer)
+        except ValueError as error:
+            return ToolOutput(error=f"the user's answer does not fit the question: {error}")
+        if (task := state.get(_TASK)) is None:
+            return await self._connected(ctx, self._called(arguments, state, responses))
+        return await self._connected(ctx, self._continued(str(task), state, responses))
+
+    async def _called(
+        self,
+        arguments: Any,  # noqa: ANN401  # any JSON
+        state: Json | None = None,
+        responses: Mapping[str, ElicitResult] | None = None,
+    ) -> ToolOutput:
         try:
             given = _object(arguments)
         except ValueError as error:
             return ToolOutput(error=f"arguments: {error}")
+        result = await self.client.session.call_tool(
+            self.tool.name,
+            given,
+            input_responses=None if responses is None else {**responses},
+            request_state=(state or {}).get(_STATE),
+            allow_input_required=True,
+            allow_claimed=True,
+        )
+        if isinstance(result, CallToolResult):
+            return _output_of(result)
+        if isinstance(result, InputRequiredResult):
+            return _question({_STATE: result.request_state}, _dumped(result.input_requests or {}))
+        assert isinstance(result, CreatedTask)  # noqa: S101 - the only claim of this client
+        task = RemoteTask(self.client.session, result.task_id, result.poll_interval_ms)
+        return await _settled(task, {_TASK: result.task_id})
+
+    async def _continued(
+        self, task: str, state: Json, responses: Mapping[str, ElicitResult]
+    ) -> ToolOutput:
+        answered = [*state.get(_ANSWERED, ()), *state[_ASKED]]
+        remote = RemoteTask(self.client.session, task, known=answered)
+        await remote.update(responses)
+        return await _settled(remote, {_TASK: task, _ANSWERED: answered})
+
+    async def _connected(self, ctx: RunContext, calling: Awaitable[ToolOutput]) -> ToolOutput:
+        """Return what the call returns, or why the connection failed."""
+        timeout = self.link.server.timeout
         try:
             async with asyncio.timeout(timeout):
-                return _output_of(await self.client.call_tool(self.tool.name, given))
+                return await calling
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 self.link.drop()
@@ -236,6 +323,54 @@ class _RemoteTool:
             ctx.log.exception("connection to the MCP server %s lost", self.link.server.name)
             self.link.drop()
             return ToolOutput(error=f"{self.name} can't be reached")
+
+
+async def _settled(task: RemoteTask, state: Json) -> ToolOutput:
+    """Return the result of a task, or its question."""
+    settled = await task.settled()
+    if isinstance(settled, CallToolResult):
+        return _output_of(settled)
+    return _question(state, settled)
+
+
+def _dumped(requests: Mapping[str, InputRequest]) -> Json:
+    return {key: one.model_dump(mode="json", by_alias=True) for key, one in requests.items()}
+
+
+def _question(state: Json, requests: Mapping[str, Json]) -> ToolOutput:
+    """Return the question that a server's requests are; its state has `state`."""
+    others = {str(one.get("method")) for one in requests.values()} - {_ELICIT}
+    if others or not requests:
+        return ToolOutput(
+            error=f"the server requests {', '.join(others) or 'nothing'} of its client"
+        )
+    asked = {key: one.get("params") or {} for key, one in requests.items()}
+    schemas = {key: one.get("requestedSchema") or {"type": "object"} for key, one in asked.items()}
+    schema = {"type": "object", "properties": schemas, "required": [*schemas]}
+    if len(schemas) == 1:
+        [schema] = schemas.values()
+    message = "\n".join(" ".join(_told(one)) for one in asked.values())
+    return ToolOutput(question=ToolQuestion(message, schema, {**state, _ASKED: [*requests]}))
+
+
+def _told(params: Json) -> list[str]:
+    """Return the words of a request, and the address where its user is to go."""
+    return [str(params[name]) for name in ("message", "url") if params.get(name)]
+
+
+def _responses(state: Json, answer: Any) -> Mapping[str, ElicitResult]:  # noqa: ANN401  # any JSON
+    """Return the responses to the requests in `state`.
+
+    Raises:
+        ValueError: The answer is no form.
+    """
+    keys: list[str] = state[_ASKED]
+    if answer is None:
+        return dict.fromkeys(keys, ElicitResult(action="cancel"))
+    given = {keys[0]: answer} if len(keys) == 1 else answer
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")  # noqa: TRY004  # a user's value is wrong
+    return {key: ElicitResult(action="accept", content=given.get(key)) for key in keys}
 
 
 async def _listed(client: Client) -> list[McpTool]:

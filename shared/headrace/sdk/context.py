@@ -26,7 +26,7 @@ from headrace.sdk.runtime import STOPS, Runtime, running_loop
 from headrace.sdk.signals import Activity
 from headrace.sdk.source import called_at
 from headrace.sdk.steps import StepCall, step_scope
-from headrace.sdk.tool_call import Callee, ToolError
+from headrace.sdk.tool_call import Callee, ToolError, ToolOutput
 from headrace.sdk.waits import WaitEvent, WaitSource, Webhook, check_sources, seconds_of
 
 _UUIDS = UUID("0f4cbb3e-58a4-5d6c-8c5e-2f1b7c5f9a46")
@@ -525,6 +525,8 @@ class RunContext:
             )
         call_id = await self.tool_call(tool.name, arguments)
         output = await tool.call(self, arguments)
+        if output.question is not None:
+            output = ToolOutput(error=f"{tool.name} asks its user: {output.question.message}")
         await self.emit(ToolResult(call_id, output.content, output.error))
         if output.error:
             raise ToolError(output.error)

@@ -4,12 +4,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headrace.model.errors import HeadraceError
+from headrace.model.events import Json
 
 
 class ToolError(HeadraceError):
     """Raised by a tool that failed. The message is shown to the model and to the user."""
 
     code = "tool_error"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolQuestion:
+    """A question that the run's user must answer before a call can go on."""
+
+    message: str
+    schema: Json
+    """JSON Schema of the answer."""
+    state: Json
+    """With which the tool goes on (`AskingTool.answer`). The user can see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +32,8 @@ class ToolOutput:
     """Any JSON value."""
     error: str = ""
     """Why the call failed. Empty: it succeeded."""
+    question: ToolQuestion | None = None
+    """What the user must answer first; then the call has no content yet."""
 
 
 @runtime_checkable

@@ -53,6 +53,20 @@ class Tool(Protocol):
 
 
 @runtime_checkable
+class AskingTool(Tool, Protocol):
+    """A tool whose calls may return a question to the user."""
+
+    async def answer(
+        self,
+        ctx: RunContext,
+        arguments: Any,  # noqa: ANN401  # any JSON
+        state: Json,
+        answer: Any,  # noqa: ANN401  # any JSON
+    ) -> ToolOutput:
+        """Go on with the call that returned a question with `state`; None cancels the question."""
+
+
+@runtime_checkable
 class ToolSource(Protocol):
     """A source of tools that are only known at run time, such as an MCP server."""
 

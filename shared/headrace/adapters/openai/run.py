@@ -17,15 +17,17 @@ from headrace.adapters.conversation.turns import CallItem, ResultItem, Turn, ans
 from headrace.adapters.model_spans import note_input, note_output
 from headrace.adapters.openai.content import ContentNames, content_of
 from headrace.adapters.openai.stream import FORMAT, ResponseEmitter
+from headrace.adapters.questions.approvals import ask, interrupts_before
+from headrace.adapters.questions.tool_questions import ToolAnswer, interrupt_for, tool_answers
 from headrace.adapters.span_messages import of_chat
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
 from headrace.sdk.context import RunContext
-from headrace.sdk.emit import InputRequired, Outcome, Reject, Status, ToolResult
+from headrace.sdk.emit import Outcome, Reject, Status, ToolResult
 from headrace.sdk.errors import Retryable
-from headrace.sdk.tool_call import ToolOutput
-from headrace.sdk.tools import Tool
+from headrace.sdk.tool_call import ToolOutput, ToolQuestion
+from headrace.sdk.tools import AskingTool, Tool
 
 _PIECES = ContentNames(
     text=lambda text: {"type": "text", "text": text},
@@ -102,6 +104,7 @@ class ChatRun:
         sent = {tool["name"]: tool for tool in client_tools(ctx)}
         self._client_tools = {name: tool for name, tool in sent.items() if name not in tools}
         self._used: set[str] = set()
+        self._answers: Mapping[str, ToolAnswer] = {}
 
     async def converse(self, instruction: str, turns: Sequence[Turn]) -> None:
         """Emit the model's answer to `turns`, or continue what an earlier attempt started.
@@ -120,7 +123,9 @@ class ChatRun:
             and not conversation[-1].calls
         ):
             return
-        left = open_calls(conversation) if responses else []
+        left = open_calls(conversation)
+        if not responses:
+            left = await self._asked(left)
         while not await self._work(conversation, left):
             if responses >= self._endpoint.max_turns:
                 most = self._endpoint.max_turns
@@ -138,6 +143,12 @@ class ChatRun:
         """Return whether the turn is a response of this run."""
         ctx = self._ctx
         return turn.role == "assistant" and (turn.task, turn.run) == (ctx.task, ctx.run)
+
+    async def _asked(self, calls: Sequence[CallItem]) -> list[CallItem]:
+        """Return those of the open `calls` that asked the user, whom this run's input answers."""
+        if calls:
+            self._answers = tool_answers(self._ctx.parts, await interrupts_before(self._ctx))
+        return [call for call in calls if call.id in self._answers]
 
     def _context(self) -> str:
         known = self._ctx.agui.get("context") or []
@@ -196,35 +207,43 @@ class ChatRun:
     async def _work(self, conversation: list[Turn], calls: Sequence[CallItem]) -> bool:
         """Call the worker's own tools concurrently, and add their results to `conversation`.
 
-        Return True if the run ends because its client executes the other calls. If one tool asks
-        for another attempt, the results of the others are kept.
+        Return True if the run ends because its client executes the other calls, or because a tool
+        asks the user. If one tool asks for another attempt, the results of the others are kept.
         """
+        asked = list[Json]()
         pending = [call.id for call in calls if self._is_pending(call)]
         ours = [call for call in calls if call.id not in pending]
         done = await asyncio.gather(*map(self._call, ours), return_exceptions=True)
-        for result in done:
+        for call, result in zip(ours, done, strict=True):
             if isinstance(result, BaseException):
                 raise result
+            if isinstance(result, ToolQuestion):
+                asked.append(interrupt_for(call, result))
+                continue
             run = self._ctx.run
             conversation.append(
                 Turn("tool", f"{result.id}-result", self._ctx.task, run, result=result)
             )
-        if pending:
-            await self._ctx.emit(InputRequired(tool_calls=pending))
-        return bool(pending)
+        if pending or asked:
+            await ask(self._ctx, asked, pending)
+        return bool(pending or asked)
 
     def _is_pending(self, call: CallItem) -> bool:
         """Return whether the client executes the call; cut-off arguments are not sent to it."""
         return call.name in self._client_tools and call.is_json
 
-    async def _call(self, call: CallItem) -> ToolResultPart:
-        tool = self._tools.get(call.name)
-        if tool is not None:
+    async def _call(self, call: CallItem) -> ToolResultPart | ToolQuestion:
+        tool, given = self._tools.get(call.name), self._answers.get(call.id)
+        if given is not None and isinstance(tool, AskingTool):
+            answer = await tool.answer(self._ctx, call.arguments_json, *given)
+        elif tool is not None:
             answer = await tool.call(self._ctx, call.arguments_json)
         elif call.name in self._client_tools:
             answer = ToolOutput(error="the arguments are not JSON: they were cut off")
         else:
             answer = ToolOutput(error=f"tool {call.name!r} does not exist")
+        if answer.question is not None:
+            return answer.question
         await keep_result(self._ctx, ToolResult(call.id, answer.content, answer.error))
         return ToolResultPart(call.id, answer.content, answer.error, bool(answer.error))
 

@@ -18,6 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from headrace import Agent, Emission, Retry, RunContext, ToolError, agent
 from headrace.adapters.event_stream import LARGEST
+from headrace.model.events import INTERRUPTS
+from headrace.model.user_message import answer_parts, user_message
 from headrace.sdk.errors import Misdeclared
 from tests.integration.worker.conftest import Working
 from tests.support.asgi_server import asgi_server
@@ -177,6 +179,83 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
     assert offered["function"]["name"] == "shop_price"
     assert offered["function"]["description"] == "Tell a price."
     assert offered["function"]["parameters"]["required"] == ["item"]
+
+
+def _provisioner() -> Starlette:
+    """Return a server whose tool asks for a region, and then for a size."""
+    from mcp.server import Server, ServerRequestContext
+    from mcp.types import (
+        CallToolRequestParams,
+        CallToolResult,
+        ElicitRequest,
+        ElicitRequestFormParams,
+        ElicitResult,
+        InputRequiredResult,
+        ListToolsResult,
+        PaginatedRequestParams,
+        TextContent,
+        Tool,
+    )
+
+    def asking(name: str, state: str) -> InputRequiredResult:
+        schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+        form = ElicitRequestFormParams(message=f"Which {name}?", requested_schema=schema)
+        return InputRequiredResult(
+            input_requests={name: ElicitRequest(params=form)}, request_state=state
+        )
+
+    async def list_tools(
+        _: ServerRequestContext, __: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        tool = Tool(name="provision", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool])
+
+    async def call_tool(
+        _: ServerRequestContext, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        given = [
+            next(iter((one.content or {}).values()), "nothing")
+            for one in (params.input_responses or {}).values()
+            if isinstance(one, ElicitResult)
+        ]
+        known = [*filter(None, (params.request_state or "").split(",")), *map(str, given)]
+        if len(known) < 2:
+            return asking(("region", "size")[len(known)], ",".join(known))
+        return CallToolResult(content=[TextContent(type="text", text=" ".join(known))])
+
+    server = Server("provisioner", on_list_tools=list_tools, on_call_tool=call_tool)
+    return server.streamable_http_app()
+
+
+async def test_a_servers_questions_are_the_users_one_after_another(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    from headrace.adapters import McpServer, openai_agent
+
+    first = deltas(call(0, id="c", name="provision", arguments="{}"), finish="tool_calls")
+    async with (
+        asgi_server(_provisioner(), lifespan="on") as served_at,
+        chat_stub(Reply(first), Reply(deltas({"content": "Done."}))) as stub,
+    ):
+        tools = McpServer(f"{served_at}/mcp", keep=0)
+        model = openai_agent(
+            name="m", model="s", base_url=stub.url, api_key="k", tools=[tools], memory="task"
+        )
+        async with working(model):
+            task = await submitter.start("m", "Provision it.")
+            asked = await folded(task)
+            assert (state(asked), words(asked)) == ("INPUT_REQUIRED", "Which region?")
+            [interrupt] = (await task.events())[-1]["statusUpdate"]["metadata"][INTERRUPTS]
+            assert (interrupt["toolCallId"], results(asked), len(stub.requests)) == ("c", [], 1)
+            await task.follow_up("Oslo")
+            asked = await folded(task)
+            assert words(asked) == "Which size?"
+            await task.follow_up_with(user_message(answer_parts({"c": {"size": "large"}})))
+            done = await folded(task)
+    assert (state(done), answer(done)) == ("COMPLETED", "Done.")
+    assert results(done) == [("Oslo large", "")]
+    told = [message["role"] for message in stub.requests[1]["messages"]]
+    assert told == ["user", "assistant", "tool"]
 
 
 async def test_a_server_that_is_not_there_is_tried_again_and_given_up(
