@@ -17,6 +17,7 @@ _FILTERS = {
     "runs_of_agent",
     "runs_of_task",
     "runs",
+    "events_of_thread",
     "shard_events",
     "dead_letters",
     "pushes",

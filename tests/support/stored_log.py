@@ -8,6 +8,8 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
+from headrace.model.subjects import Subjects
+from headrace.model.task import TaskKey
 from tests.support.jetstream_api import ask, until_settled
 from tests.support.waiting import eventually
 
@@ -35,7 +37,7 @@ class StoredMessage:
 
 def subject_of(agent: str, task: str) -> str:
     """Return the subject of the task's log."""
-    return f"headrace.event.{task.partition('-')[0]}.default.{agent}.{task}"
+    return Subjects().event(TaskKey("default", agent, task))
 
 
 async def read_log(nats_url: str | list[str], agent: str, task: str) -> list[StoredMessage]:

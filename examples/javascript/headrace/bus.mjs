@@ -59,7 +59,8 @@ export class Bus {
   }
 
   #place(key) {
-    return `${key.task.split("-")[0]}.${key.tenant}.${key.agent}.${key.task}`;
+    const [shard, digits] = key.task.split("-");
+    return `${shard}.${key.tenant}.${key.agent}.${digits.slice(0, 12)}.${key.task}`;
   }
 
   /** The stream that holds the task's log: stream k owns the shards 16k … 16k+15. */

@@ -29,6 +29,7 @@ _PARAMETERS = {
     "prefix": "Prefix of all subjects: HEADRACE_PREFIX (default `headrace`).",
     "tenant": "The tenant, as a subject token.",
     "agent": "The agent's name.",
+    "thread": "What stands for the task's owner and context: the first 12 digits of its id.",
     "task": "The task's id, `<shard>-<32 hex digits>`.",
     "shard": "The task's shard: the number at the start of its id.",
     "run": "Generation of the run's input.",

@@ -57,7 +57,8 @@ from headrace.webhooks import Webhook
 SUBJECTS = Subjects("{prefix}")
 STREAMS = Streams()
 
-_KEY = TaskKey("{tenant}", "{agent}", "0-{task}")
+_THREAD = "0" * 12
+_KEY = TaskKey("{tenant}", "{agent}", f"0-{_THREAD}{{task}}")
 
 EVENT_KINDS = ("task", "statusUpdate", "artifactUpdate", "message")
 
@@ -275,7 +276,8 @@ def _of(
 ) -> Channel:
     """Return the channel of the subjects that `maker` makes, described by its docstring."""
     about = (maker.__doc__ or "").partition("\n")[0].removeprefix("Return the ")
-    address = maker(*names).replace(".0.", ".{shard}.").replace("0-{task}", "{task}")
+    address = maker(*names).replace(".0.", ".{shard}.").replace(_KEY.task, "{task}")
+    address = address.replace(_THREAD, "{thread}")
     replies = () if reply is None else (_message(reply),)
     text = about[0].upper() + about[1:]
     return Channel(maker.__name__, address, on, text, (_message(says),), replies)

@@ -6,6 +6,8 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from headrace.log import last_entry
+from headrace.log.thread import OPEN, LogEnd, ThreadKey, open_logs
+from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks, TasksFound
 from headrace.model.task import SUBMITTED, WORKING, TaskKey
@@ -17,7 +19,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.tasks.ids import task_key
 
 _MOST = 100
-"""Maximum tasks read per state: the newest ones, which themselves wait for older ones."""
+"""Maximum open tasks read per state: the newest ones, which themselves wait for older ones."""
 
 
 class ThreadBusy(CodedError):
@@ -81,9 +83,19 @@ class ContextTasks:
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
-        tasks = await self.open(_MOST)
-        delayed = await asyncio.gather(*map(self._is_delayed, tasks))
-        return [task["id"] for task, later in zip(tasks, delayed, strict=True) if not later]
+        caller = self._call.caller
+        thread = ThreadKey(caller.tenant, self._call.agent, caller.owner, self._context)
+        ends = await open_logs(self._services.bus, thread)
+        if ends is None:
+            ends = await self._listed_ends()
+        return [end.key.task for end in ends if _is_at_work(end.last)]
+
+    async def _listed_ends(self) -> list[LogEnd]:
+        """Return the ends of the logs that task state lists as open."""
+        keys = [self.key(task["id"]) for task in await self.open(_MOST)]
+        lasts = await asyncio.gather(*(last_entry(self._services.bus, key) for key in keys))
+        ends = zip(keys, lasts, strict=True)
+        return [LogEnd(key, last) for key, last in ends if last is not None]
 
     async def open(self, most: int) -> list[Json]:
         """Return the tasks that are submitted or working, each once.
@@ -98,13 +110,6 @@ class ContextTasks:
             tasks = tasks + (await self._page(most, states=[state])).tasks
         return list({task["id"]: task for task in tasks}.values())
 
-    async def _is_delayed(self, task: Json) -> bool:
-        """Return whether the run of the task is not due yet."""
-        if task["status"]["state"] != SUBMITTED:
-            return False
-        last = await last_entry(self._services.bus, self.key(task["id"]))
-        return last is not None and waits_for_start(last)
-
     async def _page(self, size: int, token: str = "", *, states: Sequence[str] = ()) -> TasksFound:
         query = ListTasks(
             tenant=self._call.caller.tenant,
@@ -117,3 +122,7 @@ class ContextTasks:
             states=list(states),
         )
         return await self._services.state.list(query)
+
+
+def _is_at_work(last: Entry) -> bool:
+    return last.stamp.state in OPEN and not waits_for_start(last)

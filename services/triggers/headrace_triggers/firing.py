@@ -18,7 +18,7 @@ from headrace.model.events import TASK_ALREADY_SENT, Json
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.run import RunTerms
 from headrace.model.subjects import NORMAL
-from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id
+from headrace.model.task import SHARDS_PER_STREAM, TaskKey, derive_task_id, thread_token
 from headrace.tasks.admission import RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, first_input
@@ -74,12 +74,21 @@ class Firing:
     """More metadata of the task's input."""
 
     @property
+    def task_context(self) -> str:
+        """The context of the task, always the same."""
+        return self.context or str(uuid.uuid5(self._id, "context"))
+
+    @property
     def task_key(self) -> TaskKey:
         """The key of the task, always the same."""
-        namespace = f"{self.tenant}/{self.source}"
-        number = uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}\x00{self.key}").int
-        shard = number % (self.event_streams * SHARDS_PER_STREAM)
-        return TaskKey(self.tenant, self.agent, derive_task_id(shard, namespace, self.key))
+        shard = self._id.int % (self.event_streams * SHARDS_PER_STREAM)
+        thread = thread_token(self.owner, self.task_context)
+        task = derive_task_id(shard, f"{self.tenant}/{self.source}", self.key, thread)
+        return TaskKey(self.tenant, self.agent, task)
+
+    @property
+    def _id(self) -> uuid.UUID:
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.tenant}/{self.source}\x00{self.key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +138,7 @@ class Firings:
         return Fired(key, is_new=True)
 
     def _first_input(self, firing: Firing) -> Input:
-        key = firing.task_key
-        # Derived, too, so that a repeated beginning is the same.
-        context = firing.context or str(uuid.uuid5(uuid.NAMESPACE_URL, key.task))
+        key, context = firing.task_key, firing.task_context
         message = {"messageId": f"{key.task}-1", "role": "ROLE_USER", "parts": firing.parts}
         return first_input(
             self._bus,

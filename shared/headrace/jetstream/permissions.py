@@ -351,7 +351,7 @@ class Permissions:
             yield from self._questions(operation)
         yield AccountExport(self._subjects.state("more.>"))
         for agent in group.agents:
-            yield AccountExport(f"{p}.event.*.*.{agent}.*")
+            yield AccountExport(f"{p}.event.*.*.{agent}.*.*")
             yield AccountExport(f"{p}.run.*.{agent}.*.*")
             yield AccountExport(f"{p}.run.*.{agent}.*.*.*")
             yield AccountExport(f"{p}.run.*.{agent}.*.*.*.*")

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from headrace.model.events import Json
 from headrace.model.subjects import is_token, stream_of_shard
-from headrace.model.task import SHARDS_PER_STREAM, is_task_id
+from headrace.model.task import SHARDS_PER_STREAM, is_task_id, thread_in
 
 DELEGATION = "headrace.delegation"
 """Metadata key of an input that another task has sent: a `Lineage`. Only task state writes it;
@@ -99,13 +99,15 @@ class Lineage:
 def child_task_id(parent: str, run: int, agent: str, name: str) -> str:
     """Return the task id of `agent`'s child that `run` of `parent` calls `name`.
 
-    Its shard belongs to the parent's stream. So the id stays the same when streams are added, and
-    the replica that applies the parent's log applies the child's too.
+    Its context is the parent's, and so is its thread. Its shard belongs to the parent's stream. So
+    the id stays the same when streams are added, and the replica that applies the parent's log
+    applies the child's too.
     """
     derived = uuid.uuid5(uuid.NAMESPACE_URL, f"{parent}/{run}\x00{agent}\x00{name}")
     shard = int(parent.partition("-")[0])
     first = stream_of_shard(shard) * SHARDS_PER_STREAM
-    return f"{first + derived.int % SHARDS_PER_STREAM}-{derived.hex}"
+    thread = thread_in(parent)
+    return f"{first + derived.int % SHARDS_PER_STREAM}-{thread}{derived.hex[len(thread) :]}"
 
 
 def earliest(*times: datetime | None) -> datetime | None:

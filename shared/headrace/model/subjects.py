@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 
 from headrace.model.errors import InvalidName, UndecodableMessage
-from headrace.model.task import SHARDS_PER_STREAM, TaskKey, check_task_id
+from headrace.model.task import SHARDS_PER_STREAM, THREAD_LENGTH, TaskKey, check_task_id
 
 MAX_TOKEN = 200
-"""Maximum length of a token in characters. Subjects of five tokens stay far below NATS's limit."""
+"""Maximum length of a token in characters. Subjects of six tokens stay far below NATS's limit."""
 
 MAX_VERSION = 60
 """Maximum length of a pinned version's token; a consumer's name has at most 255 characters."""
@@ -29,9 +29,10 @@ _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _LOG = re.compile(
     r"\.(?:event|live)\.(0|[1-9][0-9]{0,3})"
-    r"\.([A-Za-z0-9_-]{1,200})\.([A-Za-z0-9_-]{1,200})\.(\1-[0-9a-f]{32})"
+    r"\.([A-Za-z0-9_-]{1,200})\.([A-Za-z0-9_-]{1,200})"
+    r"\.([0-9a-f]{12})\.(\1-\4[0-9a-f]{20})"
 )
-"""What follows the prefix in the subject of a log: shard, tenant, agent, task."""
+"""What follows the prefix in the subject of a log: shard, tenant, agent, thread, task."""
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _ESCAPE = re.compile(rb"_([0-9a-f]{2})")
 
@@ -163,7 +164,11 @@ class Subjects:
 
     def event(self, key: TaskKey) -> str:
         """Return the subject of the task's log."""
-        return f"{self.prefix}.event.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+        return f"{self.prefix}.event.{_place(key)}"
+
+    def events_of_thread(self, tenant: str, agent: str, thread: str) -> str:
+        """Return the filter for all logs of a thread's tasks with an agent."""
+        return f"{self.prefix}.event.*.{tenant}.{agent}.{thread}.*"
 
     def shard_events(self, shard: int) -> str:
         """Return the filter for all logs of a shard."""
@@ -171,7 +176,7 @@ class Subjects:
 
     def live(self, key: TaskKey) -> str:
         """Return the subject on which JetStream republishes the task's log."""
-        return f"{self.prefix}.live.{key.shard}.{key.tenant}.{key.agent}.{key.task}"
+        return f"{self.prefix}.live.{_place(key)}"
 
     def control(self, key: TaskKey) -> str:
         """Return the subject on which the task's holder answers."""
@@ -245,17 +250,19 @@ class Subjects:
         """Return the key of the log on `subject` (of `event` or `live`).
 
         Raises:
-            UndecodableMessage: The subject has another form, or its shard is not the task's.
+            UndecodableMessage: The subject has another form, or names a shard or thread that is
+                not the task's.
         """
         # At once, because a rebuild reads the subject of every task. The rest finds what is wrong.
         if subject.startswith(self.prefix) and (found := _LOG.fullmatch(subject, len(self.prefix))):
-            _, tenant, agent, task = found.groups()
+            _, tenant, agent, _, task = found.groups()
             return TaskKey(tenant, agent, task)
         shard, *tokens = self._tokens(subject, "event", "live")
+        thread = tokens.pop(-2) if len(tokens) > _KEY_TOKENS else ""
         key = self._key(subject, tokens)
         if shard != str(key.shard):
             raise UndecodableMessage(subject, f"shard {shard} is not the task's")
-        return key
+        raise UndecodableMessage(subject, f"thread {thread!r} is not the task's")
 
     def key_of_run(self, subject: str) -> tuple[TaskKey, int]:
         """Return the task and the run of the run request on `subject`, of `run` or `due`.
@@ -335,6 +342,12 @@ class Subjects:
         except InvalidName as error:
             raise UndecodableMessage(subject, str(error)) from None
         return TaskKey(*tokens)
+
+
+def _place(key: TaskKey) -> str:
+    """Return the tokens of a log's subject; it is built for each append."""
+    shard, _, digits = key.task.partition("-")
+    return f"{shard}.{key.tenant}.{key.agent}.{digits[:THREAD_LENGTH]}.{key.task}"
 
 
 def shards_of_stream(number: int) -> range:

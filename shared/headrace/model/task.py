@@ -1,17 +1,22 @@
 """A task's key and its states.
 
-A task's shard is part of its id, so the log's subject follows from the key without a look-up.
+A task's shard and its thread are part of its id, so the log's subject follows from the key without
+a look-up.
 """
 
 import os
 import re
 import uuid
+from hashlib import blake2b
 from typing import NamedTuple
 
 from headrace.model.errors import InvalidName
 
 SHARDS_PER_STREAM = 16
 """Stream k always owns the shards 16k … 16k+15 (DESIGN, the bus contract)."""
+
+THREAD_LENGTH = 12
+"""Hex digits of a task id that stand for its thread."""
 
 _LOG_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LOG_ID_LENGTH = 8
@@ -66,15 +71,36 @@ class TaskKey(NamedTuple):
         """The shard that the task id names."""
         return int(self.task.partition("-")[0])
 
+    @property
+    def thread(self) -> str:
+        """The token of the thread that the task id names, of `thread_token`."""
+        return thread_in(self.task)
 
-def mint_task_id(shard: int) -> str:
-    """Return a new, unguessable task id in `shard`."""
-    return f"{shard}-{os.urandom(16).hex()}"
+
+def thread_token(owner: str, context: str) -> str:
+    """Return the hex digits that stand for an owner's context in the ids of its tasks.
+
+    Others may compute the same ones for a context of theirs: whose a log is, its first entry says.
+    """
+    return blake2b(f"{owner}\x00{context}".encode(), digest_size=THREAD_LENGTH // 2).hexdigest()
 
 
-def derive_task_id(shard: int, namespace: str, key: str) -> str:
-    """Return the task id derived from `key` under `namespace`; the same key gives the same id."""
-    return f"{shard}-{uuid.uuid5(uuid.NAMESPACE_URL, f'{namespace}\x00{key}').hex}"
+def thread_in(task: str) -> str:
+    """Return the token of the thread in a task id."""
+    start = task.index("-") + 1
+    return task[start : start + THREAD_LENGTH]
+
+
+def mint_task_id(shard: int, thread: str = "") -> str:
+    """Return a new, unguessable task id in `shard`; empty `thread`: in a thread of its own."""
+    random = os.urandom(16).hex()
+    return f"{shard}-{thread}{random[len(thread) :]}"
+
+
+def derive_task_id(shard: int, namespace: str, key: str, thread: str) -> str:
+    """Return the task id in `thread` that `key` under `namespace` gives, always the same."""
+    derived = uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}\x00{key}").hex
+    return f"{shard}-{thread}{derived[len(thread) :]}"
 
 
 def is_task_id(text: str) -> bool:

@@ -576,9 +576,8 @@ async def _read(bus: Bus, run: Run, last: Entry) -> _Failed:
 
 async def _begin_anew(bus: Bus, failed: _Failed) -> RetryResult:
     run, old = failed.run, failed.run.key
-    key = TaskKey(
-        old.tenant, old.agent, derive_task_id(old.shard, old.task, f"retry {run.generation}")
-    )
+    task = derive_task_id(old.shard, old.task, f"retry {run.generation}", old.thread)
+    key = TaskKey(old.tenant, old.agent, task)
     *before, message = failed.history
     references = dict.fromkeys([*message.get("referenceTaskIds", []), old.task])
     metadata = failed.metadata | {

@@ -11,6 +11,7 @@ from tests.support.resuming_bindings import Ask, Binding, NothingLeft, Received
 from tests.support.resuming_log import WholeLog, assert_exact, whole_log
 from tests.support.resuming_protocols import A2A
 from tests.support.resuming_wire import Request, answered
+from tests.support.stored_log import subject_of
 
 every_binding = pytest.mark.parametrize("binding", A2A, ids=repr)
 
@@ -51,8 +52,7 @@ async def trim(fleet: Fleet, task: str) -> None:
     ask = Request("GET", "/v1/agents/counter/tasks?pageSize=1")
     async with answered(fleet.gateways[0], ask) as answer:
         assert answer.status == _OK, "a list is answered when the view has all there is"
-    shard = task.partition("-")[0]
-    subject = f"headrace.event.{shard}.default.counter.{task}"
+    subject = subject_of("counter", task)
     async with await nats.connect(fleet.nats_url) as client:
         await client.jetstream(timeout=60).purge_stream("EVENTS", subject=subject, keep=1)
 

@@ -14,7 +14,7 @@ from headrace.log import last_entry, replay
 from headrace.model.entry import Entry
 from headrace.model.events import TRACEPARENT
 from headrace.model.messages import RunRequest
-from headrace.model.task import TaskKey
+from headrace.model.task import TaskKey, thread_token
 from headrace_triggers.firing import TRIGGER, AgentMissing, Fired, Firing, UndeliverableFiring
 from tests.support.spans import RecordedSpans, parent, traceparent
 from tests.support.triggers import firings
@@ -86,6 +86,18 @@ async def test_firings_at_the_same_time_begin_one_task(bus: Bus, directory: Dire
 def test_other_events_triggers_and_tenants_begin_other_tasks(other: dict[str, str]) -> None:
     key = replace(FIRING, **other).task_key  # type: ignore[arg-type]  # all of these are strings
     assert key.task.partition("-")[2] != FIRING.task_key.task.partition("-")[2]
+
+
+@pytest.mark.parametrize("context", [None, "c/ä"])
+async def test_a_task_s_id_names_the_thread_of_its_context(
+    bus: Bus, directory: Directory, context: str | None
+) -> None:
+    firing = replace(FIRING, context=context, key=f"in {context}")
+    fired = await firings(bus, directory).begin(firing)
+    [first] = await entries(bus, fired.key)
+    stored = next(first.parsed())["task"]["contextId"]
+    assert stored == firing.task_context
+    assert fired.key.thread == thread_token(firing.owner, stored)
 
 
 async def test_a_firing_that_is_no_message_is_unfit(bus: Bus, directory: Directory) -> None:

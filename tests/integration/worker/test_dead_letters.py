@@ -129,6 +129,7 @@ async def test_a_retried_run_is_a_new_task_that_names_the_failed_one(
         new = again(submitter, task, task_in(printed))
         entries = await new.ended()
     assert new.key.task != task.key.task
+    assert new.key.thread == task.key.thread
     assert entries[-1].stamp.state == COMPLETED
     assert entries[0].stamp.owner == log[0].stamp.owner
     first = entries[0].events[0]["task"]
@@ -429,7 +430,7 @@ async def test_a_letter_whose_body_is_not_base64_is_shown_and_keeps_no_other_fro
         "run.default.victim.{task}.1",
         "run.acme.needy.{task}.1",
         "push.0.default.victim.{task}.hook",
-        "event.0.default.victim.{task}",
+        "event.0.default.victim.000000000000.{task}",
     ],
 )
 @pytest.mark.parametrize("names_its_task", [True, False])

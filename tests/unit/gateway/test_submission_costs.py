@@ -19,14 +19,11 @@ from starlette.types import ASGIApp, Message
 import headrace
 import headrace_gateway
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.memory.server import MemoryServer
-from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.log import LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
-from headrace.model.messages import ListTasks, RunRequest, TasksFound
+from headrace.model.messages import RunRequest
 from headrace.model.task import COMPLETED
-from headrace.settings import BusSettings
 from headrace_gateway.server.long_responses import DISCONNECTS, ConnectionDisconnects, DeferringApp
 from headrace_gateway.server.open_requests import OpenRequests
 from tests.support.call_counter import CallCounter
@@ -44,10 +41,8 @@ CALLS = 368
 CALLS_OF_BLOCKING_RUN = 585
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_AGUI_RUN = 660
-"""Python functions called per AG-UI run, from its request to its first event.
-
-With those that answer the lists of its thread's tasks, in place of task state."""
+CALLS_OF_AGUI_RUN = 617
+"""Python functions called per AG-UI run in a new thread, from its request to its first event."""
 
 
 @pytest.fixture
@@ -76,24 +71,6 @@ async def serving_gateway() -> AsyncIterator[ASGIApp]:
     requests = OpenRequests()
     async with memory_gateway(requests, end_run) as app:
         yield DeferringApp(requests, app)
-
-
-@pytest.fixture
-async def listing_gateway() -> AsyncIterator[ASGIApp]:
-    """Yield a gateway whose task state finds no tasks."""
-    requests, server = OpenRequests(), MemoryServer()
-    bus = Bus(BusSettings.model_construct(), lambda: MemoryTransport(server))
-    await bus.connect("task-state")
-
-    async def list_tasks(msg: Msg) -> None:
-        ListTasks.decode(msg.subject, msg.data)
-        found = TasksFound(tasks=[], next_page_token="", page_size=100, total_size=0)
-        await msg.respond(found.encode())
-
-    await bus.subscribe(bus.subjects.state("list"), list_tasks)
-    async with memory_gateway(requests, server=server) as app:
-        yield DeferringApp(requests, app)
-    await bus.close()
 
 
 class Submission(NamedTuple):
@@ -180,7 +157,7 @@ async def test_a_blocking_run_takes_few_calls(serving_gateway: ASGIApp) -> None:
     assert calls <= CALLS_OF_BLOCKING_RUN
 
 
-async def test_an_agui_run_takes_few_calls(listing_gateway: ASGIApp) -> None:
-    calls, answers = await fewest_calls(listing_gateway, new_run, CALLS_OF_AGUI_RUN)
+async def test_an_agui_run_takes_few_calls(gateway: ASGIApp) -> None:
+    calls, answers = await fewest_calls(gateway, new_run, CALLS_OF_AGUI_RUN)
     assert all(b"RUN_STARTED" in answer for answer in answers)
     assert calls <= CALLS_OF_AGUI_RUN

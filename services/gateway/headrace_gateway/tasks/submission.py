@@ -33,6 +33,7 @@ from headrace.model.task import (
     TERMINAL,
     TaskKey,
     mint_task_id,
+    thread_token,
 )
 from headrace.state_client import StateClient, TaskRead
 from headrace.tasks.admission import AdmittedRun, RunLimits
@@ -204,9 +205,11 @@ class Submissions:
         """
         if agent not in self._directory.content.cards:
             raise AgentUnknown(f"agent {agent!r} does not exist")
+        context = context or str(uuid.uuid4())
         # Random for placement, not secrecy: any open shard will do.
-        task = mint_task_id(random.randrange(self._shards))  # noqa: S311
-        return TaskKey(caller.tenant, agent, task), context or str(uuid.uuid4())
+        shard = random.randrange(self._shards)  # noqa: S311
+        task = mint_task_id(shard, thread_token(caller.owner, context))
+        return TaskKey(caller.tenant, agent, task), context
 
     async def begin(self, submission: Submission, key: TaskKey, context: str) -> AcceptedInput:
         """Begin the log at `key` and request the first run.

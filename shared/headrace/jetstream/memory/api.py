@@ -159,8 +159,8 @@ class MemoryJetStream:
 
     def _get_directly(self, stream: MemoryStream, query: Json, reply: str) -> None:
         if (subjects := query.get("multi_last")) is not None:
-            lasts = [one for subject in subjects if (one := stream.last_on(subject)) is not None]
-            found = sorted(lasts, key=lambda one: one.sequence)
+            lasts = {one.subject: one for subject in subjects for one in stream.matching(subject)}
+            found = sorted(lasts.values(), key=lambda one: one.sequence)
         else:
             found = list(stream.matching(query["next_by_subj"], query.get("seq", 0)))
         some = found[: query.get("batch", len(found))]

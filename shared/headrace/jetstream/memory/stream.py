@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from headrace.jetstream.client import header_lines
@@ -122,9 +123,8 @@ class MemoryStream:
         if (sequences := self.by_subject.get(pattern)) is not None:
             yield from [self.messages[one] for one in sequences if one >= start]
             return
-        for one in list(self.messages.values()):
-            if one.sequence >= start and matches(pattern, one.subject):
-                yield one
+        of_subjects = [its for one, its in self.by_subject.items() if matches(pattern, one)]
+        yield from [self.messages[one] for one in sorted(chain(*of_subjects)) if one >= start]
 
     def last_on(self, pattern: str) -> StoredMessage | None:
         """Return the last message that matches `pattern`."""

@@ -75,8 +75,8 @@ KEYS = st.builds(TaskKey, TOKENS, TOKENS, st.integers(0, 1023).map(mint_task_id)
 
 def test_subjects_are_as_the_bus_contract_states() -> None:
     task = KEY.task
-    assert SUBJECTS.event(KEY) == f"some.fleet.event.17.tenant.agent.{task}"
-    assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{task}"
+    assert SUBJECTS.event(KEY) == f"some.fleet.event.17.tenant.agent.{'a' * 12}.{task}"
+    assert SUBJECTS.live(KEY) == f"some.fleet.live.17.tenant.agent.{'a' * 12}.{task}"
     assert SUBJECTS.run(KEY, 3) == f"some.fleet.run.tenant.agent.{task}.3"
     assert SUBJECTS.run(KEY, 3, "high") == f"some.fleet.run.tenant.agent.{task}.3.high"
     assert SUBJECTS.queue("agent") == "some.fleet.queue.agent"
@@ -106,17 +106,20 @@ def test_the_subject_of_a_request_leads_back_to_its_run(
     [
         "",
         "some.fleet.event.17.tenant.agent",
-        f"some.fleet.event.17.tenant.agent.{KEY.task}.more",
+        f"some.fleet.event.17.tenant.agent.{KEY.task}",
+        f"some.fleet.event.17.tenant.agent.{KEY.thread}.{KEY.task}.more",
         "some.fleet.event.17.tenant.agent.no-task-id",
-        f"some.fleet.event.16.tenant.agent.{KEY.task}",
-        f"some.fleet.event.x.tenant.agent.{KEY.task}",
-        f"some.fleet.run.17.tenant.agent.{KEY.task}",
-        f"other.fleet.event.17.tenant.agent.{KEY.task}",
+        f"some.fleet.event.17.tenant.agent.{KEY.thread}.no-task-id",
+        f"some.fleet.event.17.tenant.agent.{'b' * 12}.{KEY.task}",
+        f"some.fleet.event.16.tenant.agent.{KEY.thread}.{KEY.task}",
+        f"some.fleet.event.x.tenant.agent.{KEY.thread}.{KEY.task}",
+        f"some.fleet.run.17.tenant.agent.{KEY.thread}.{KEY.task}",
+        f"other.fleet.event.17.tenant.agent.{KEY.thread}.{KEY.task}",
         # NATS stores what is published on a subject with wildcards.
-        f"some.fleet.event.17.*.agent.{KEY.task}",
-        f"some.fleet.event.17.>.agent.{KEY.task}",
-        f"some.fleet.event.17.tenant.*.{KEY.task}",
-        f"some.fleet.event.17.ten:ant.agent.{KEY.task}",
+        f"some.fleet.event.17.*.agent.{KEY.thread}.{KEY.task}",
+        f"some.fleet.event.17.>.agent.{KEY.thread}.{KEY.task}",
+        f"some.fleet.event.17.tenant.*.{KEY.thread}.{KEY.task}",
+        f"some.fleet.event.17.ten:ant.agent.{KEY.thread}.{KEY.task}",
     ],
 )
 def test_a_subject_that_is_no_log_s_is_recognized(subject: str) -> None:

@@ -113,8 +113,9 @@ def test_an_answer_counts_from_when_it_was_stored_whatever_its_batch_holds(
         ("headrace.event.3.t.a.3-nonsense", "not a task id"),
         (f"headrace.event.3.t.a.4-{'0' * 32}", "shard 3"),
         ("headrace.event.3.t.a", "tokens"),
-        ("headrace.event.3.t.a.b.c", "tokens"),
-        (f"headrace.event.3.t.a.3-{'0' * 32}", "Version"),
+        ("headrace.event.3.t.a.b.c.d", "tokens"),
+        (f"headrace.event.3.t.a.{'1' * 12}.3-{'0' * 32}", "thread '111111111111'"),
+        (f"headrace.event.3.t.a.{'0' * 12}.3-{'0' * 32}", "Version"),
     ],
 )
 def test_what_is_no_entry_is_stepped_over_with_a_letter(subject: str, reason: str) -> None:

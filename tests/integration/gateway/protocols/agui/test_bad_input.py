@@ -158,13 +158,16 @@ async def test_a_thread_id_that_is_too_long_can_not_be_attached_to(
     assert rule == "threadId: must not be longer than 256 characters"
 
 
-async def test_without_task_state_a_run_has_to_wait(
+async def test_without_task_state_a_run_begins_and_one_that_resumes_has_to_wait(
     http: httpx.AsyncClient, fleet: ScriptedFleet
 ) -> None:
+    resume = [{"interruptId": "i", "status": "resolved"}]
     await fleet.stop_state()
     try:
-        answer = await http.post(path("assistant"), json=run_input())
+        received = await run(http, "assistant", run_input())
+        answer = await http.post(path("assistant"), json=run_input(resume=resume))
     finally:
         await fleet.start_state()
+    assert received[-1].json["type"] == "RUN_FINISHED"
     complaint(answer, 503, "state_unavailable")
     assert int(answer.headers["retry-after"]) > 0

@@ -1,6 +1,7 @@
 """Two clients, or two tabs of one, begin runs in a thread at a time."""
 
 import asyncio
+import secrets
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -85,6 +86,45 @@ async def test_another_agents_runs_and_threads_are_in_nobodys_way(
         assert "outcome" not in (await other)[-1].json
     fleet.runs[0].go_on.set()
     assert "outcome" not in (await reading)[-1].json
+
+
+async def begun_by_a2a(
+    http: httpx.AsyncClient, path: str, *, key: str = "", context: str = ""
+) -> Json:
+    """Return a task of the agent that refuses, which A2A's request at `path` begins."""
+    headers = {"A2A-Version": "1.0"} | ({"Idempotency-Key": key} if key else {})
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    body: Json = {"message": message | ({"contextId": context} if context else {})}
+    if path.endswith("send"):
+        body["configuration"] = {"returnImmediately": True}
+    answer = await http.post(f"/v1/agents/refusing/{path}", json=body, headers=headers)
+    task: Json = answer.json()
+    inner: Json = task.get("task", task)
+    return inner
+
+
+@pytest.mark.parametrize("how", ["new", "named", "keyed", "forked"])
+async def test_tasks_of_a2a_are_in_the_way_in_their_context(
+    http: httpx.AsyncClient, fleet: ScriptedFleet, how: str
+) -> None:
+    name = secrets.token_hex(8)
+    key, context = name if how == "keyed" else "", f"c/ä {name}" if how == "named" else ""
+    task, number = await begun_by_a2a(http, "message:send", key=key, context=context), 1
+    if how == "forked":
+        (await run_of(fleet)).go_on.set()
+        task, number = await begun_by_a2a(http, f"tasks/{task['id']}:fork"), 2
+    last = (await runs(fleet, number))[-1]
+    assert last.key.task == task["id"]
+    body = run_input(threadId=task["contextId"])
+    answer = await http.post(path("refusing"), json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "thread_busy")
+    last.go_on.set()
+
+    async def is_taken() -> bool:
+        async with running(http, "refusing", body) as response:
+            return response.status_code == 200
+
+    await eventually(is_taken, "the task is over")
 
 
 @pytest.mark.parametrize("agent", ["refusing", "yielding", "patient"])

@@ -23,10 +23,11 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import erase
 from headrace.log import TailRule, first_entry, last_entry
 from headrace.log.append import FencedBy
+from headrace.log.thread import ThreadKey, open_logs
 from headrace.model.errors import FileUnknown, NobodyListens
 from headrace.model.queues import RunQueue
 from headrace.model.run import Run
-from headrace.model.task import TaskKey, mint_task_id
+from headrace.model.task import COMPLETED, TaskKey, mint_task_id, thread_token
 from headrace.tasks.runs import RunRequests
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog, confirmed_tails, following, generations
@@ -95,6 +96,26 @@ async def _find_nothing(bus: Bus) -> object:
     missing = await get_message(bus, log.stream, {"seq": 1})
     lasts = await confirmed_tails(bus, [log.key, *keys])
     return before, await last_entry(bus, log.key), state.last, missing, set(lasts.values())
+
+
+async def _threads(bus: Bus) -> object:
+    """Ask for the open logs of a thread."""
+    token, of = thread_token("owner", "context"), ThreadKey("default", "agent", "owner", "context")
+    keys = [TaskKey("default", "agent", mint_task_id(3, token)) for _ in range(3)]
+    logs = [TaskLog(bus, key) for key in keys]
+    before = await open_logs(bus, of)
+    for log in logs:
+        await log.begin()
+        await log.grow(3)
+    await logs[1].append("done", state=COMPLETED)
+    found: list[TaskKey] = []
+
+    async def are_found() -> bool:
+        found[:] = [end.key for end in await open_logs(bus, of) or ()]
+        return bool(found)
+
+    await eventually(are_found, "a replica has the logs")
+    return before, [keys.index(key) for key in found]
 
 
 async def _bucket(bus: Bus) -> object:
@@ -195,7 +216,7 @@ async def _ask(bus: Bus) -> object:
     return answer.data
 
 
-SCENARIOS = [_append, _follow, _republish, _find_nothing, _bucket, _files, _queue, _ask]
+SCENARIOS = [_append, _follow, _republish, _find_nothing, _threads, _bucket, _files, _queue, _ask]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__.strip("_"))
