@@ -1,26 +1,21 @@
 """Extract code from AG-UI's 0.x documents; the project contains no copy of it.
 
-They stand beside the project, or where HEADRACE_AGUI_DOCUMENTS says. The copy has no line breaks
-and no type arguments: line breaks are restored where code needs them, at what begins a statement
-or a field, and behind comments.
+The documents have no line breaks and no type arguments: line breaks are restored where code needs
+them, at what begins a statement or a field, and behind comments.
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import pytest
+from tests.support.given_documents import FOLDER, needs
 
-FILE = Path(
-    os.environ.get("HEADRACE_AGUI_DOCUMENTS")
-    or Path(__file__).resolve().parents[3] / "shared" / "seeds" / "agui-docs-0.x.txt"
-)
-needed = pytest.mark.skipif(not FILE.exists(), reason=f"AG-UI's 0.x documents are not at {FILE}")
-"""Marks a test that reads the documents: it is skipped before anything is started for it."""
+_NAME = "agui-docs-0.x.txt"
+FILE = FOLDER / _NAME
+needed = needs(_NAME)
+"""Marks a test that reads the documents."""
 
 _SOURCE = re.compile(r"Source: https://docs\.ag-ui\.com/(\S+)")
 _DECLARED = re.compile(

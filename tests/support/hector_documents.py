@@ -1,29 +1,19 @@
-"""Extract code from Hector's documents; the project contains no copy of it.
-
-They stand beside the project, or where HEADRACE_HECTOR_DOCUMENTS says.
-"""
+"""Extract code from Hector's documents; the project contains no copy of it."""
 
 import ast
-import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import pytest
+from tests.support.given_documents import FOLDER, needs
 
-FOLDER = Path(
-    os.environ.get("HEADRACE_HECTOR_DOCUMENTS")
-    or Path(__file__).resolve().parents[3] / "shared" / "seeds"
-)
 DOCUMENTS = ("hector-a2a", "hector-agui-metadata", "hector-agui")
-MISSING = [name for name in DOCUMENTS if not (FOLDER / f"{name}.txt").exists()]
 
-needed = pytest.mark.skipif(bool(MISSING), reason=f"Hector's {MISSING} are not in {FOLDER}")
-"""Marks a test that reads the documents: it is skipped before anything is started for it."""
+needed = needs(*(f"{name}.txt" for name in DOCUMENTS))
+"""Marks a test that reads the documents."""
 
 _HEADING = re.compile(r"[A-Zg0-9#][^{}=;|,]{1,60}")
 _NO_HEADINGS = {"Request:", "Response:", "A2A Format:", "AG-UI Format:", "Example:"}

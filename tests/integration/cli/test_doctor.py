@@ -74,7 +74,7 @@ async def test_a_fleet_without_services_has_streams_and_nothing_that_answers(
     assert code == 1
     assert seen["settings"] == seen["streams"] == ["ok"]
     assert seen["NATS"] == ["ok"] * 3
-    assert re.search(r"NATS: this login may not publish on own\w+\.live\.>", server)
+    assert re.search(r"NATS: only JetStream can publish on own\w+\.live\.>", server)
     assert re.search(r"NATS: version \d+\.\d+\.\d+ answered", server)
     assert seen["task state"] == ["problem"]
     assert seen["agents"] == seen["dead letters"] == ["warning"]

@@ -99,7 +99,7 @@ def check_rights(rights: Json | None, live: str) -> Diagnosis:
             "give each service a login with the permissions that `headrace nats-permissions` prints"
         )
         return warning(NATS, f"this login may publish on {live}, as only JetStream should", remedy)
-    return ok(NATS, f"this login may not publish on {live}")
+    return ok(NATS, f"only JetStream can publish on {live}, as it should be")
 
 
 def check_stream(info: Json) -> Iterator[Diagnosis]:

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from headrace_worker.config import DeclaredAgents, declared_in
-from tests.architecture.tree import ROOT
+from tests.support import hector_documents
+from tests.support.given_documents import FOLDER
 
 ENVIRONMENT = {"EXTERNAL_TOKEN": "t", "PARTNER_TOKEN": "t", "OPENAI_API_KEY": "k"}
 
@@ -69,11 +68,9 @@ def test_a_file_that_declares_llms_and_tools_must_name_those(tmp_path: Path) -> 
     ]
 
 
+@hector_documents.needed
 def test_every_block_of_hectors_documents_loads_as_it_stands(tmp_path: Path) -> None:
-    folders = [folder / "shared" / "seeds" for folder in ROOT.parents]
-    documents = [page for folder in folders for page in sorted(folder.glob("hector*.txt"))]
-    if not documents:
-        pytest.skip("Hector's documents are not beside the project: ../shared/seeds")
+    documents = sorted(FOLDER.glob("hector*.txt"))
     blocks = [block for page in documents for block in _BLOCK.findall(page.read_text())]
     assert len(blocks) >= 3
     for block in blocks:

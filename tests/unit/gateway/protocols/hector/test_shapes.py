@@ -48,6 +48,12 @@ def made(*texts: str) -> list[Json]:
     return [{"artifactId": text, "parts": [{"text": text}]} for text in texts]
 
 
+def test_a_response_has_what_its_run_used() -> None:
+    used = {"tokens_used": 150, "model": "large", "execution_time": 1.5}
+    result = task(COMPLETED, {"text": "Response"}, metadata=used)
+    assert shapes.answered("SendMessage", result)["response"]["metadata"] == used
+
+
 def test_tool_calls_and_results_are_two_levels_deep() -> None:
     call = parts.tool_call_part("search", {"q": 1}, "c1")
     result = parts.tool_result_part("c1", "found")
