@@ -93,6 +93,7 @@ _EXPOSED = [
     *NAMES,
     "ETag",
     "Last-Modified",
+    "Mcp-Session-Id",
     "WWW-Authenticate",
     RECOVERED_HEADER,
     "Retry-After",

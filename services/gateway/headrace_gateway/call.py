@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -18,6 +19,7 @@ from headrace.model.subjects import encode_token
 from headrace_gateway.extensions import HEADERS, activated, requested_extensions
 from headrace_gateway.refusals import (
     AgentUnknown,
+    CredentialsMissing,
     CredentialsRefused,
     Malformed,
     NotPermitted,
@@ -120,6 +122,20 @@ def caller_of(services: Services, request: Request) -> Caller:
         request.scope[CALLER] = found
     if services.access.counts:
         services.access.expect(found, request.scope.get("path_params", {}).get("agent", ""))
+    return found
+
+
+def callable_agents(services: Services, request: Request, operation: str) -> list[AgentCard]:
+    """Return the agents with which the request's caller may carry out A2A's `operation`, by name.
+
+    Raises:
+        CredentialsMissing, CredentialsRefused: the request does not identify a caller.
+    """
+    caller, found = caller_of(services, request), list[AgentCard]()
+    for card in sorted(services.directory.cards(), key=lambda card: card.name):
+        with suppress(CredentialsMissing, CredentialsRefused):
+            if _asking(services, request.headers, card, caller).may(card.name, operation):
+                found.append(card)
     return found
 
 

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 import httpx2
@@ -22,6 +22,8 @@ from mcp.types import (
     CancelledNotificationParams,
     ElicitRequestParams,
     ElicitResult,
+    GetTaskPayloadRequest,
+    GetTaskPayloadRequestParams,
     Result,
 )
 
@@ -140,10 +142,10 @@ class _Task:
 class _Call:
     """A call whose progress is streamed."""
 
-    def __init__(self, clients: _Clients, opened: Client, agent: str, text: str) -> None:
-        self._clients, self._client = clients, opened
-        params = CallToolRequestParams(name=agent, arguments={"message": text})
-        self._request = CallToolRequest(params=params)
+    def __init__(
+        self, clients: _Clients, opened: Client, request: CallToolRequest | GetTaskPayloadRequest
+    ) -> None:
+        self._clients, self._client, self._request = clients, opened, request
         self.text = self.task = self._token = ""
         self._id: str | int = ""
         self._said = asyncio.Condition()
@@ -234,7 +236,8 @@ class Mcp:
         opened = await clients.at(url)
         try:
             if self._version == PREVIOUS:
-                yield _Call(clients, opened, agent, text)
+                params = CallToolRequestParams(name=agent, arguments={"message": text})
+                yield _Call(clients, opened, CallToolRequest(params=params))
             else:
                 begun = await opened.session.call_tool(agent, {"message": text}, allow_claimed=True)
                 assert isinstance(begun, CreatedTask)
@@ -280,3 +283,23 @@ class Mcp:
             except MCPError:
                 return False
         return True
+
+
+@asynccontextmanager
+async def _watched(version: str, url: str, agent: str, task: str) -> AsyncIterator[Answer]:
+    handle = f"{agent}.{task}"
+    clients = _Clients(version, "")
+    opened = await clients.at(url)
+    try:
+        if version == PREVIOUS:
+            params = GetTaskPayloadRequestParams(task_id=handle)
+            yield _Call(clients, opened, GetTaskPayloadRequest(params=params))
+        else:
+            yield _Task(clients, opened, handle)
+    finally:
+        await clients.close()
+
+
+def watch(url: str, agent: str, task: str) -> list[AbstractAsyncContextManager[Answer]]:
+    """Follow a task that another door began, in each revision."""
+    return [_watched(version, url, agent, task) for version in (NEWEST, PREVIOUS)]

@@ -2,13 +2,13 @@
 
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import openai
 
 from headrace.model.nesting import MAX_DEPTH
-from tests.support.doors.door import Hostile, Refusal
+from tests.support.doors.door import Answer, Hostile, Refusal
 
 _NO_KEY = "none"
 
@@ -221,3 +221,16 @@ class Chat:
 
     async def can_read(self, url: str, task: str, agent: str, token: str) -> bool:
         return await Responses().can_read(url, task, agent, token)
+
+
+@asynccontextmanager
+async def _watched(url: str, agent: str, task: str) -> AsyncIterator[Answer]:
+    async with AsyncExitStack() as left:
+        one = await left.enter_async_context(client(url))
+        stream = await one.responses.retrieve(f"resp_1_{task}_{agent}", stream=True)
+        yield _StreamedResponse(stream, "", left)
+
+
+def watch(url: str, agent: str, task: str) -> list[AbstractAsyncContextManager[Answer]]:
+    """Follow a task that another door began."""
+    return [_watched(url, agent, task)]

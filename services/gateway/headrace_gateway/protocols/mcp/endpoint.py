@@ -17,7 +17,7 @@ from headrace.model.errors import FileUnknown, LogLost, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.messages import TaskFound
 from headrace.model.task import INPUT_REQUIRED, TaskKey
-from headrace_gateway.call import Call, call_of, caller_of
+from headrace_gateway.call import Call, call_of, callable_agents, caller_of
 from headrace_gateway.protocols.mcp.call_stream import (
     CallRenderer,
     CallStream,
@@ -167,10 +167,8 @@ class McpEndpoint:
 
     async def _list_tools(self, request: Request, rpc: McpRequest) -> Json:
         services = self._services
-        caller = caller_of(services, request)
-        await services.access.check_anyone(caller, _LIST)
-        cards = sorted(services.directory.cards(), key=lambda card: card.name)
-        found = [card for card in cards if is_tool(card) and caller.may(card.name, _CALL)]
+        await services.access.check_anyone(caller_of(services, request), _LIST)
+        found = [card for card in callable_agents(services, request, _CALL) if is_tool(card)]
         return {"tools": [tool_of(card, is_modern=rpc.is_modern) for card in found], **_cached()}
 
     async def _list_nothing(self, name: str, request: Request, rpc: McpRequest) -> Json:  # noqa: ARG002 - a method
