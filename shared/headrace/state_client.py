@@ -129,24 +129,22 @@ class StateClient:
     async def get(self, query: GetTask) -> TaskFound:
         """Return one task as of now, never older than the log's tail at the time of the call.
 
-        If task state does not answer soon, the task is read from its log.
+        A task that has no run now, and a short log, is read from that. So is every task that task
+        state does not soon answer for.
         """
+        return (await self.read(query)).found
+
+    async def read(self, query: GetTask) -> TaskRead:
+        """Return one task as `get` does, for a caller that is going to append to its log."""
+        logged = await self._in_short_log(query)
+        if logged is not None:
+            return TaskRead(logged.found(query.history_length), logged)
         try:
-            return await self._get(query)
+            return TaskRead(await self._get(query))
         except TaskUnknown as unknown:
             if self._check_unknown is not None:
                 await self._check_unknown(query.tenant, query.task, unknown)
             raise
-
-    async def read(self, query: GetTask) -> TaskRead:
-        """Return one task as `get` does, for a caller that is going to append to its log.
-
-        A task that has no run now, and a short log, is read from that.
-        """
-        logged = await self._in_short_log(query)
-        if logged is None:
-            return TaskRead(await self.get(query))
-        return TaskRead(logged.found(query.history_length), logged)
 
     async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
         shown = None if self._links is None else self._links.entry

@@ -193,6 +193,11 @@ async def test_links_to_files_are_addresses_for_clients(log: TaskLog) -> None:
 
 async def test_a_short_task_is_read_while_there_is_no_task_state(log: TaskLog) -> None:
     await log.append("wait", state=INPUT_REQUIRED)
-    read_now = await StateClient(log.bus).read(query(log))
+    client = StateClient(log.bus)
+    read_now = await client.read(query(log))
     assert read_now.found.state == INPUT_REQUIRED
     assert read_now.logged is not None
+    await log.append("the end", state=COMPLETED)
+    asked = query(log, history_length=0)
+    found = await client.get(asked)
+    assert (found, found.state) == (await task_in_log(log.bus, asked), COMPLETED)
