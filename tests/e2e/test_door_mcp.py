@@ -125,6 +125,17 @@ async def test_an_agents_tool_that_is_an_agent_asks_and_goes_on_in_another_proce
     assert done.content["text"] == "Hello, Zoe!"
 
 
+@REVISIONS
+async def test_a_task_that_the_agent_rejects_is_an_error_that_the_model_sees(
+    fleet: Fleet, version: str
+) -> None:
+    async with client(fleet.gateways[0], version) as one:
+        result = await one.call_tool("counter", {"message": "many"})
+    assert isinstance(result.structured_content, dict)
+    assert (result.is_error, result.structured_content["state"]) == (True, "rejected")
+    assert "must be `N [delay_ms]" in text_of(result)
+
+
 async def test_closing_a_stream_of_the_newest_revision_cancels_its_task(
     fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

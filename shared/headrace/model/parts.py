@@ -413,6 +413,14 @@ def text_of(parts: Iterable[Json]) -> str:
     return "".join(part["text"] for part in parts if _is_answer(part))
 
 
+def words_of(parts: Iterable[Json]) -> str:
+    """Return the joined text of a status for people, notices and errors too.
+
+    Reasoning and tool calls are left out.
+    """
+    return "".join(part["text"] for part in parts if _has_text(part) and not _is_hidden(part))
+
+
 def thinking_of(parts: Iterable[Json]) -> str:
     """Return the joined reasoning of `parts`."""
     return "".join(part["text"] for part in parts if _has_text(part) and is_thinking(part))
@@ -420,6 +428,10 @@ def thinking_of(parts: Iterable[Json]) -> str:
 
 def _is_answer(part: Json) -> bool:
     return _has_text(part) and event_type(part) in _ANSWER and not is_thinking(part)
+
+
+def _is_hidden(part: Json) -> bool:
+    return is_thinking(part) or event_type(part) == TOOL_CALL
 
 
 def _has_text(part: Json) -> bool:

@@ -121,10 +121,4 @@ def _message(event: Json) -> Json:
 
 def words(event: Json) -> str:
     """Return the text of a status update's message, without thinking and tool calls."""
-    return "".join(
-        part["text"]
-        for part in _message(event).get("parts", ())
-        if isinstance(part.get("text"), str)
-        and not parts.is_thinking(part)
-        and parts.event_type(part) != parts.TOOL_CALL
-    )
+    return parts.words_of(_message(event).get("parts", ()))

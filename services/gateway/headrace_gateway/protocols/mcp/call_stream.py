@@ -16,7 +16,7 @@ from headrace.model import json_text
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
-from headrace.model.parts import text_of, tool_call
+from headrace.model.parts import text_of, tool_call, words_of
 from headrace.model.task import INPUT_REQUIRED
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.mcp.messages import MODERN, PRIMING, McpRequest, RpcId
@@ -211,4 +211,4 @@ def _said(event: Json) -> str:
     if message.get("role") == "ROLE_USER":
         return ""
     called = [call.name for part in message.get("parts") or () if (call := tool_call(part))]
-    return text_of(parts) or ", ".join(called) or text_of(message.get("parts") or ())
+    return text_of(parts) or ", ".join(called) or words_of(message.get("parts") or ())

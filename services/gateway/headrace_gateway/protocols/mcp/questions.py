@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, Json
-from headrace.model.parts import text_of
+from headrace.model.parts import words_of
 from headrace.model.user_message import answer_parts
 
 _TEXT_FIELD = "answer"
@@ -56,7 +56,7 @@ class AgentQuestion:
         schema = (message.get("metadata") or {}).get(INPUT_SCHEMA)
         if len(interrupts) == 1:
             schema = interrupts[0].get("responseSchema") or schema
-        text = text_of(message.get("parts") or ())
+        text = words_of(message.get("parts") or ())
         asked = [str(one["message"]) for one in interrupts if one.get("message")]
         return cls(generation, text or " ".join(asked), interrupts, schema)
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from headrace.model.events import Json
 from headrace.model.file_links import SCHEME
-from headrace.model.parts import SUBAGENT_RUN_ID, metadata_of, text_of
+from headrace.model.parts import SUBAGENT_RUN_ID, metadata_of, text_of, words_of
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, REJECTED
 from headrace_gateway.protocols.mcp.questions import AgentQuestion
 
@@ -35,7 +35,7 @@ def result_of(agent: str, task: Json, question: AgentQuestion | None = None) -> 
     state: str = task["status"]["state"]
     outputs = list(_outputs(task))
     own = [part for _, _, part in outputs]
-    said = text_of((task["status"].get("message") or {}).get("parts") or ())
+    said = words_of((task["status"].get("message") or {}).get("parts") or ())
     text = text_of(own)
     if state in _UNSUCCESSFUL or state == INPUT_REQUIRED or not text:
         text = "\n".join(filter(None, (text, said)))
@@ -104,7 +104,7 @@ def _known(handle: str, status: Json, created: str) -> Json:
         "ttlMs": None,
         "pollIntervalMs": POLL_MS,
     }
-    if said := text_of((status.get("message") or {}).get("parts") or ()):
+    if said := words_of((status.get("message") or {}).get("parts") or ()):
         known["statusMessage"] = said
     return known
 

@@ -6,6 +6,7 @@ import httpx
 
 from headrace_gateway.settings import GatewaySettings
 from tests.support.credentials import ANN, Person, write
+from tests.support.doors.mcp import client, text_of
 from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import running
 from tests.support.scripted_fleet import ScriptedFleet
@@ -42,3 +43,10 @@ async def test_an_agent_is_a_tool_for_callers_with_its_credentials_and_roles(
         assert await shown(LIMITED.bearer) == {"choosy", "terse"}
         asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         assert (await http.post("/mcp", json=asked)).status_code == httpx.codes.UNAUTHORIZED
+
+
+async def test_a_bare_message_is_a_result(gateway: str, fleet: ScriptedFleet) -> None:
+    assert fleet.working
+    async with client(gateway) as one:
+        result = await one.call_tool("bare", {"message": "hello"})
+    assert (text_of(result), result.is_error) == ("bare hello", False)
