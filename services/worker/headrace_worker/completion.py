@@ -14,6 +14,7 @@ from headrace.model import events
 from headrace.model.delegation import ASKS_FOR
 from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft, Json, timestamp
+from headrace.model.memory import MemoryFull
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import BARE_MESSAGE, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
@@ -352,7 +353,7 @@ def _malformed(error: BaseException | None) -> MalformedOutput | None:
     return error
 
 
-_PUBLIC = (DelegationFailed, Misused)
+_PUBLIC = (DelegationFailed, MemoryFull, Misused)
 """Errors whose messages clients may see."""
 
 

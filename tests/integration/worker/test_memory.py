@@ -15,12 +15,13 @@ from headrace.jetstream.streams import ensure_streams
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.memory import MemoryChanged, MemoryFull, MemoryScope
-from headrace.model.task import TaskKey, mint_task_id
+from headrace.model.task import FAILED, TaskKey, mint_task_id
 from headrace.sdk.errors import Misused, RunOver
 from headrace.sdk.memory import Memory
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace_worker.memory import AttemptMemory
 from tests.integration.worker.conftest import Working
+from tests.integration.worker.test_checkpoints import folded
 from tests.support.memory_bus import memory_bus
 from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
@@ -326,6 +327,8 @@ async def test_a_full_memory_says_so(submitter: TaskSubmitter, working: Working)
 
     @agent()
     async def filling(ctx: RunContext) -> str:
+        if told:
+            await ctx.memory.put("z", b"x" * 20_000)
         try:
             for number in range(9):
                 await ctx.memory.put(str(number), b"x" * 10_000)
@@ -336,6 +339,13 @@ async def test_a_full_memory_says_so(submitter: TaskSubmitter, working: Working)
     async with working(filling):
         await request(bus, f"STREAM.UPDATE.{config['name']}", {**config, "max_bytes": 30_000})
         await (await submitter.start("filling", "x")).ended()
+        task = await submitter.start("filling", "y")
+        failed = folded(await task.ended())["status"]
+    assert failed["state"] == FAILED
+    assert (await task.last()).stamp.attempt == 1
+    assert failed["message"]["parts"][0]["text"].startswith(
+        "memory key 'z' is not stored: the fleet's memory is full"
+    )
     [message] = told
     assert message.startswith(
         "memory key '2' is not stored: the fleet's memory is full; delete large"
