@@ -26,7 +26,8 @@ from headrace.sdk.drive import drive
 from headrace.sdk.errors import Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace.sdk.source import called_at
-from headrace.sdk.steps import Steps, step_scope
+from headrace.sdk.step_ids import step_scope
+from headrace.sdk.steps import Steps
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.blocks import RunIds

@@ -13,7 +13,9 @@ from headrace.model.step import FAILED, STARTED, ShownStep, StepRecord
 from headrace.model.wait import SIGNING_STEP, SourceEvent, WebhookAddress, shown_name, timed_out
 from headrace.sdk.errors import Misused
 from headrace.sdk.source import called_at
-from headrace.sdk.steps import StepCall, Steps, step_scope
+from headrace.sdk.step_call import StepCall
+from headrace.sdk.step_ids import step_scope
+from headrace.sdk.steps import Steps
 from headrace.sdk.waits import is_set_within
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment

@@ -25,7 +25,8 @@ from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import STOPS, Runtime, running_loop
 from headrace.sdk.signals import Activity
 from headrace.sdk.source import called_at
-from headrace.sdk.steps import StepCall, step_scope
+from headrace.sdk.step_call import StepCall
+from headrace.sdk.step_ids import step_scope
 from headrace.sdk.tool_call import Callee, ToolError, ToolOutput
 from headrace.sdk.waits import WaitEvent, WaitSource, Webhook, check_sources, seconds_of
 

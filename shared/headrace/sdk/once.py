@@ -10,7 +10,8 @@ from headrace.sdk.active_run import active_run
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.errors import Misdeclared
 from headrace.sdk.source import called_at
-from headrace.sdk.steps import IDEMPOTENCY_KEY, StepCall, digest_of, takes_key
+from headrace.sdk.step_call import IDEMPOTENCY_KEY, StepCall, takes_key
+from headrace.sdk.step_values import digest_of
 
 
 async def call_once(  # noqa: PLR0913, PLR0917  # what a call is

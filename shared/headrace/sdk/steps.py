@@ -11,138 +11,38 @@ before something is done twice or not at all.
 """
 
 import asyncio
-import inspect
-import itertools
 import json
 import logging
-import typing
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from datetime import date, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from functools import lru_cache, partial
-from hashlib import blake2b
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, Protocol
-from uuid import UUID, uuid5
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic import ValidationError
 
-from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.step import COMPLETED, FAILED, MOST_IN_HEADER, ShownStep, StepId, StepRecord
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import (
-    AgentExited,
-    MalformedOutput,
     Misdeclared,
     Misused,
-    Retryable,
     StepAmbiguous,
     StepChanged,
     StepFailed,
     is_of_fleet,
 )
-from headrace.sdk.policy import LONGEST, Retry
 from headrace.sdk.source import called_at
-from headrace.sdk.thread_pool import call_in_thread
+from headrace.sdk.step_call import StepCall, result_of
+from headrace.sdk.step_ids import Uses, idempotency_key, prefix_in, prefix_of, step_scope
+from headrace.sdk.step_values import decoded, digest_of, encoded, shortened
 
 _log = logging.getLogger(__name__)
-
-_LONGEST_NAME = 200
-_LONGEST_KEY = 500
-_LONGEST_ERROR = 1000
-"""Characters of names, keys and the messages of recorded errors."""
-
-_MOST_OF_ERROR = 4 * 1024
-"""Bytes of such a message as ASCII JSON, where a character has up to 12: a record is a header."""
-
-_KEYS = UUID("d0f0a3f5-2c66-5f0e-9c3b-6a3d3c5d7b11")
-"""Namespace of idempotency keys."""
-
-_PREFIX = 16
-"""Digits of the prefix of steps within a step."""
-
-_SURROGATE = r"\ud"
-"""How the escape of half of a character begins."""
-
-IDEMPOTENCY_KEY = "idempotency_key"
-"""Name of the parameter that gets the step's key, if its function has one."""
 
 _REMEDY = (
     "pin tasks to the version of the agent that began them, give the step a key=, and decide by"
     " recorded values alone: results of steps, ctx.now, ctx.random and ctx.uuid"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCall:
-    """A call of `RunContext.step`, or of a tool that is a step."""
-
-    name: str
-    function: Callable[..., Any]
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    key: str | None = None
-    retry: Retry | None = None
-    timeout: float | None = None
-    returns: Any = None
-    """Type of the result. None: the annotation of the function, if it has one."""
-    interruptible: bool = False
-    record_errors: bool = False
-    alike: str = ""
-    """Digest of what distinguishes calls of the name whose order may change. Calls with the same
-    one are interchangeable, also at the same time."""
-    is_shown: bool = True
-
-    @property
-    def series(self) -> str:
-        """The name by which the call's uses are numbered."""
-        return f"{self.name} {self.alike}" if self.alike else self.name
-
-    def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            Misused: One is of another type, or has an invalid value.
-            Misdeclared: One of `retry` has.
-        """
-        if not _is_text(self.name, _LONGEST_NAME):
-            raise Misused(f"a step's name must be text of 1 to {_LONGEST_NAME} characters")
-        if not callable(self.function):
-            raise Misused(
-                f"step {self.name!r} needs a function and its arguments, not"
-                f" {type(self.function).__name__}: write ctx.step({self.name!r}, function, …)"
-            )
-        if self.key is not None and not _is_text(self.key, _LONGEST_KEY):
-            raise Misused(
-                f"the key of step {self.name!r} must be text of 1 to {_LONGEST_KEY} characters"
-            )
-        if self.timeout is not None and not _is_seconds(self.timeout):
-            raise Misused(
-                f"the timeout of step {self.name!r} must be more than 0 s and at most"
-                f" {LONGEST:.0f} s"
-            )
-        if self.returns is not None and _adapter(self.returns) is None:
-            raise Misused(f"the returns of step {self.name!r} must be a type that Pydantic knows")
-        if self.retry is not None:
-            if not isinstance(self.retry, Retry):
-                raise Misused(f"the retry of step {self.name!r} must be a Retry: write Retry(…)")
-            self.retry.check(f"step {self.name!r}")
-
-
-def _is_text(value: object, longest: int) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= longest
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value <= LONGEST
 
 
 class StepFiles(Protocol):
@@ -177,62 +77,6 @@ class StepLog(Protocol):
         """
 
 
-class _Uses:
-    """The uses of names: those of a run, or of one call of a step's function."""
-
-    def __init__(self, prefix: str = "", asked: Iterable[StepId] = ()) -> None:
-        """Number uses after those `asked` for, of names that get `prefix` in the log."""
-        self.prefix = prefix
-        self._asked, self._next = set(asked), dict[str, int]()
-
-    def add(self, id_: StepId) -> None:
-        """Count a use that has a record."""
-        self._asked.add(id_)
-
-    def has(self, series: str, number: int) -> bool:
-        """Return whether that use has been counted."""
-        return (series, number) in self._asked
-
-    def next(self, series: str) -> int:
-        """Return the number of the name's first use that has not been counted."""
-        number = self._next.get(series, 0)
-        while self.has(series, number):
-            number += 1
-        self._next[series] = number
-        return number
-
-
-class StepScope:
-    """What one call of a step's function asks for, apart from what the agent asks for.
-
-    Each call asks for the same: steps that it calls have a name of their step's, and numbers of
-    their own. So the agent's own steps have their numbers whether the function is called or not.
-    """
-
-    def __init__(self, id_: StepId, key: str) -> None:
-        """Begin a call for the step with that idempotency key."""
-        self.uses = _Uses(_prefix(id_))
-        self._key, self._minted = key, Counter[str]()
-
-    def mint(self, kind: str) -> str:
-        """Return the next id of `kind`; the same in each call of the step's function."""
-        self._minted[kind] += 1
-        return f"{self._key}/{kind}/{self._minted[kind]}"
-
-
-def _prefix(id_: StepId) -> str:
-    """Return what begins the names of the steps that the step's function calls."""
-    return f"{blake2b(json.dumps(id_).encode(), digest_size=_PREFIX // 2).hexdigest()}/"
-
-
-_scope: ContextVar[StepScope | None] = ContextVar("step_scope", default=None)
-
-
-def step_scope() -> StepScope | None:
-    """Return the scope of the step whose function is running. None: the agent itself is."""
-    return _scope.get()
-
-
 class Steps:
     """The steps of one attempt at a run."""
 
@@ -251,13 +95,13 @@ class Steps:
         self._task, self._run, self._log = key.task, run, log
         self._recorded = {record.id: record for record in recorded}
         used = {record.id for record in asked}
-        self._uses = _Uses(asked=used)
+        self._uses = Uses(asked=used)
         self._unasked = {id_: None for id_ in self._recorded if id_ not in used}
         self._within = defaultdict[str, list[StepId]](list)
         """Steps that functions of other steps called, by prefix."""
         for id_ in self._recorded:
-            if id_[0][_PREFIX : _PREFIX + 1] == "/":
-                self._within[id_[0][: _PREFIX + 1]].append(id_)
+            if (prefix := prefix_in(id_)) is not None:
+                self._within[prefix].append(id_)
         self._running = dict[StepId, asyncio.Event]()
         """The events are set when the run is stopped."""
         self._recording = set[StepId]()
@@ -280,7 +124,7 @@ class Steps:
             call.check()
         except (Misused, Misdeclared) as error:
             raise type(error)(f"{error}{called_at()}") from None
-        scope = _scope.get()
+        scope = step_scope()
         uses = self._uses if scope is None else scope.uses
         # A model that is asked again may call its tools in another order.
         in_order = scope is None and not call.alike and self._log.is_alone
@@ -301,13 +145,13 @@ class Steps:
 
     def _forget_within(self, id_: StepId) -> None:
         """Forget the steps that the step's function called: it is not called again."""
-        inner = self._within.pop(_prefix(id_), ()) if self._within else ()
+        inner = self._within.pop(prefix_of(id_), ()) if self._within else ()
         for each in inner:
             self._recorded.pop(each, None)
             self._unasked.pop(each, None)
             self._forget_within(each)
 
-    def _id(self, call: StepCall, uses: _Uses) -> StepId:
+    def _id(self, call: StepCall, uses: Uses) -> StepId:
         series = f"{uses.prefix}{call.series}"
         if call.key is not None:
             id_: StepId = (f"{uses.prefix}{call.name}", call.key)
@@ -360,7 +204,7 @@ class Steps:
 
     async def _perform(self, call: StepCall, id_: StepId, *, in_order: bool) -> StepRecord:
         """Call the step's function, and record its result."""
-        key, began, scope = self._idempotency_key(id_), monotonic(), _scope.get()
+        key, began, scope = idempotency_key(self._task, self._run, id_), monotonic(), step_scope()
         # Functions may change their arguments, which another attempt passes unchanged.
         arguments = digest_of(call.args, call.kwargs)
         self._running[id_] = asyncio.Event()
@@ -384,18 +228,15 @@ class Steps:
             self._within[scope.uses.prefix].append(id_)
         return record
 
-    def _idempotency_key(self, id_: StepId) -> str:
-        return str(uuid5(_KEYS, json.dumps([self._task, self._run, *id_])))
-
     async def _made(self, call: StepCall, id_: StepId, key: str) -> str | tuple[str, str]:
         """Return the function's result as JSON, or its error to record."""
         try:
-            result = await _tried(call, id_, key, self._running[id_])
+            result = await result_of(call, id_, key, self._running[id_])
         except Exception as error:
             if not call.record_errors or is_of_fleet(error):
                 raise
-            return type(error).__name__, _shortened(str(error))
-        return _encoded(call, result)
+            return type(error).__name__, shortened(str(error))
+        return encoded(call.name, result, call.adapter)
 
     async def _offloaded(self, id_: StepId, made: str | tuple[str, str]) -> tuple[str | None, str]:
         if isinstance(made, tuple):
@@ -413,7 +254,7 @@ class Steps:
         if text is None:
             text = (await self._log.files.content(record.link)).decode()
         try:
-            return _decoded(call, text)
+            return decoded(text, call.adapter)
         except ValidationError as error:
             raise StepChanged(
                 f"the recorded result of step {call.name!r} does not fit its type:"
@@ -428,109 +269,6 @@ def _shown(call: StepCall, error: tuple[str, str] | None, seconds: float) -> Jso
     return ShownStep(call.name, COMPLETED if error is None else FAILED, seconds).metadata()
 
 
-def _shortened(message: str) -> str:
-    message = message[:_LONGEST_ERROR]
-    while len(json.dumps(message)) > _MOST_OF_ERROR:
-        message = message[: len(message) // 2]
-    return message
-
-
-async def _tried(call: StepCall, id_: StepId, key: str, stop: asyncio.Event) -> Any:  # noqa: ANN401  # the function's
-    retry = call.retry
-    for failures in itertools.count(1):
-        _scope.set(StepScope(id_, key))
-        try:
-            return await _called(call, key)
-        except Exception as error:
-            if retry is None or failures >= retry.attempts or not _is_retried(error, retry):
-                raise
-            own = error.after if isinstance(error, Retryable) else None
-        await _pause(retry.pause(failures) if own is None else own, stop)
-    raise AssertionError("there is always another number")
-
-
-async def _pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait before another call.
-
-    Raises:
-        CancelledError: The run is stopped, and another call might be cut in half.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    if stop.is_set():
-        raise asyncio.CancelledError
-
-
-def _is_retried(error: Exception, retry: Retry) -> bool:
-    if isinstance(error, Retryable):
-        return True
-    if isinstance(error, Misused | MalformedOutput) or is_of_fleet(error):
-        return False
-    return isinstance(error, retry.on or Exception)
-
-
-async def _called(call: StepCall, key: str) -> Any:  # noqa: ANN401  # the function's
-    function, kwargs = call.function, dict(call.kwargs)
-    if IDEMPOTENCY_KEY not in kwargs and takes_key(function):
-        kwargs[IDEMPOTENCY_KEY] = key
-    limit = asyncio.timeout(call.timeout)
-    try:
-        async with limit:
-            if inspect.iscoroutinefunction(function):
-                return await function(*call.args, **kwargs)
-            result = await call_in_thread(function, *call.args, **kwargs)
-            return await result if inspect.isawaitable(result) else result
-    except (SystemExit, KeyboardInterrupt) as exit_:
-        # Either would end the event loop, and with it the worker and all its runs.
-        raise AgentExited(
-            f"step {call.name!r} raised {type(exit_).__name__}; only its run ends: return, or"
-            " raise an Exception"
-        ) from exit_
-    except TimeoutError:
-        if limit.expired():
-            raise TimeoutError(f"step {call.name!r} took more than {call.timeout:g} s") from None
-        raise
-
-
-def takes_key(function: Callable[..., Any]) -> bool:
-    """Return whether the function has a parameter for its step's idempotency key."""
-    if isinstance(function, partial) and IDEMPOTENCY_KEY in function.keywords:
-        return False  # The agent passes one.
-    try:
-        return IDEMPOTENCY_KEY in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False  # of a function in C
-
-
-def digest_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return a digest of a call's arguments; empty: they have none.
-
-    JSON, Pydantic models, sets, and values such as times count. Other objects do not, which may be
-    a framework's context and differ between attempts.
-    """
-    try:
-        text = _written([args, kwargs])
-    except (TypeError, ValueError, RecursionError):
-        return ""
-    return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _written(value: object) -> str:
-    return json.dumps(value, sort_keys=True, default=_counted)
-
-
-def _counted(value: object) -> Any:  # noqa: ANN401  # any JSON
-    match value:
-        case BaseModel():
-            return value.model_dump(warnings=False)
-        case set() | frozenset():
-            return sorted(map(_written, value))  # Processes write a set in different orders.
-        case date() | time() | timedelta() | UUID() | Decimal() | Enum() | bytes():
-            return str(value)
-    return None
-
-
 def _check_arguments(call: StepCall, record: StepRecord) -> None:
     if not record.arguments:
         return
@@ -540,60 +278,3 @@ def _check_arguments(call: StepCall, record: StepRecord) -> None:
             f"step {call.name!r} is recorded with other arguments; {_REMEDY}."
             f" If an error of the step was handled, use record_errors=True{called_at()}"
         )
-
-
-def _encoded(call: StepCall, result: Any) -> str:  # noqa: ANN401  # the function's
-    """Return the result as ASCII JSON.
-
-    Raises:
-        MalformedOutput: It is not JSON, or does not fit its type.
-    """
-    try:
-        text = json.dumps(to_jsonable_python(result))
-        if _SURROGATE in text:
-            text = json_text.without_halves(text.encode()).decode()
-        _decoded(call, text)
-    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-        what = "does not fit its type" if isinstance(error, ValidationError) else "is not JSON"
-        raise MalformedOutput(
-            f"the result of step {call.name!r} {what}; return JSON, a dataclass or a Pydantic"
-            " model, and store large or binary content as a file"
-        ) from error
-    return text
-
-
-def _decoded(call: StepCall, text: str) -> Any:  # noqa: ANN401  # the function's
-    adapter = _adapter_of(call)
-    return json.loads(text) if adapter is None else adapter.validate_json(text)
-
-
-def _adapter_of(call: StepCall) -> TypeAdapter[Any] | None:
-    """Return what validates the result; None: it has no type that Pydantic knows."""
-    return _adapter(_annotation(call.function) if call.returns is None else call.returns)
-
-
-def _annotation(function: Callable[..., Any]) -> Any:  # noqa: ANN401  # a type
-    if not hasattr(function, "__annotations__"):
-        return None
-    try:
-        return typing.get_type_hints(function, include_extras=True).get("return")
-    except (NameError, TypeError, AttributeError):
-        return None
-
-
-_UNTYPED: tuple[Any, ...] = (None, type(None), Any, object)
-
-
-def _adapter(kind: Any) -> TypeAdapter[Any] | None:  # noqa: ANN401  # a type
-    if kind in _UNTYPED:
-        return None
-    try:
-        made = _made_adapter(kind)
-    except (PydanticUserError, TypeError):
-        return None  # as of a class of its own, whose instances are no JSON
-    return made if made.pydantic_complete else None
-
-
-@lru_cache(maxsize=512)
-def _made_adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401  # a type
-    return TypeAdapter(kind)

@@ -24,7 +24,8 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Misdeclared, is_of_fleet
 from headrace.sdk.once import call_once
 from headrace.sdk.source import called_at, declared_at
-from headrace.sdk.steps import IDEMPOTENCY_KEY, digest_of
+from headrace.sdk.step_call import IDEMPOTENCY_KEY
+from headrace.sdk.step_values import digest_of
 from headrace.sdk.thread_pool import call_in_thread
 from headrace.sdk.tool_call import ToolError, ToolOutput
 

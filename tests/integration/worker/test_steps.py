@@ -227,7 +227,7 @@ async def test_a_record_that_fits_no_header_fails_its_run_at_once(
     entries = await ended(submitter, working, failing)
     status = folded(entries)["status"]
     assert (status["state"], entries[-1].stamp.attempt) == (FAILED, 1)
-    assert "a step's record takes 20310 bytes" in status["message"]["parts"][0]["text"]
+    assert "a step's record takes" in status["message"]["parts"][0]["text"]
 
 
 async def test_a_slow_step_shows_its_start(submitter: TaskSubmitter, working: Working) -> None:

@@ -21,7 +21,7 @@ from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.sdk.errors import DelegationFailed, DelegationRefused, RunOver
 from headrace.sdk.results import DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt
-from headrace.sdk.steps import step_scope
+from headrace.sdk.step_ids import step_scope
 from headrace.state_client import StateClient
 from headrace_worker.delegation.child import Child, Events
 from headrace_worker.delegation.child_events import KnownChildren

@@ -15,7 +15,8 @@ from pydantic_ai.durable_exec import (
 
 from headrace.sdk.active_run import active_run, required_run
 from headrace.sdk.context import runtime_of
-from headrace.sdk.steps import StepCall, digest_of
+from headrace.sdk.step_call import StepCall
+from headrace.sdk.step_values import digest_of
 
 
 class FleetDurability(BaseDurabilityCapability[Any]):  # type: ignore[misc]  # loaded lazily

@@ -21,7 +21,8 @@ from headrace.model.events import Json
 from headrace.model.step import MOST_IN_HEADER, ShownStep, StepRecord
 from headrace.model.task import TaskKey
 from headrace.sdk.errors import AgentExited, Misdeclared, Misused, RunOver, StepAmbiguous
-from headrace.sdk.steps import StepCall, Steps
+from headrace.sdk.step_call import StepCall
+from headrace.sdk.steps import Steps
 
 KEY = TaskKey("default", "shop", "0-abc")
 WIDE = "🔢"
