@@ -390,13 +390,13 @@ class Directory:
         for key, copied in copy.items():
             kind, _, agent = key.partition(".")
             if kind == "live":
-                self._take_instance(listing, lives, key, copied)
+                self._read_instance(listing, lives, key, copied)
             elif copied is None:
                 continue
             elif kind == "card":
-                self._take_card(listing, agent, copied.data)
+                self._read_card(listing, agent, copied.data)
             elif kind == "route":
-                self._take_route(listing, agent, copied.data)
+                self._read_route(listing, agent, copied.data)
         timeout = self._timing.instance_ttl + self._timing.read_interval
         sequences = {key: copied.sequence for key, copied in lives.items()}
         for key in self._renewals.fresh(sequences, time.monotonic(), timeout):
@@ -417,7 +417,7 @@ class Directory:
             await self._bucket.put(route_key(agent), route.encode(), after=0)
             _log.info("agent %s: new tasks go to version %s", agent, route.current or "(unpinned)")
 
-    def _take_card(self, listing: DirectoryContent, name: str, data: bytes) -> None:
+    def _read_card(self, listing: DirectoryContent, name: str, data: bytes) -> None:
         try:
             card = _decode_card(name, data)
             listing.versions.setdefault(card.name, {})[card.pinned_version] = card
@@ -425,7 +425,7 @@ class Directory:
         except UndecodableMessage as error:
             self._complain(name, data, f"agent {name} has no readable card: {error}")
 
-    def _take_instance(
+    def _read_instance(
         self,
         listing: DirectoryContent,
         lives: dict[str, ReplicaValue],
@@ -441,7 +441,7 @@ class Directory:
         else:
             lives[key] = copied
 
-    def _take_route(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
+    def _read_route(self, listing: DirectoryContent, agent: str, data: bytes) -> None:
         try:
             listing.routes[agent] = AgentRoute.decode(route_key(agent), data)
             self._complained.pop(route_key(agent), None)

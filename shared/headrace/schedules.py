@@ -167,9 +167,9 @@ class Schedules:
 
         most = self._most_per_owner
         refusal = TooManySchedules(f"an owner may have at most {most} schedules; delete one")
-        return await NumberLimit(most, count, refusal).add(add, self._take_back)
+        return await NumberLimit(most, count, refusal).add(add, self._withdraw)
 
-    async def _take_back(self, added: StoredSchedule) -> None:
+    async def _withdraw(self, added: StoredSchedule) -> None:
         """Delete the schedule, unless another request has replaced it meanwhile."""
         subjects, tokens = self._bus.subjects, added.key.tokens
         subject, after = subjects.schedule(*tokens), added.sequence + 1

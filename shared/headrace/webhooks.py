@@ -177,7 +177,7 @@ class Webhooks:
             try:
                 if found.data is None:
                     add = partial(self._bucket.put, name, webhook.encode(), found.sequence)
-                    await self._limit(key).add(add, partial(self._take_back, name))
+                    await self._limit(key).add(add, partial(self._withdraw, name))
                 else:
                     replacement = _replacement(_decode(key, found.data), webhook)
                     await self._bucket.put(name, replacement.encode(), found.sequence)
@@ -187,7 +187,7 @@ class Webhooks:
             return
         raise BusUnavailable(f"webhook {token} of {key.task} is being changed concurrently")
 
-    async def _take_back(self, name: str, sequence: int) -> None:
+    async def _withdraw(self, name: str, sequence: int) -> None:
         """Delete the webhook, unless another request has replaced it meanwhile."""
         await self._bucket.delete_revision(name, sequence, seconds=_FORGET_AFTER)
 

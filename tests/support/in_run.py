@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from headrace.sdk.active_run import active_run, set_active_run
+from headrace.sdk.active_run import ACTIVE
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun
 from headrace.sdk.runtime import RunMemory
@@ -18,9 +18,8 @@ def in_run(memory: RunMemory) -> Iterator[RunContext]:
     """Let the block be part of a run with this memory."""
     runtime: Any = SimpleNamespace(loop=asyncio.get_running_loop(), memory=memory)
     ctx = replace(DirectRun("any", "hi").context, _runtime=cast("Any", runtime))
-    before = active_run()
-    set_active_run(ctx)
+    before = ACTIVE.set(ctx)
     try:
         yield ctx
     finally:
-        set_active_run(cast("Any", before))
+        ACTIVE.reset(before)

@@ -40,10 +40,10 @@ class Assignment:
         """Its task and run."""
         return self.run.key.task, self.run.generation
 
-    def take_input(self) -> Entry | None:
+    def pop_input(self) -> Entry | None:
         """Return `input`, once: if its log has changed, it must be read."""
-        taken, self.input = self.input, None
-        return taken
+        found, self.input = self.input, None
+        return found
 
     async def ack(self, bus: Bus) -> None:
         """Acknowledge the request, without confirmation: a request that stays is dropped later.

@@ -122,6 +122,11 @@ class Attempt:
             self.started_children = Children(self, recovered.known_children)
         self._accept_requests()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the agent is at work on the claimed run."""
+        return self._is_claimed and not self.over.done()
+
     def _context(self) -> RunContext:
         assignment, claimed = self.assignment, self.claimed
         return RunContext(
@@ -142,7 +147,6 @@ class Attempt:
         resources = self.resources
         self.control = resources.bus.subjects.control(self.assignment.key)
         self.hold.holder = self
-        resources.watch.add(self.appender)
         if self.waiting and self.inputs.interrupts:
             self.interrupt(Interrupt.SUPERSEDED)
         if self.claimed.recovered.is_canceling:

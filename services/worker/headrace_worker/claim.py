@@ -317,7 +317,7 @@ async def claim(
     """
     for _ in range(_ROUNDS):
         # If the log has changed since, the append is refused.
-        carried = assignment.take_input()
+        carried = assignment.pop_input()
         decision = Claimable(carried, 1) if carried else await decide(bus, assignment)
         if not isinstance(decision, Claimable):
             return decision

@@ -85,7 +85,7 @@ class WorkerLeases:
         self._timing, self._tick = timing, tick
         self._heartbeat_thread = heartbeat_thread
         self.health = LoopHealth()
-        self._requests = HolderRequests(heartbeat_thread, self.health, timing.take_in)
+        self._requests = HolderRequests(heartbeat_thread, self.health, timing.accept_input)
         self._taken: deque[Hold] = deque()
         """New holds, in the order of their first heartbeats."""
         self._beating: deque[Hold] = deque()

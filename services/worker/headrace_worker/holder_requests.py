@@ -52,13 +52,14 @@ class HolderRequests:
     """Answers the requests to the holders of a worker's tasks; used on the heartbeat thread."""
 
     def __init__(
-        self, heartbeat_thread: HeartbeatThread, health: LoopHealth, take_in: float
+        self, heartbeat_thread: HeartbeatThread, health: LoopHealth, accept_within: float
     ) -> None:
         """Answer on `heartbeat_thread`; create it on the worker's loop, whose `health` it asks.
 
-        That loop has `take_in` seconds to queue a message.
+        That loop has `accept_within` seconds to queue a message.
         """
-        self._heartbeat_thread, self._health, self._take_in_time = heartbeat_thread, health, take_in
+        self._heartbeat_thread, self._health = heartbeat_thread, health
+        self._accept_within = accept_within
         self._workers_loop = asyncio.get_running_loop()
 
     async def listen(self, control: str, hold: Held) -> Subscription:
@@ -94,14 +95,14 @@ class HolderRequests:
     async def _queued(self, request: Control, holder: Holder) -> int | InputRefusal:
         if holder.refuses_inputs:
             return InputRefusal("policy")
-        if self._health.silence < self._take_in_time:
-            work = asyncio.run_coroutine_threadsafe(_taken_in(holder, request), self._workers_loop)
+        if self._health.silence < self._accept_within:
+            work = asyncio.run_coroutine_threadsafe(_accepted(holder, request), self._workers_loop)
             # Not cancelled: if the message is queued twice, its input id in the log shows it.
             waiting = asyncio.shield(asyncio.wrap_future(work))
             with suppress(TimeoutError):
-                return await asyncio.wait_for(waiting, self._take_in_time)
+                return await asyncio.wait_for(waiting, self._accept_within)
         return InputRefusal("blocked")
 
 
-async def _taken_in(holder: Holder, request: Control) -> int | InputRefusal:
-    return await holder.inputs.take_in(request)
+async def _accepted(holder: Holder, request: Control) -> int | InputRefusal:
+    return await holder.inputs.accept(request)

@@ -72,7 +72,7 @@ class Inputs:
         for each in earlier.queued:
             self._remember(each)
 
-    async def take_in(self, request: Control) -> int | InputRefusal:
+    async def accept(self, request: Control) -> int | InputRefusal:
         """Queue the message of `request`; return its generation once it is stored."""
         try:
             receipt = self._receipt(request)
@@ -86,7 +86,7 @@ class Inputs:
         except Overtaken as other:
             if request.if_generation is None:
                 # The condition was that of another request with the same message.
-                return await self.take_in(request)
+                return await self.accept(request)
             return InputRefusal("generation", other.generation)
         self._notify()
         return generation

@@ -205,7 +205,7 @@ class _PullRequest:
         self.inbox, self.remaining = inbox, batch
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def take_run(self) -> bool:
+    def count_run(self) -> bool:
         """Count a run; return False if it does not belong to this request."""
         if self.over.done() or not self.remaining:
             return False
@@ -341,7 +341,7 @@ class Puller:
     def _has_permit(self) -> bool:
         if self._draining:
             return False
-        if self._request is not None and self._request.take_run():
+        if self._request is not None and self._request.count_run():
             return True
         return self._concurrency.acquire_free(1) == 1
 

@@ -12,7 +12,6 @@ from headrace_worker.heartbeats import WorkerLeases
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.usage import Prices
-from headrace_worker.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,6 @@ class WorkerResources:
     bus: Bus
     leases: WorkerLeases
     rule: TailRule
-    watch: Watch
     settings: WorkerSettings
     timing: Timing
     ticks: AppendTicks

@@ -74,7 +74,6 @@ async def _execute(attempt: Attempt, claimed: ClaimedRun) -> None:
             finally:
                 if overdue is not None:
                     overdue.cancel()
-                attempt.resources.watch.remove(attempt.appender)
             await end(attempt)
     finally:
         series.working -= 1

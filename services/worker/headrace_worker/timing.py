@@ -30,7 +30,7 @@ class Timing:
     """Whether all of each sleep is: then it ends by the agent's clock, as a test sets it."""
     queue_interval: float = 3.0
     """Maximum between checks for new queues."""
-    take_in: float = 1.0
+    accept_input: float = 1.0
     """For the worker's loop to queue a message. The requester then learns that the loop is blocked,
     well before its own timeout, and queues the message itself."""
     child_lateness: float = 1.0

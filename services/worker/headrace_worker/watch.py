@@ -7,6 +7,9 @@ runs therefore cost nothing here.
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Self
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -32,25 +35,12 @@ the event loop, and every log is checked: another worker may have taken over."""
 class Watch:
     """Watch on the runs of one worker."""
 
-    def __init__(self, bus: Bus, rule: TailRule) -> None:
-        """Start without runs."""
-        self._bus, self._rule = bus, rule
-        self._watchers: dict[Appender, _Watcher | None] = {}
-        """None: the run has not been silent yet."""
+    def __init__(self, bus: Bus, rule: TailRule, at_work: Callable[[], Iterable[Appender]]) -> None:
+        """Watch the logs that `at_work` returns: those of the runs whose agents are at work."""
+        self._bus, self._rule, self._at_work = bus, rule, at_work
+        self._watchers = dict[Appender, _Watcher]()
+        """Of the silent runs."""
         self._loop = asyncio.get_running_loop()
-        self._leaving: set[asyncio.Task[None]] = set()
-
-    def add(self, appender: Appender) -> None:
-        """Watch the log that `appender` writes."""
-        self._watchers[appender] = None
-
-    def remove(self, appender: Appender) -> None:
-        """Stop watching its log."""
-        watcher = self._watchers.pop(appender, None)
-        if watcher is not None and watcher.engaged:
-            task = self._loop.create_task(watcher.disengage())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
 
     async def run(self) -> None:
         """Follow the logs of silent runs, until cancelled."""
@@ -70,56 +60,42 @@ class Watch:
                 _log.info("watching logs: %s", error)
 
     async def _tick(self, now: float, *, stalled: bool) -> None:
-        for appender, watcher in list(self._watchers.items()):
-            is_silent = stalled or now - appender.last_append > SILENCE
-            if watcher is not None and watcher.engaged == is_silent:
-                continue  # As nearly always.
-            if watcher is None:
-                if not is_silent or appender not in self._watchers:
-                    continue
-                watcher = _Watcher(self._bus, self._rule, appender)  # noqa: PLW2901
-                self._watchers[appender] = watcher
-            if is_silent and not watcher.engaged:
-                await watcher.engage()
-            elif watcher.engaged and not is_silent:
-                await watcher.disengage()
-            if appender not in self._watchers:
-                # The run ended during the subscribe call.
-                await watcher.disengage()
+        silent = {one for one in self._at_work() if stalled or now - one.last_append > SILENCE}
+        for appender in silent - self._watchers.keys():
+            self._watchers[appender] = await _Watcher.of(self._bus, self._rule, appender)
+        for appender in self._watchers.keys() - silent:
+            await self._watchers.pop(appender).stop()
 
 
 class _Watcher:
     """Follower of one run's log while its agent is silent."""
 
-    def __init__(self, bus: Bus, rule: TailRule, appender: Appender) -> None:
+    def __init__(self, rule: TailRule, appender: Appender, live: Subscription) -> None:
         self.key = appender.key
         self.last_seen = None  # A message of another writer has the appender look at once.
-        self._bus, self._rule, self._appender = bus, rule, appender
-        self._subscription: Subscription | None = None
+        self._rule, self._appender, self._live = rule, appender, live
 
-    @property
-    def engaged(self) -> bool:
-        return self._subscription is not None
+    @classmethod
+    async def of(cls, bus: Bus, rule: TailRule, appender: Appender) -> Self:
+        subject = bus.subjects.live(appender.key)
+        live = await bus.connection.listen(subject, partial(_look_at_live, appender))
+        watcher = cls(rule, appender, live)
+        rule.watch(watcher, first=0)
+        return watcher
 
-    async def engage(self) -> None:
-        subject = self._bus.subjects.live(self.key)
-        self._subscription = await self._bus.connection.listen(subject, self._on_live)
-        self._rule.watch(self, first=0)
-
-    async def disengage(self) -> None:
+    async def stop(self) -> None:
         self._rule.forget(self)
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None and not self._bus.connection.is_closed:
-            await subscription.unsubscribe()
+        await self._live.unsubscribe()
 
     def tail_is(self, sequence: int) -> None:
         if sequence != self._appender.sequence and not self._appender.appending:
             self._appender.look()
 
-    def _on_live(self, msg: Msg) -> None:
-        try:
-            stamp = parse_stamp(msg.subject, msg.headers)
-        except UndecodableMessage:
-            return
-        if stamp.writer != self._appender.authorship.writer:
-            self._appender.look()
+
+def _look_at_live(appender: Appender, msg: Msg) -> None:
+    try:
+        stamp = parse_stamp(msg.subject, msg.headers)
+    except UndecodableMessage:
+        return
+    if stamp.writer != appender.authorship.writer:
+        appender.look()

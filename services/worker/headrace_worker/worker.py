@@ -25,6 +25,7 @@ from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
 from headrace.wait_for import reason, wait_for
 from headrace_worker.append_ticks import AppendTicks
+from headrace_worker.appender import Appender
 from headrace_worker.assignment import make_dead_letter, read_assignment
 from headrace_worker.attempt import Attempt
 from headrace_worker.concurrency import AdaptiveLimit, AgentConcurrency, ConcurrencyLimit, Permit
@@ -71,13 +72,12 @@ class Worker:
         timing = timing or Timing()
         self._leases = WorkerLeases(self._heartbeat_thread, timing)
         self._rule = TailRule(self._bus)
-        self._watch = Watch(self._bus, self._rule)
+        self._watch = Watch(self._bus, self._rule, self._appenders)
         self._resources = WorkerResources(
             self.id,
             self._bus,
             self._leases,
             self._rule,
-            self._watch,
             settings,
             timing,
             AppendTicks(settings.append_linger, asyncio.get_running_loop()),
@@ -303,6 +303,10 @@ class Worker:
             return None
         attempt = self._runs[assigned.name] = Attempt(self._resources, agent, assigned, permit)
         return attempt
+
+    def _appenders(self) -> list[Appender]:
+        """Return the appenders of the runs whose agents are at work."""
+        return [run.appender for run in self._runs.values() if run.is_at_work]
 
     async def _finish(self) -> None:
         if self._working:

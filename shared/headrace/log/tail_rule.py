@@ -224,7 +224,7 @@ class TailRule:
     async def _run(self) -> None:
         while True:
             await self._sleep()
-            due = sorted(self._take_due(), key=_stream)
+            due = sorted(self._pop_due(), key=_stream)
             for _, group in groupby(due, _stream):
                 # One check per stream, so that a stream without a leader does not delay the others.
                 self._start_checks(list(group))
@@ -238,7 +238,7 @@ class TailRule:
         # Checks that are due at about the same time share a query.
         await asyncio.sleep(self._timing.batch)
 
-    def _take_due(self) -> list[TailFollower]:
+    def _pop_due(self) -> list[TailFollower]:
         """Return the followers to check now. Those with recent messages are postponed."""
         now, taken = self._loop.time(), []
         while self._due and self._due[0][0] <= now:

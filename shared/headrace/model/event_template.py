@@ -125,7 +125,7 @@ def filled(template: str, event: Event) -> str:
     def value(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0][0]
-        return room.taken(json_text.as_text(event.at(found[1])))
+        return room.reserved(json_text.as_text(event.at(found[1])))
 
     return _HOLE.sub(value, template)
 
@@ -139,7 +139,7 @@ def picked(paths: Mapping[str, str], event: Event) -> dict[str, object]:
     found, room = dict[str, object](), _Room()
     for name, path in paths.items():
         found[name] = event.at(path)
-        room.taken(json_text.as_text(found[name]))
+        room.reserved(json_text.as_text(found[name]))
     return found
 
 
@@ -149,7 +149,7 @@ class _Room:
     def __init__(self) -> None:
         self._left = MOST_FILLED
 
-    def taken(self, text: str) -> str:
+    def reserved(self, text: str) -> str:
         """Return the text, which takes room.
 
         Raises:

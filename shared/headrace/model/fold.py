@@ -145,9 +145,9 @@ class History:
             if self._last is not None:
                 self._last.pieces.continue_text(generation, value, item[3:])
         elif tag in _MESSAGES:
-            self._take_output(generation, value, lasts=tag == OF_CHILD)
+            self._add_output(generation, value, lasts=tag == OF_CHILD)
         elif tag == IN:
-            self._take_input(generation, value)
+            self._add_input(generation, value)
         elif tag == META:
             self._metadata.append((generation, value))
         elif tag == DROP:
@@ -168,7 +168,7 @@ class History:
             past = past[max(len(past) - most, 0) :]
         return [message.whole(before) for message in past]
 
-    def _take_output(self, generation: int, content: Json, *, lasts: bool) -> None:
+    def _add_output(self, generation: int, content: Json, *, lasts: bool) -> None:
         name = content.get("messageId")
         message = self._by_id.get(name) if name else None
         if message is None:
@@ -178,7 +178,7 @@ class History:
         message.pieces.extend(generation, content.get("parts") or [])
         self._last = message
 
-    def _take_input(self, generation: int, content: Json | None) -> None:
+    def _add_input(self, generation: int, content: Json | None) -> None:
         # Pieces merge only within a run: agents may reuse an id.
         self._by_id.clear()
         self._last = None

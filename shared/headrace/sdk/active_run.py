@@ -8,12 +8,13 @@ from headrace.sdk.errors import Misused
 if TYPE_CHECKING:
     from headrace.sdk.context import RunContext
 
-_active: "ContextVar[RunContext | None]" = ContextVar("active_run", default=None)
+ACTIVE: "ContextVar[RunContext | None]" = ContextVar("active_run", default=None)
+"""The run of an asyncio task, and of what it starts."""
 
 
 def active_run() -> "RunContext | None":
     """Return the context of the run that the caller belongs to. None: it belongs to none."""
-    return _active.get()
+    return ACTIVE.get()
 
 
 def required_run(user: str) -> "RunContext":
@@ -28,8 +29,3 @@ def required_run(user: str) -> "RunContext":
             f"{user} works within an agent's run only; use it in a function that an agent calls"
         )
     return ctx
-
-
-def set_active_run(ctx: "RunContext") -> None:
-    """Make `ctx` the active run of the current asyncio task, and of what it starts."""
-    _active.set(ctx)

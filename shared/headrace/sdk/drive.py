@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from headrace.sdk import unawaited
-from headrace.sdk.active_run import set_active_run
+from headrace.sdk.active_run import ACTIVE
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import FILES, Emission
 from headrace.sdk.errors import (
@@ -62,7 +62,7 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         Misused: an interceptor returns no async context manager.
         Exception: any other error of the agent.
     """
-    set_active_run(ctx)
+    ACTIVE.set(ctx)
     not_awaited = unawaited.watch(ctx)
     try:
         async with AsyncExitStack() as stack:

@@ -84,7 +84,7 @@ async def test_an_agent_that_takes_none_refuses_also_while_it_blocks(
     submitter: TaskSubmitter, working: Working
 ) -> None:
     may_end = asyncio.Event()
-    blocked = Timing(take_in=-1.0)
+    blocked = Timing(accept_input=-1.0)
     async with working(repeater(may_end, follow_ups="reject"), timing=blocked):
         task = await submitter.start("repeater", "one")
         await task.held()

@@ -145,7 +145,7 @@ async def play(  # noqa: C901  # one case a step
             case "take in" | "take in on a condition":
                 at = appender.offered if "condition" in step else None
                 control = Control(ask="input", input=what, message={"text": what}, if_generation=at)
-                taking.append((what, at, asyncio.create_task(inputs.take_in(control))))
+                taking.append((what, at, asyncio.create_task(inputs.accept(control))))
                 await asyncio.sleep(0)
             case "queue":
                 log.queue(what)
@@ -260,7 +260,7 @@ async def test_a_message_that_was_refused_for_anothers_condition_is_queued_witho
     _, inputs = holding(log, [])
     with_condition, without = (
         asyncio.create_task(
-            inputs.take_in(Control(ask="input", input="a", message={"text": "a"}, if_generation=at))
+            inputs.accept(Control(ask="input", input="a", message={"text": "a"}, if_generation=at))
         )
         for at in (1, None)
     )

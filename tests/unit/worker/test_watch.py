@@ -18,7 +18,7 @@ async def test_a_loop_that_an_agent_blocked_is_not_called_a_suspended_process(
     rule = Mock()
     checked = asyncio.Event()
     rule.check_all.side_effect = checked.set
-    watching = asyncio.create_task(Watch(Mock(), rule).run())
+    watching = asyncio.create_task(Watch(Mock(), rule, list).run())
     await asyncio.sleep(0)
     time.sleep(2.2)  # noqa: ASYNC251 - blocks the loop, as an agent may
     await asyncio.wait_for(checked.wait(), 30)
