@@ -12,8 +12,16 @@ from typing import Any
 import orjson
 from nats.aio.msg import Msg
 
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
+from headrace.jetstream.headers import (
+    PENDING_MATCHES,
+    PREVIOUS,
+    SEQUENCE,
+    STATUS,
+    UP_TO,
+    StreamPosition,
+)
 
 _ENDED = frozenset({"204", "404"})
 """Status of an answer's end and of an empty answer. Others are refusals (413, 503, …)."""
@@ -57,7 +65,7 @@ class _ReplyBatch[Read]:
     def __init__(self, read: Callable[[Msg], Read]) -> None:
         self.answer = DirectAnswer[Read]()
         self._read = read
-        self._last = "0"
+        self._last = 0
         self._over = asyncio.Event()
         self._has_answered = False
 
@@ -65,20 +73,19 @@ class _ReplyBatch[Read]:
         self._has_answered = True
         if self._over.is_set():
             return
-        headers = msg.headers or {}
         # Checked first: a stored message may have its own Status header.
-        sequence = headers.get(SEQUENCE)
-        if sequence is None:
-            self._end(headers)
-        elif headers.get(PREVIOUS) == self._last:
-            self._last = sequence
+        place = _place(msg)
+        if place is None:
+            self._end(msg.headers or {})
+        elif place[1] == self._last:
+            self._last = place[0]
             self.answer.messages.append(self._read(msg))
         else:
             self._over.set()
 
     def _end(self, headers: dict[str, str]) -> None:
         if headers.get(STATUS) in _ENDED:
-            self.answer.complete = headers.get(PREVIOUS, self._last) == self._last
+            self.answer.complete = int(headers.get(PREVIOUS, self._last)) == self._last
             self.answer.pending = int(headers.get(PENDING_MATCHES, "0"))
             self.answer.up_to = int(headers.get(UP_TO, "0"))
         self._over.set()
@@ -92,3 +99,12 @@ class _ReplyBatch[Read]:
             except TimeoutError:
                 if not self._has_answered:
                     return
+
+
+def _place(msg: Msg) -> tuple[int, int] | None:
+    """Return a message's sequence and the one before it in the answer. None: it is the end."""
+    if isinstance(msg, ReceivedMessage) and (place := StreamPosition.read(msg.block)) is not None:
+        return place.sequence, place.previous
+    headers = msg.headers or {}
+    sequence = headers.get(SEQUENCE)
+    return None if sequence is None else (int(sequence), int(headers.get(PREVIOUS, "-1")))

@@ -75,26 +75,28 @@ _REPUBLISHED = re.compile(
     rb"Nats-Subject: ([^\r\n]+)\r\n"
     rb"Nats-Sequence: ([0-9]{1,19})\r\n"
     rb"Nats-Time-Stamp: ([^\r\n]+)\r\n"
+    rb"(?:Nats-Num-Pending: [0-9]{1,19}\r\n)?"
     rb"Nats-Last-Sequence: ([0-9]{1,19})\r\n\r\n"
 )
-"""The last headers of a republished message, as nats-server adds them."""
+"""The last headers of a republished message, or of one in a batch of direct gets, as nats-server
+adds them."""
 
 
 class StreamPosition(NamedTuple):
-    """Where a republished message is stored."""
+    """Where a message is stored that was republished, or is in a batch of direct gets."""
 
     subject: str
     sequence: int
     time: str
     """When it was stored, RFC 3339."""
     previous: int
-    """The sequence before it on its subject; 0: it is the first."""
+    """The sequence before it on its subject, or in its batch; 0: it is the first."""
 
     @classmethod
     def read(cls, block: bytes) -> "StreamPosition | None":
         """Read the end of a header block, at a tenth of the cost of parsing all of it.
 
-        None: it does not end as nats-server ends those of republished messages.
+        None: it does not end as nats-server ends those of such messages.
         """
         at = block.rfind(b"\r\nNats-Stream: ") + len(b"\r\n")
         match = _REPUBLISHED.fullmatch(block, at)

@@ -1,4 +1,4 @@
-"""What a submission costs its gateway, in numbers that are the same in every run.
+"""What a submission or a read costs its gateway, in numbers that are the same in every run.
 
 See `tests/unit/worker/test_append_costs.py` for what a token costs its worker.
 """
@@ -40,6 +40,9 @@ CALLS = 368
 
 CALLS_OF_BLOCKING_RUN = 585
 """Python functions called per run whose request waits for its end, with the append that ends it."""
+
+CALLS_OF_READ = 358
+"""Python functions called per GetTask of a task of one run that has ended."""
 
 CALLS_OF_AGUI_RUN = 617
 """Python functions called per AG-UI run in a new thread, from its request to its first event."""
@@ -155,6 +158,16 @@ async def test_a_blocking_run_takes_few_calls(serving_gateway: ASGIApp) -> None:
     )
     assert all(b"TASK_STATE_COMPLETED" in answer for answer in answers)
     assert calls <= CALLS_OF_BLOCKING_RUN
+
+
+async def test_a_read_of_a_short_task_takes_few_calls(serving_gateway: ASGIApp) -> None:
+    begun = orjson.loads(await new_task("SendMessage").submit(serving_gateway))
+    task = begun["result"]["task"]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+    reading = Submission("/v1/agents/echo", orjson.dumps(call))
+    calls, answers = await fewest_calls(serving_gateway, lambda: reading, CALLS_OF_READ)
+    assert all(orjson.loads(answer)["result"] == task for answer in answers)
+    assert calls <= CALLS_OF_READ
 
 
 async def test_an_agui_run_takes_few_calls(gateway: ASGIApp) -> None:
