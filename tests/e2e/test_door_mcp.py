@@ -75,23 +75,34 @@ async def test_a_client_without_forms_answers_with_another_call(
     assert text_of(answered) == "Hello, Ann!"
 
 
-async def test_any_gateway_takes_an_answer_and_takes_it_once(
-    fleet: Fleet, extra_worker: ServiceProcess
+async def test_any_gateway_takes_an_answer_and_the_task_takes_one(
+    fleet: Fleet, http: httpx.AsyncClient, extra_worker: ServiceProcess
 ) -> None:
     assert extra_worker
-    arguments, texts = {"message": "hello"}, list[str]()
+    arguments = {"message": "hello"}
     async with client(fleet.gateways[0], elicitation_callback=_accept) as one:
         asked = await one.session.call_tool("asker", arguments, allow_input_required=True)
         assert isinstance(asked, InputRequiredResult)
     [key] = asked.input_requests or {}
-    for gateway, answer in zip((*fleet.gateways[::-1], fleet.gateways[0]), "ABC", strict=True):
+
+    async def answered(gateway: str, answer: str) -> CallToolResult:
         given: InputResponses = {key: ElicitResult(action="accept", content={"answer": answer})}
         async with client(gateway, elicitation_callback=_accept) as other:
-            result = await other.session.call_tool(
+            return await other.session.call_tool(
                 "asker", arguments, input_responses=given, request_state=asked.request_state
             )
-        texts.append(text_of(result))
-    assert texts == ["Hello, A!"] * 3
+
+    at_once = [answered(*one) for one in zip(fleet.gateways * 2, "ABCD", strict=True)]
+    results = [*await asyncio.gather(*at_once), await answered(fleet.gateways[0], "late")]
+    assert len(set(map(text_of, results))) == 1
+    assert isinstance(results[0].structured_content, dict)
+    task = (
+        await PlainAgent(http, fleet.gateways[1], "asker").get(
+            results[0].structured_content["taskId"]
+        )
+    ).json()
+    said = [one["parts"] for one in task["history"] if one["role"] == "ROLE_USER"]
+    assert len(said) == 2
 
 
 async def test_a_tasks_question_is_answered_by_an_update(
