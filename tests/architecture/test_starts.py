@@ -41,6 +41,7 @@ NOT_AT_START = {
         "headrace_gateway.protocols.agui.endpoint",  # as ag_ui
         "headrace_gateway.protocols.mcp.endpoint",  # with the first request of MCP
         "mcp_types",  # as its endpoint
+        "headrace_gateway.protocols.ai_sdk.endpoint",  # with the first message to a chat
         "jwt",  # with the first signed card, or for an issuer of tokens
         "opentelemetry.sdk",
         "redis",

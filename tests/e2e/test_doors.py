@@ -1,6 +1,7 @@
 """Every door, by its own client: what all of them promise."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,15 +10,17 @@ import pytest
 
 from tests.support import extra_services
 from tests.support.credentials import ANN, EVE, write
+from tests.support.doors.ai_sdk import AiSdk
 from tests.support.doors.door import Door
 from tests.support.doors.mcp import NEWEST, PREVIOUS, Mcp
 from tests.support.doors.openai import Chat, Responses
 from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-DOORS: list[Door] = [Responses(), Chat(), Mcp(NEWEST), Mcp(PREVIOUS)]
+DOORS: list[Door] = [AiSdk(), Responses(), Chat(), Mcp(NEWEST), Mcp(PREVIOUS)]
 """All doors that have no tests of these promises elsewhere, as A2A and AG-UI have."""
 
 every_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
@@ -129,3 +132,28 @@ async def test_hostile_input_is_refused_by_field(
         headers = {"Content-Type": "application/json"}
         answer = await http.post(f"{fleet.gateways[0]}{path}", content=body, headers=headers)
         assert (answer.status_code, says in answer.text) == (status, True), answer.text
+
+
+async def test_an_echo_over_a2a_enters_no_door(
+    fleet: Fleet, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    gateway, url = extra_services.gateway(tmp_path, fleet.nats_url, PYTHONPROFILEIMPORTTIME="1")
+    with gateway:
+        before = entered_doors(gateway)
+        async with PlainAgent(http, url, "echo").stream("hello") as answer:
+            assert "TASK_STATE_COMPLETED" in (await answer.aread()).decode()
+        assert entered_doors(gateway) == before
+    assert {one.rpartition(".")[2] for one in before} <= {
+        "ai_sdk",
+        "mcp",
+        "openai",
+        "routes",
+        "errors",
+    }
+    assert "headrace_gateway.protocols.ai_sdk.routes" in before
+
+
+def entered_doors(gateway: ServiceProcess) -> set[str]:
+    """Return the modules of doors that a gateway has imported."""
+    imported = re.findall(r"headrace_gateway\.protocols\.[\w.]+", gateway.log.read_text())
+    return {one for one in imported if one.split(".")[2] in {"ai_sdk", "mcp", "openai"}}

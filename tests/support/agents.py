@@ -5,7 +5,21 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from headrace import Agents, Card, File, InputRequired, Retry, Retryable, RunContext, agent
+from headrace import (
+    Agents,
+    Card,
+    Emission,
+    File,
+    InputRequired,
+    Retry,
+    Retryable,
+    RunContext,
+    ToolArguments,
+    ToolCall,
+    ToolResult,
+    agent,
+)
+from headrace.model import parts
 from tests.support.documented import caller, patcher
 from tests.support.everything import everything
 from tests.support.gates import opened
@@ -91,8 +105,40 @@ async def delegator(run: RunContext) -> str:
     return " ".join([result.text for result in await asyncio.gather(*request)])
 
 
+_CALL = "call_1"
+"""What models call their first call in each turn."""
+
+
+@agent()
+async def painter(run: RunContext) -> AsyncIterator[Emission]:
+    """Has its client paint, and says what came of it."""
+    if run.run > 1:
+        [result] = filter(None, map(parts.tool_result, run.parts))
+        yield f"Painted: {result.content}{result.error}."
+        return
+    yield ToolArguments(_CALL, '{"colour": ', "paint")
+    yield ToolArguments(_CALL, f'"{run.prompt}"}}', end=True)
+    yield InputRequired(tool_calls=[_CALL])
+
+
+@agent()
+async def payer(run: RunContext) -> AsyncIterator[Emission]:
+    """Pays what it is told to, if that is approved."""
+    if run.run > 1:
+        approved = run.parts[0]["data"]["approved"]
+        yield ToolResult(_CALL, {"paid": approved})
+        yield "Paid." if approved else "Not paid."
+        return
+    yield ToolCall("pay", {"amount": run.prompt}, _CALL)
+    question = {"id": _CALL, "reason": "tool_call", "toolCallId": _CALL, "message": "Pay?"}
+    yield InputRequired("Pay?", None, [question])
+
+
 agents = Agents(
-    [sleeper, asker, chooser, filer, flaky, gated, delegator, everything, patcher, caller]
+    [
+        *(sleeper, asker, chooser, filer, flaky, gated, delegator),
+        *(everything, patcher, caller, painter, payer),
+    ]
 )
 """What the extra workers of the shared stack serve."""
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json
+from headrace.model.subjects import LONGEST_CONTEXT
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.server.body import BodyLimits, read_body
 from headrace_gateway.server.json_response import json_response
@@ -116,3 +117,15 @@ def json_object(body: bytes, what: str = "the body") -> Json:
     if not isinstance(parsed, dict):
         raise InputInvalid(f"{what} must be a JSON object")
     return parsed
+
+
+def check_id(field: str, value: str) -> None:
+    """Check an id in a request: of a thread, a chat or a run.
+
+    Raises:
+        InputInvalid: it is empty, or longer than `LONGEST_CONTEXT` characters.
+    """
+    if not value:
+        raise InputInvalid(f"{field}: must not be empty")
+    if len(value) > LONGEST_CONTEXT:
+        raise InputInvalid(f"{field}: must not be longer than {LONGEST_CONTEXT} characters")

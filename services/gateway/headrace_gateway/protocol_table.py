@@ -10,6 +10,7 @@ from headrace_gateway.protocols.a2a.routes import A2ARoutes
 from headrace_gateway.protocols.a2a.versions import Versions
 from headrace_gateway.protocols.a2a_v03.on_demand import JSON_BINDINGS, OLD
 from headrace_gateway.protocols.agui import routes as agui
+from headrace_gateway.protocols.ai_sdk import routes as ai_sdk
 from headrace_gateway.protocols.copilotkit.runtime import CopilotRuntime
 from headrace_gateway.protocols.fleet import routes as fleet
 from headrace_gateway.protocols.hector.routes import HectorRoutes
@@ -49,6 +50,7 @@ PROTOCOLS = (
     Protocol("ag-ui", agui.routes),
     Protocol("copilotkit", _copilotkit),
     Protocol("mcp", mcp.routes),
+    Protocol("ai-sdk", ai_sdk.routes),
     Protocol("fleet", fleet.routes),
     Protocol("openai", openai.routes),
 )

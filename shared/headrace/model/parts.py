@@ -408,6 +408,11 @@ def tool_result(part: Json) -> ToolResultPart | None:
     return ToolResultPart(tool_call_id(part), data.get("content", ""), error, is_error)
 
 
+def is_answer(part: Json) -> bool:
+    """Return whether the part is answer text, not a file, reasoning or a notice."""
+    return "text" in part and not part.get("filename") and event_type(part) in _ANSWER
+
+
 def text_of(parts: Iterable[Json]) -> str:
     """Return the joined text of `parts`, without reasoning and tool calls."""
     return "".join(part["text"] for part in parts if _is_answer(part))

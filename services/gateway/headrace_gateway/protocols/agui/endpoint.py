@@ -11,13 +11,13 @@ from headrace.directory import AgentCard
 from headrace.model.cursor import FrameCursor
 from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls, admit, admitted_call, call_of
-from headrace_gateway.json_errors import check_body_type, error_answer
+from headrace_gateway.json_errors import check_body_type, check_id, error_answer
 from headrace_gateway.protocols.agui.capabilities import capabilities
 from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, is_set
 from headrace_gateway.protocols.agui.history import past_of
-from headrace_gateway.protocols.agui.named_run import NamedRun, check_id, named_run
+from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
 from headrace_gateway.protocols.agui.open_run import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
 from headrace_gateway.protocols.agui.run_socket import RunSession

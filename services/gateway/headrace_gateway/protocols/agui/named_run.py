@@ -5,9 +5,8 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from headrace.model.events import Json
-from headrace.model.subjects import LONGEST_CONTEXT
 from headrace.tracing import TRACEPARENT
-from headrace_gateway.json_errors import InputInvalid, check_body_type, json_object
+from headrace_gateway.json_errors import InputInvalid, check_body_type, check_id, json_object
 from headrace_gateway.server.body import BodyLimits, read_body
 
 
@@ -72,15 +71,3 @@ def _named(params: dict[str, object]) -> NamedRun:
     if run is not None:
         check_id("runId", run)
     return NamedRun(thread, run)
-
-
-def check_id(field: str, value: str) -> None:
-    """Check the id of a thread or run.
-
-    Raises:
-        InputInvalid: it is empty, or longer than `LONGEST_CONTEXT` characters.
-    """
-    if not value:
-        raise InputInvalid(f"{field}: must not be empty")
-    if len(value) > LONGEST_CONTEXT:
-        raise InputInvalid(f"{field}: must not be longer than {LONGEST_CONTEXT} characters")

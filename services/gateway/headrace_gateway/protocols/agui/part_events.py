@@ -54,9 +54,6 @@ class Thoughts:
         self._output.begin_alone((_USE, block), OpenItem(opening, _CLOSING))
 
 
-_ANSWER = frozenset({"", "message", "text", parts.CONTENT_BLOCK})
-
-
 class PartEvents:
     """Converts parts to events, independent of the log event that contains them."""
 
@@ -105,7 +102,7 @@ class PartEvents:
         name = parts.block_id(part) or name
         if "text" in part and parts.is_thinking(part):
             self.reasoning.piece(part, name)
-        elif is_answer(part):
+        elif parts.is_answer(part):
             self.text.piece(part, name)
         elif (handle := self._by_type.get(parts.event_type(part))) is not None:
             handle(part, name)
@@ -173,11 +170,6 @@ def _finished(subagent: str, outcome: str) -> tuple[str, Json]:
     return "SUBAGENT_FINISHED", fields
 
 
-def is_answer(part: Json) -> bool:
-    """Return whether the part is answer text, not a file, reasoning or a notice."""
-    return "text" in part and not part.get("filename") and parts.event_type(part) in _ANSWER
-
-
 def _named(part: Json, key: str, default: str) -> str:
     name = parts.metadata_of(part, key)
     return name if isinstance(name, str) and name else default
@@ -193,7 +185,7 @@ def render_message(events: PartEvents, message: Json, name: str, *, final: bool)
     for part in message.get("parts", []):
         if not events.emit(part, name):
             rest.append(part)
-        elif is_answer(part) and not parts.event_type(part):
+        elif parts.is_answer(part) and not parts.event_type(part):
             # The agent does not use blocks, so the part is complete.
             events.text.end(parts.block_id(part) or name)
     notice = "".join(part["text"] for part in rest if _is_notice(part))

@@ -21,9 +21,8 @@ from headrace.model.json_patch import Document, LimitExceeded
 from headrace.model.nesting import RULE, is_too_deep
 from headrace.model.run_ids import in_order_of_calls, own_id
 from headrace.model.user_content import to_parts
-from headrace_gateway.json_errors import InputInvalid, json_object
+from headrace_gateway.json_errors import InputInvalid, check_id, json_object
 from headrace_gateway.protocols.agui.extras import with_extras
-from headrace_gateway.protocols.agui.named_run import check_id
 from headrace_gateway.protocols.agui.plain_input import PlainItems
 
 _ROLES = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})

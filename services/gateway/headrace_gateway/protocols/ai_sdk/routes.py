@@ -1,0 +1,57 @@
+"""The routes of the AI SDK's transport.
+
+What serves them is imported with the first request for one of them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from headrace.lazy import Lazy
+from headrace_gateway.json_errors import map_errors_to_json
+from headrace_gateway.server.endpoints import EndpointApp
+from headrace_gateway.server.open_requests import Endpoint
+from headrace_gateway.services import Services
+
+if TYPE_CHECKING:
+    from headrace_gateway.protocols.ai_sdk.endpoint import ChatEndpoint
+
+BASES = ("/v1/agents/{agent}/ai-sdk", "/api/chat")
+"""Base paths of an agent's chats; the last one, the SDK's own default, is the default agent's."""
+
+type _Page = Callable[["ChatEndpoint"], Endpoint]
+
+_PAGES: dict[str, tuple[_Page, str]] = {
+    "": (lambda chats: chats.send, "POST"),
+    "/{chat:path}/stream": (lambda chats: chats.stream, "GET"),
+    "/{chat:path}/stop": (lambda chats: chats.stop, "POST"),
+}
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """Return the routes of the chats."""
+    chats = Lazy(partial(_endpoint, services))
+    return [
+        Route(
+            base + path, EndpointApp(map_errors_to_json(_on_demand(chats, page))), methods=[method]
+        )
+        for base in BASES
+        for path, (page, method) in _PAGES.items()
+    ]
+
+
+def _endpoint(services: Services) -> "ChatEndpoint":
+    from headrace_gateway.protocols.ai_sdk.endpoint import ChatEndpoint  # noqa: PLC0415 - see above
+
+    return ChatEndpoint(services)
+
+
+def _on_demand(chats: Lazy["ChatEndpoint"], page: _Page) -> Endpoint:
+    async def endpoint(request: Request) -> ASGIApp:
+        return await page(await chats.ready())(request)
+
+    return endpoint
