@@ -89,6 +89,19 @@ async def test_a_user_approves_or_refuses_a_call(fleet: Fleet, approved: bool) -
     assert late.parts == window.parts
 
 
+async def test_two_windows_of_a_chat_send_at_once_and_each_gets_its_answer(fleet: Fleet) -> None:
+    here, there = fleet.gateways
+    one = client().open(here, "counter")
+    other = client().open(there, "counter", id=one.name)
+    one.order("send", message={"text": "40 50"})
+    await one.until("1 ")
+    other.order("send", message={"text": "3"})
+    await other.rest()
+    await one.rest()
+    assert (one.text, other.text) == (_WHOLE, "1 2 3 ")
+    assert one.task != other.task
+
+
 async def test_a_killed_workers_text_is_taken_back_and_said_once(fleet: Fleet) -> None:
     chat = client().open(fleet.gateways[0], "counter")
     chat.order("send", message={"text": "40 50"})

@@ -149,6 +149,9 @@ class AiSdk:
         _hostile(_user([{"type": "text", "text": 7}]), 400, "messages.0.parts.0.text"),
         _hostile(_user([{"type": "file", "mediaType": "a/b", "url": "file:///x"}]), 400, "url"),
         _hostile(
+            _user([{"type": "file", "mediaType": "a/b", "url": "data:a/b;base64,A"}]), 400, "base64"
+        ),
+        _hostile(
             _user([{"type": "file", "mediaType": "a/b", "url": "headrace-file:a/tasks/b/files/c"}]),
             400,
             "reserved",

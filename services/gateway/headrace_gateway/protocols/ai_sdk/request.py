@@ -5,6 +5,7 @@ answer. What was said before is in the logs, and a client can't change it.
 """
 
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
@@ -167,11 +168,19 @@ def _file(part: Json, path: str) -> Json:
         about["filename"] = part["filename"]
     if is_link(url):
         raise InputInvalid(f"{path}.url: {LINKS_ARE_OURS}")
-    if (data := _DATA_URL.fullmatch(url)) is not None:
+    if (data := _DATA_URL.fullmatch(url)) is not None and _is_base64(data["data"]):
         return {"raw": data["data"], **about}
     if not url.startswith(("http://", "https://")):
         raise InputInvalid(f"{path}.url: must be a data URL in base64, or one of HTTP")
     return {"url": url, **about}
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _answers(content: list[Json], path: str) -> dict[str, Json]:
