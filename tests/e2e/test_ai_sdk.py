@@ -38,6 +38,11 @@ async def said(chat: Chat, text: str) -> None:
     await chat.rest()
 
 
+async def kept(http: httpx.AsyncClient, chat: Chat, url: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return the chat's messages as the fleet has them."""
+    return (await http.get(f"{url}/v1/agents/{chat.agent}/ai-sdk/{chat.name}/messages")).json()
+
+
 async def again(chat: Chat, url: str) -> Chat:
     """Return another window of the chat, which has resumed it at another gateway."""
     window = client().open(url, chat.agent, chat="", id=chat.name)
@@ -48,7 +53,7 @@ async def again(chat: Chat, url: str) -> Chat:
 
 @pytest.mark.usefixtures("extra_worker")
 async def test_a_page_executes_each_call_once_though_its_model_numbers_them_anew(
-    fleet: Fleet,
+    fleet: Fleet, http: httpx.AsyncClient
 ) -> None:
     here, there = fleet.gateways
     chat = client().open(here, "painter", tools={"paint": {"ok": True}})
@@ -62,11 +67,16 @@ async def test_a_page_executes_each_call_once_though_its_model_numbers_them_anew
         ]
     window = await again(chat, there)
     assert (window.parts, window.shown["calls"]) == (chat.parts, [])
+    assert await kept(http, chat, there) == chat.shown["messages"]
 
 
 @pytest.mark.usefixtures("extra_worker")
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_user_approves_or_refuses_a_call(fleet: Fleet, approved: bool) -> None:  # noqa: FBT001
+async def test_a_user_approves_or_refuses_a_call(
+    fleet: Fleet,
+    http: httpx.AsyncClient,
+    approved: bool,  # noqa: FBT001 - the user's word
+) -> None:
     here, there = fleet.gateways
     chat = client().open(here, "payer")
     await said(chat, "3")
@@ -87,6 +97,20 @@ async def test_a_user_approves_or_refuses_a_call(fleet: Fleet, approved: bool) -
     late.order("resume", url=here)
     await late.rest()
     assert late.parts == window.parts
+    user, answer = await kept(http, chat, there)
+    assert ([user], answer["parts"]) == (chat.shown["messages"][:1], late.parts)
+
+
+@pytest.mark.usefixtures("extra_worker")
+async def test_a_page_that_is_opened_anew_has_every_kind_of_part(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = fleet.gateways
+    chat = client().open(here, "everything")
+    for text in ("all", "ask", "Ann"):
+        await said(chat, text)
+    assert len(chat.shown["messages"]) == 6
+    assert await kept(http, chat, there) == chat.shown["messages"]
 
 
 async def test_two_windows_of_a_chat_send_at_once_and_each_gets_its_answer(fleet: Fleet) -> None:

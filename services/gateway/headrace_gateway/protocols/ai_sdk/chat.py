@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from headrace.log import last_entry, replay
 from headrace.model import events
+from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
+from headrace.model.events import Json
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call
 from headrace_gateway.context_tasks import ContextTasks
 from headrace_gateway.feeds import HeldFeed
 from headrace_gateway.json_errors import CodedError
 from headrace_gateway.protocols.ai_sdk.fold import Asked, ChatFold
+from headrace_gateway.protocols.ai_sdk.history import messages_of
 from headrace_gateway.protocols.ai_sdk.request import REGENERATE, ChatRequest, answer_part
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
@@ -26,6 +29,10 @@ from headrace_gateway.tasks.terms import check_parts, terms
 
 _MOST_WAITING = 20
 """Tasks that wait for input and are read: the newest ones, as a chat may have been left in many."""
+
+
+_RECENT = 50
+"""Tasks whose messages a chat shows: the latest ones."""
 
 
 class NothingAsked(CodedError):
@@ -87,6 +94,17 @@ class AgentChat:
         except (TaskUnknown, LogLost):
             return None  # It has reached its retention since.
 
+    async def messages(self) -> list[Json]:
+        """Return the messages of the chat's latest tasks, oldest first.
+
+        Raises:
+            StateUnavailable, BusUnavailable: try again.
+        """
+        keys = [self._tasks.key(task["id"]) async for task in self._tasks.newest_first(_RECENT)]
+        logs = [(key, log) for key in keys if (log := await self._log(key))]
+        logs.sort(key=lambda found: (found[1][0].time, found[0].task))
+        return [message for key, log in logs for message in messages_of(key.task, log)]
+
     async def stop(self) -> list[str]:
         """Cancel the tasks at work; return those whose end the log has confirmed as this cancel's.
 
@@ -139,7 +157,7 @@ class AgentChat:
     async def _submit(
         self,
         request: ChatRequest,
-        message: events.Json,
+        message: Json,
         task: TaskKey | None = None,
         ahead: list[str] | None = None,
     ) -> AcceptedInput:
@@ -168,13 +186,18 @@ class AgentChat:
 
     async def _read(self, key: TaskKey) -> Waiting | None:
         """Return what a task waits for; None: it does not wait any more."""
-        fold, last = ChatFold(key.task), await last_entry(self._services.bus, key)
-        if last is None:
-            return None
-        try:
-            async for batch in replay(self._services.bus, key, 0, last.sequence):
-                for entry in batch:
-                    fold.read(entry)
-        except LogLost:
-            return None  # It has reached its retention since.
+        fold = ChatFold(key.task)
+        for entry in await self._log(key):
+            fold.read(entry)
         return None if fold.asked is None else Waiting(key, fold.asked)
+
+    async def _log(self, key: TaskKey) -> list[Entry]:
+        """Return the entries of a task's log; none if they have reached their retention."""
+        last = await last_entry(self._services.bus, key)
+        if last is None:
+            return []
+        log, links = replay(self._services.bus, key, 0, last.sequence), self._services.links
+        try:
+            return [links.entry(entry) async for batch in log for entry in batch]
+        except LogLost:
+            return []

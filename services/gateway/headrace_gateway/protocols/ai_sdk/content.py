@@ -26,6 +26,7 @@ class UiContent:
         """Emit to `chunks`."""
         self._chunks, self.calls = chunks, ToolUses(chunks)
         self.usage: list[Json] = []
+        """What the UI message has used, by provider and model."""
         self._documents: dict[tuple[str, str], Document] = {}
         """The shared state, and the content of activities: by name and key of their data part."""
         self._saved: dict[int, dict[tuple[str, str], Document]] = {0: {}}
@@ -154,7 +155,7 @@ class UiContent:
             self._chunks.data("artifact", f"{name}-{key}", part["data"], name)
         elif "url" in part and media_type in _PAGES and not filename:
             self._chunks.show("source-url", name, sourceId=f"{name}-{key}", url=part["url"])
-        elif (url := _file_url(part, media_type)) is not None:
+        elif (url := file_url(part, media_type)) is not None:
             media_type = media_type or _BINARY
             self._chunks.show("file", name, url=url, mediaType=media_type, **about)
 
@@ -200,7 +201,7 @@ class UiContent:
         self._chunks.show("data-raw", data=part["data"])
 
 
-def _file_url(part: Json, media_type: str) -> str | None:
+def file_url(part: Json, media_type: str) -> str | None:
     """Return where a file is: its address, or a URL that contains it."""
     if "url" in part:
         return str(part["url"])

@@ -49,6 +49,11 @@ class ChatEndpoint:
 
         return await services.stream_limits.with_permit(call.caller, opening)
 
+    async def messages(self, request: Request) -> ASGIApp:
+        """Return the chat's messages, for a page that is opened anew."""
+        _, chat = await self._named(request, "ListTasks")
+        return json_response(await chat.messages(), headers=NO_STORE)
+
     async def stop(self, request: Request) -> ASGIApp:
         """Cancel what the agent is doing in the chat; answer once the log confirms it."""
         _, chat = await self._named(request, "CancelTask")

@@ -119,6 +119,7 @@ class ChatFold:
     def _begin_message(self, run: int, time: str) -> None:
         self.message = self._content.calls.message = f"{self._task}.{run}"
         self._content.calls.digest = run_digest(self._task, run)
+        self._content.usage = []
         about = {"taskId": self._task, "createdAt": time}
         self._chunks.tell(START, messageId=self.message, messageMetadata=about)
 
@@ -208,7 +209,8 @@ class ChatFold:
         self._chunks.tell("finish-step")
         if before:
             self._chunks.tell(before, **fields)
-        usage = {"messageMetadata": {"usage": self._content.usage}} if self._content.usage else {}
+        counted = [*self._content.usage]
+        usage = {"messageMetadata": {"usage": counted}} if counted else {}
         self._chunks.tell("finish", finishReason=finish, **usage)
         self.over = True
 

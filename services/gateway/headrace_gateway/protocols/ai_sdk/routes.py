@@ -28,6 +28,7 @@ type _Page = Callable[["ChatEndpoint"], Endpoint]
 _PAGES: dict[str, tuple[_Page, str]] = {
     "": (lambda chats: chats.send, "POST"),
     "/{chat:path}/stream": (lambda chats: chats.stream, "GET"),
+    "/{chat:path}/messages": (lambda chats: chats.messages, "GET"),
     "/{chat:path}/stop": (lambda chats: chats.stop, "POST"),
 }
 
