@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from headrace.log import last_entry, replay
+from headrace.log.find import first_entry
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
@@ -82,15 +83,22 @@ class AgentChat:
         return await self._submit(request, message, ahead=ahead)
 
     async def newest(self) -> HeldFeed | None:
-        """Return the feed of the chat's task at work or, if none is, of the latest; None: no task.
+        """Return the feed of the task at work that began last or, if none is, of the latest task.
+
+        None: the chat has no task.
 
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
         at_work = await self._tasks.at_work()
         latest = at_work or [task["id"] async for task in self._tasks.newest_first(1)]
+        keys = [self._tasks.key(task) for task in latest]
+        if len(keys) > 1:
+            firsts = await asyncio.gather(*(first_entry(self._services.bus, key) for key in keys))
+            began = {key: first.time for key, first in zip(keys, firsts, strict=True) if first}
+            keys = sorted(began, key=began.__getitem__, reverse=True)
         try:
-            return await self._services.feeds.open(self._tasks.key(latest[0])) if latest else None
+            return await self._services.feeds.open(keys[0]) if keys else None
         except (TaskUnknown, LogLost):
             return None  # It has reached its retention since.
 
