@@ -19,7 +19,7 @@ from headrace.model.delegation import why_no_message
 from headrace.model.described import Described
 from headrace.model.events import Json, timestamp
 from headrace.model.go_duration import interval
-from headrace.model.schedule import MOST_QUEUED, QUEUED, Overlap, Schedule
+from headrace.model.schedule import MOST_QUEUED, Overlap, Schedule
 from headrace.model.subjects import LONGEST_CONTEXT
 
 KINDS = ("at", "every", "cron")
@@ -54,7 +54,10 @@ type _Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class ScheduleSpec(Described):
-    """A schedule as its owner states it."""
+    """A schedule as its owner states it.
+
+    A field that a `Schedule` stores has its name there; its alias is what owners see.
+    """
 
     # An expression becomes a header, which a line break would end.
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -70,11 +73,9 @@ class ScheduleSpec(Described):
     overlap: Overlap = "skip"
     max_queued: int | None = Field(None, alias="maxQueued", ge=1, le=MOST_QUEUED)
     jitter: float = Field(0.0, ge=0.0, le=_LONGEST_JITTER)
-    end_at: _Time | None = Field(None, alias="endAt")
+    end: _Time | None = Field(None, alias="endAt")
     max_firings: int | None = Field(None, alias="maxFirings", ge=1)
-    context_id: str | None = Field(
-        None, alias="contextId", min_length=1, max_length=LONGEST_CONTEXT
-    )
+    context: str | None = Field(None, alias="contextId", min_length=1, max_length=LONGEST_CONTEXT)
     priority: str | None = None
     answers: AnswerRule | None = None
     """What is published of the tasks, on a subject. None: nothing."""
@@ -122,22 +123,19 @@ class ScheduleSpec(Described):
     def schedule(self, priority: str) -> Schedule:
         """Return the definition, with the priority of its tasks."""
         message = self.message
-        return Schedule(
-            agent=self.agent,
-            parts=[{"text": message}] if isinstance(message, str) else [*map(_unreserved, message)],
-            context=self.context_id,
-            priority=priority,
-            at=_stated(self.at),
-            every=self.every,
-            cron=self.cron,
-            time_zone=self.time_zone,
-            overlap=self.overlap,
-            max_queued=QUEUED if self.max_queued is None else self.max_queued,
-            jitter=self.jitter,
-            end=_stated(self.end_at),
-            max_firings=self.max_firings,
-            answers=self.answers,
-        )
+        parts = [{"text": message}] if isinstance(message, str) else [*map(_unreserved, message)]
+        stated = self.model_dump(exclude={"message", "priority"}, exclude_none=True)
+        times = {name: timestamp(one) for name, one in stated.items() if isinstance(one, datetime)}
+        return Schedule(**stated | times, parts=parts, priority=priority)
+
+    @classmethod
+    def shown(cls, schedule: Schedule) -> Json:
+        """Return what `schedule` does, as its owner has stated it."""
+        stored = schedule.model_dump()
+        fields = {field.alias or name: stored.get(name) for name, field in cls.model_fields.items()}
+        answers = schedule.answers and schedule.answers.model_dump(exclude_defaults=True)
+        most = schedule.max_queued if schedule.overlap == "queue" else None
+        return fields | {"message": schedule.parts, "answers": answers, "maxQueued": most}
 
 
 class BackFill(BaseModel):
@@ -162,7 +160,3 @@ class NamedSchedule(ScheduleSpec):
     """A schedule with its name, as in headrace.yaml."""
 
     name: str = Field(min_length=1, max_length=64)
-
-
-def _stated(time: datetime | None) -> str | None:
-    return None if time is None else timestamp(time)
