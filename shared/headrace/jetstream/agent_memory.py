@@ -415,10 +415,6 @@ class AgentMemory:
     def _has_stream(self, key: TaskKey) -> bool:
         return stream_of_shard(key.shard) < self.bus.settings.event_streams
 
-    async def erase_scope(self, scope: MemoryScope) -> None:
-        """Erase a scope, and overwrite its bytes."""
-        await erase(self.bus, self.stream, self.pattern_of(scope))
-
     async def _replace(  # noqa: PLR0917 - what is stored, and where
         self,
         scope: MemoryScope,

@@ -1,8 +1,9 @@
 """The memory of the run that a graph works for, as LangGraph's saver and store reach it."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate
 
 from headrace.sdk.active_run import required_run
 from headrace.sdk.context import runtime_of
@@ -37,6 +38,18 @@ def from_thread[Result](user: object, work: Coroutine[Any, Any, Result]) -> Resu
         work.close()
         raise
     return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+
+def blocking[**Parameters, Result](
+    method: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Parameters], Result]:
+    """Return an async method as one to call in a thread; see `from_thread`."""
+
+    @wraps(method)
+    def call(user: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: ANN401  # the method's class
+        return from_thread(user, method(user, *args, **kwargs))
+
+    return call
 
 
 def _loop(user: object) -> asyncio.AbstractEventLoop:

@@ -27,7 +27,7 @@ from headrace.adapters.langgraph.records import (
     WritesRecord,
     pending_writes,
 )
-from headrace.adapters.langgraph.run_memory import from_thread, run_memory
+from headrace.adapters.langgraph.run_memory import blocking, from_thread, run_memory
 from headrace.model.memory import MemoryValue
 from headrace.sdk.errors import Misused
 
@@ -221,10 +221,6 @@ class FleetSaver(BaseCheckpointSaver[int]):
             gone = {(one.space, one.id) for one in records} - _needed(records)
             await self._remove(place, records, gone)
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As `aget_tuple`, from a thread."""
-        return from_thread(self, self.aget_tuple(config))
-
     def list(
         self,
         config: RunnableConfig | None,
@@ -241,41 +237,13 @@ class FleetSaver(BaseCheckpointSaver[int]):
 
         return iter(from_thread(self, every()))
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """As `aput`, from a thread."""
-        return from_thread(self, self.aput(config, checkpoint, metadata, new_versions))
-
-    def put_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """As `aput_writes`, from a thread."""
-        from_thread(self, self.aput_writes(config, writes, task_id, task_path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """As `adelete_thread`, from a thread."""
-        from_thread(self, self.adelete_thread(thread_id))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As `adelete_for_runs`, from a thread."""
-        from_thread(self, self.adelete_for_runs(run_ids))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As `acopy_thread`, from a thread."""
-        from_thread(self, self.acopy_thread(source_thread_id, target_thread_id))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """As `aprune`, from a thread."""
-        from_thread(self, self.aprune(thread_ids, strategy=strategy))
+    get_tuple = blocking(aget_tuple)
+    put = blocking(aput)
+    put_writes = blocking(aput_writes)
+    delete_thread = blocking(adelete_thread)
+    delete_for_runs = blocking(adelete_for_runs)
+    copy_thread = blocking(acopy_thread)
+    prune = blocking(aprune)
 
     def _serialized(self, channel: str, value: object) -> Typed:
         try:

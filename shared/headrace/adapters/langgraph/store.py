@@ -19,7 +19,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from headrace.adapters.langgraph.run_memory import from_thread, run_memory
+from headrace.adapters.langgraph.run_memory import blocking, run_memory
 from headrace.model import json_text
 from headrace.model.memory import prefix_of
 from headrace.sdk.errors import Misused
@@ -61,9 +61,7 @@ class FleetStore(BaseStore):
         owners = Memory(memory, memory.scope).of_owner
         return [await _do(owners, op) for op in ops]
 
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `abatch`, from a thread."""
-        return from_thread(self, self.abatch(ops))
+    batch = blocking(abatch)
 
 
 async def _do(memory: Memory, op: Op) -> Result:
