@@ -12,16 +12,9 @@ from typing import Any
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import ReceivedMessage
+from headrace.jetstream.client import ReceivedMessage, StreamPosition
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import (
-    PENDING_MATCHES,
-    PREVIOUS,
-    SEQUENCE,
-    STATUS,
-    UP_TO,
-    StreamPosition,
-)
+from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 
 _ENDED = frozenset({"204", "404"})
 """Status of an answer's end and of an empty answer. Others are refusals (413, 503, …)."""

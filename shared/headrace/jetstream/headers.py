@@ -1,9 +1,7 @@
 """NATS and JetStream headers that describe messages."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 STREAM = "Nats-Stream"
 """Of a message that was republished or got directly: the stream that stores it."""
@@ -69,45 +67,6 @@ LAST_CONSUMER = "Nats-Last-Consumer"
 """Of a consumer's heartbeat: how many messages it has delivered."""
 LAST_STREAM = "Nats-Last-Stream"
 """Of a consumer's heartbeat: the stream sequence that it has reached."""
-
-_REPUBLISHED = re.compile(
-    rb"Nats-Stream: [^\r\n]+\r\n"
-    rb"Nats-Subject: ([^\r\n]+)\r\n"
-    rb"Nats-Sequence: ([0-9]{1,19})\r\n"
-    rb"Nats-Time-Stamp: ([^\r\n]+)\r\n"
-    rb"(?:Nats-Num-Pending: [0-9]{1,19}\r\n)?"
-    rb"Nats-Last-Sequence: ([0-9]{1,19})\r\n\r\n"
-)
-"""The last headers of a republished message, or of one in a batch of direct gets, as nats-server
-adds them."""
-
-
-class StreamPosition(NamedTuple):
-    """Where a message is stored that was republished, or is in a batch of direct gets."""
-
-    subject: str
-    sequence: int
-    time: str
-    """When it was stored, RFC 3339."""
-    previous: int
-    """The sequence before it on its subject, or in its batch; 0: it is the first."""
-
-    @classmethod
-    def read(cls, block: bytes) -> "StreamPosition | None":
-        """Read the end of a header block, at a tenth of the cost of parsing all of it.
-
-        None: it does not end as nats-server ends those of such messages.
-        """
-        at = block.rfind(b"\r\nNats-Stream: ") + len(b"\r\n")
-        match = _REPUBLISHED.fullmatch(block, at)
-        if match is None:
-            return None
-        subject, sequence, time, previous = match.groups()
-        # Its own constructor, which is a function in Python, takes three times as long.
-        return tuple.__new__(
-            cls, (subject.decode("utf-8", "replace"), int(sequence), time.decode(), int(previous))
-        )
-
 
 _NATS = "Nats-"
 _NANOSECOND_DIGITS = 9

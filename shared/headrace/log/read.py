@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import check_empty, get_message, until_answered
-from headrace.jetstream.client import ReceivedMessage, header_lines
+from headrace.jetstream.client import ReceivedMessage, StreamPosition, header_lines
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME, StreamPosition
+from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME
 from headrace.model.entry import OWNER, Entry, parse_body, parse_entry, read_stamp
 from headrace.model.errors import (
     BusUnavailable,

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import ReceivedMessage
+from headrace.jetstream.client import ReceivedMessage, StreamPosition
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import EXPECTED, StreamPosition
+from headrace.jetstream.headers import EXPECTED
 from headrace.jetstream.streams import apply
 from headrace.log import AppendResult, LogWriter, TailRule, last_entry
 from headrace.log.append import HEADER_ROOM

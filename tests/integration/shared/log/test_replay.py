@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import ReceivedMessage
+from headrace.jetstream.client import ReceivedMessage, StreamPosition
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
-from headrace.jetstream.headers import SEQUENCE, StreamPosition
+from headrace.jetstream.headers import SEQUENCE
 from headrace.log import TailRule, last_entry, replay
 from headrace.log.read import last_stored, next_stored, short_log
 from headrace.model.entry import Entry

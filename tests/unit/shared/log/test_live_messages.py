@@ -4,8 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.jetstream.client import ReceivedMessage
-from headrace.jetstream.headers import StreamPosition
+from headrace.jetstream.client import ReceivedMessage, StreamPosition
 from headrace.log.read import TOMBSTONE, LogMessage, from_message
 from headrace.model.entry import VERSION, Stamp
 from headrace.model.errors import UndecodableMessage

@@ -7,7 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.api import get_message, stream_info, stream_state
-from headrace.jetstream.client import ReceivedMessage
+from headrace.jetstream.client import ReceivedMessage, StreamPosition
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     ACK,
@@ -17,7 +17,7 @@ from headrace.jetstream.consumers import (
     pull_request,
     pull_subject,
 )
-from headrace.jetstream.headers import STATUS, StreamPosition
+from headrace.jetstream.headers import STATUS
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import erase
