@@ -19,14 +19,19 @@ from a2a.types import (
 from a2a.types import Message as A2AMessage
 
 from headrace.adapters.a2a.cards import declare_as, name_of
-from headrace.adapters.a2a.protojson import artifact_of, json_of, message_of, outcome_of, parsed
+from headrace.adapters.a2a.protojson import (
+    artifact_of,
+    json_of,
+    message_of,
+    outcome_of,
+    parsed,
+    prompt_of,
+)
 from headrace.adapters.conversation.memory import with_content
 from headrace.adapters.declaration import Declaration, declare_card
 from headrace.background import cancelled
-from headrace.model import parts
 from headrace.model.errors import HeadraceError
 from headrace.model.events import AGUI, Json
-from headrace.model.relayed import hinted
 from headrace.model.task import AUTH_REQUIRED, COMPLETED, RUN_ENDED
 from headrace.sdk.agent import Agent, EndedTask, agent
 from headrace.sdk.card import Card
@@ -139,9 +144,7 @@ class LogQueue(EventQueue):
 
     async def _ask(self, message: Json) -> None:
         await self.close()
-        content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
-        name = message.get("messageId") or self._ctx.new_id("message")
-        prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
+        prompt = prompt_of(self._ctx, message)
         self._has_answered = True
         self._asking = asyncio.create_task(runtime_of(self._ctx).inputs.ask(prompt))
         # Start the request now, so that the log has it before the next event.

@@ -1,17 +1,19 @@
 """Conversion between the official SDK's messages and the JSON of task logs."""
 
-from typing import Any
-
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 
+from headrace.model import parts
 from headrace.model.events import Json
+from headrace.model.relayed import hinted
+from headrace.model.whole_numbers import whole
+from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Artifact, Outcome, RelayedMessage
 
 
 def json_of(message: Message) -> Json:
     """Return the message as ProtoJSON, with the whole floats of a Struct as integers."""
-    plain: Json = _with_integers(MessageToDict(message))
+    plain: Json = whole(MessageToDict(message))
     return plain
 
 
@@ -60,11 +62,8 @@ def outcome_of(status: Json, metadata: Json) -> Outcome:
     )
 
 
-def _with_integers(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _with_integers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_integers(inner) for inner in value]
-    return value
+def prompt_of(ctx: RunContext, message: Json) -> Json:
+    """Return the message with which an agent asks for credentials, as the run asks its own user."""
+    content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
+    name = message.get("messageId") or ctx.new_id("message")
+    return {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}

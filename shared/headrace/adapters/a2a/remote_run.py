@@ -20,7 +20,7 @@ from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 
 from headrace.adapters.a2a.credentials import AccessRefused
 from headrace.adapters.a2a.cursors import FOLLOWED, LAST_EVENT_ID, EventIds
-from headrace.adapters.a2a.protojson import json_of, parsed
+from headrace.adapters.a2a.protojson import json_of, parsed, prompt_of
 from headrace.adapters.a2a.remote_client import Remote
 from headrace.adapters.a2a.remote_events import (
     REMOTE_CONTEXT,
@@ -35,10 +35,8 @@ from headrace.adapters.outside_context import outside_context
 from headrace.adapters.questions.answers import MemoryLost, question_in
 from headrace.adapters.questions.approvals import repeated
 from headrace.background import cancelled
-from headrace.model import parts
 from headrace.model.delegation import asking_agent
 from headrace.model.events import Json
-from headrace.model.relayed import hinted
 from headrace.model.task import RUN_ENDED
 from headrace.sdk.context import RunContext, runtime_of
 from headrace.sdk.emit import Ending, Reject, RelayedMessage
@@ -98,11 +96,8 @@ class CredentialRequests:
                 await cancelled(waiting)
 
     async def _wait(self, message: Json) -> Json:
-        content = [hinted(part, parts.TASK) for part in message.get("parts", [])]
-        name = message.get("messageId") or self._ctx.new_id("message")
-        prompt = {**message, "messageId": name, "role": "ROLE_AGENT", "parts": content}
         async with asyncio.timeout(self._timeout):
-            return await runtime_of(self._ctx).inputs.ask(prompt)
+            return await runtime_of(self._ctx).inputs.ask(prompt_of(self._ctx, message))
 
 
 async def _next[T](events: AsyncIterator[T]) -> T:

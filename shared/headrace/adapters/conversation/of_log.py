@@ -250,21 +250,21 @@ class _Log:
             self._add(CallItem.of_text(call, parts.tool_name(part), text, encrypted))
 
     def _add_reasoning(self, part: Json, name: str) -> None:
-        turn = self._turn(name)
-        last = turn.items[-1] if turn.items else None
-        if not isinstance(last, ReasoningItem) or last.id != name:
-            last = ReasoningItem("", name)
-            turn.items.append(last)
+        last = self._continued(ReasoningItem, name)
         last.text += part.get("text", "")
         last.encrypted = parts.encrypted_value(part) or last.encrypted
 
     def _add_text(self, text: str, name: str) -> None:
-        turn = self._turn(name)
-        last = turn.items[-1] if turn.items else None
-        if not isinstance(last, TextItem) or last.id != name:
-            last = TextItem("", name)
-            turn.items.append(last)
-        last.text += text
+        self._continued(TextItem, name).text += text
+
+    def _continued[Kind: (TextItem, ReasoningItem)](self, kind: type[Kind], name: str) -> Kind:
+        """Return the last item, if it is the one of that name, or a new one."""
+        items = self._turn(name).items
+        last = items[-1] if items else None
+        if not isinstance(last, kind) or last.id != name:
+            last = kind("", name)
+            items.append(last)
+        return last
 
     def _add(self, item: Item) -> None:
         self._turn(item.id).items.append(item)
