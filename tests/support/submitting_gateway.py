@@ -13,7 +13,7 @@ from headrace_gateway.feeds import Feeds
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.settlement import Settlement
-from headrace_gateway.tasks.submission import Submissions
+from headrace_gateway.tasks.submission import RunAppends, Submissions
 
 
 class SubmittingGateway:
@@ -27,12 +27,15 @@ class SubmittingGateway:
         self.bus, self.rule, self.background = bus, TailRule(bus), BackgroundWork()
         self.settlement = Settlement(bus, self.background, timeout)
         settings = GatewaySettings.model_validate(bus.settings.model_dump())
+        feeds = Feeds(bus, self.rule, 1024 * 1024, self.background)
+        limits = RunLimits(Admission(bus, settings))
+        self.appends = RunAppends(bus, feeds.links, limits, self.settlement)
         self.submissions = Submissions(
             bus,
-            Feeds(bus, self.rule, 1024 * 1024, self.background),
+            feeds,
             cast("StateClient", finds),
             cast("Directory", finds),
-            limits=RunLimits(Admission(bus, settings)),
-            settlement=self.settlement,
+            appends=self.appends,
             idempotency=Idempotency(bus, IdempotencyRecords(bus, 60, time.time)),
+            background=self.background,
         )

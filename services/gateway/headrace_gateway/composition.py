@@ -39,7 +39,7 @@ from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.ids import TaskOwners
 from headrace_gateway.tasks.settlement import Settlement
 from headrace_gateway.tasks.stream_health import FullStreams
-from headrace_gateway.tasks.submission import Submissions
+from headrace_gateway.tasks.submission import RunAppends, Submissions
 from headrace_gateway.tasks.subscribe import TaskStreams
 from headrace_gateway.timing import TIMING, GatewayTiming
 
@@ -127,14 +127,16 @@ async def _composed(
     settlement = Settlement(bus, background, settings.append_timeout)
     state = StateClient(bus, links, settlement.check)
     idempotency = Idempotency(bus, IdempotencyRecords(bus, settings.idempotency_seconds, clock.now))
+    limits = RunLimits(admission, Quotas(quotas, state, warn=note_quota) if quotas else None)
+    appends = RunAppends(bus, links, limits, settlement)
     submissions = Submissions(
         bus,
         feeds,
         state,
         directory,
-        limits=RunLimits(admission, Quotas(quotas, state, warn=note_quota) if quotas else None),
-        settlement=settlement,
+        appends=appends,
         idempotency=idempotency,
+        background=background,
     )
     stream_limits = StreamLimits(settings.max_streams, settings.max_streams_per_owner)
     return Services(
@@ -161,7 +163,9 @@ async def _composed(
         submissions=submissions,
         canceler=TaskCanceler(bus, feeds, state, background),
         deleter=TaskDeleter(bus, state, background),
-        forker=TaskForker(bus, state, submissions, idempotency=idempotency, background=background),
+        forker=TaskForker(
+            bus, state, submissions, appends=appends, idempotency=idempotency, background=background
+        ),
         background=background,
         full_streams=FullStreams(bus),
         stream_health=settlement.health,

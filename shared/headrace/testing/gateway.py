@@ -25,7 +25,7 @@ from headrace_gateway.tasks.cancel import WatchedFeed
 from headrace_gateway.tasks.fork import ForkRequest, TaskForker
 from headrace_gateway.tasks.idempotency import Idempotency, IdempotencyRecords
 from headrace_gateway.tasks.settlement import Settlement
-from headrace_gateway.tasks.submission import Submission, Submissions
+from headrace_gateway.tasks.submission import RunAppends, Submission, Submissions
 from headrace_gateway.tasks.webhook_call import WebhookCall
 
 _UNLIMITED = -1
@@ -47,19 +47,22 @@ class GatewayTasks:
         records = IdempotencyRecords(bus, settings.idempotency_seconds, time.time)
         idempotency = Idempotency(bus, records)
         self._state = StateClient(bus, check_unknown=settlement.check)
+        links = self.feeds.links
+        appends = RunAppends(bus, links, RunLimits(Admission(bus, settings)), settlement)
         self._submissions = Submissions(
             bus,
             self.feeds,
             self._state,
             directory,
-            limits=RunLimits(Admission(bus, settings)),
-            settlement=settlement,
+            appends=appends,
             idempotency=idempotency,
+            background=self._background,
         )
         self._forker = TaskForker(
             bus,
             self._state,
             self._submissions,
+            appends=appends,
             idempotency=idempotency,
             background=self._background,
         )

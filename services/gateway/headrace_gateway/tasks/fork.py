@@ -36,7 +36,7 @@ from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.tasks.idempotency import Idempotency, KeyedRequest
 from headrace_gateway.tasks.ids import query_of
-from headrace_gateway.tasks.submission import Submissions
+from headrace_gateway.tasks.submission import RunAppends, Submissions
 
 _ROUNDS = 50
 """Maximum number of tries against other gateways that carry out the same request."""
@@ -69,12 +69,13 @@ class TaskForker:
         state: StateClient,
         submissions: Submissions,
         *,
+        appends: RunAppends,
         idempotency: Idempotency,
         background: BackgroundWork,
     ) -> None:
         """Use these services; a fork finishes in `background` if its client disconnects."""
         self._bus, self._state, self._submissions = bus, state, submissions
-        self._idempotency, self._background = idempotency, background
+        self._appends, self._idempotency, self._background = appends, idempotency, background
 
     async def fork(self, request: ForkRequest) -> tuple[TaskKey, str]:
         """Create a fork and return its key and context; with a key, the same ones each time.
@@ -84,7 +85,7 @@ class TaskForker:
             TaskUnknown: no such task of this caller and agent, or its beginning is gone.
             Malformed: the task has no such generation.
             AgentUnknown: the agent is gone.
-            QuotaExceeded, TooManyWaiting: as `Submissions.admit`.
+            QuotaExceeded, TooManyWaiting: as `RunAppends.admit`.
             EventTooLarge, BusUnavailable, Unsettled: as `Submissions.submit`.
             StateUnavailable: the task can't be looked up.
         """
@@ -137,10 +138,10 @@ class TaskForker:
 
     async def _with_message(self, past: "_CopiedPast", message: Json) -> None:
         """Copy the past, and append the message as the next input."""
-        fork, submissions = past.fork, self._submissions
+        fork, appends = past.fork, self._appends
         sender, writer = FileOwner(fork.owner, fork.context), writer_of("gateway")
-        with await submissions.admit(fork.key, fork.owner) as admitted:
-            files = submissions.stored_files(fork.key, sender, message, past.request.metadata)
+        with await appends.admit(fork.key, fork.owner) as admitted:
+            files = appends.stored_files(fork.key, sender, message, past.request.metadata)
             async with files as stored:
                 # Files of the message are stored and its run is admitted: now the log can begin.
                 copied, (message, metadata) = await past.copied(), stored
@@ -150,13 +151,13 @@ class TaskForker:
                 following = next_input(
                     self._bus, run, copied.sequence, message, metadata, writer=writer
                 )
-                await submissions.append_run(following, admitted)
+                await appends.append_run(following, admitted)
 
     async def _with_run(self, past: "_CopiedPast") -> None:
         """Copy the past, which ends in the middle of a run, and request that run."""
-        fork, submissions = past.fork, self._submissions
-        with await submissions.admit(fork.key, fork.owner, asks=False) as admitted:
-            await submissions.append(_ResumedRun(past, admitted, submissions.runs))
+        fork, appends = past.fork, self._appends
+        with await appends.admit(fork.key, fork.owner, asks=False) as admitted:
+            await appends.append(_ResumedRun(past, admitted, appends.runs))
 
     async def _source(self, request: ForkRequest, head: int, most: int) -> tuple[ForkOf, ForkPoint]:
         """Return what is forked, and the last point up to generation `most` where a run can begin.

@@ -18,6 +18,7 @@ from headrace import log_context, tracing
 from headrace.directory import Directory
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.objects import FileOwner
+from headrace.links import Links
 from headrace.log import last_entry, writer_of
 from headrace.model import events
 from headrace.model.agent_route import UNPINNED
@@ -43,6 +44,7 @@ from headrace.tasks.continue_ import QueuedInput, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.webhooks import Webhook, WebhookProgress, Webhooks
+from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import (
     AgentUnknown,
@@ -133,6 +135,101 @@ class RunAppend:
             self.runs.publish_soon(self.input.stored_run(appended), self.admitted.settle)
 
 
+class RunAppends:
+    """Admits runs, and appends the inputs that ask for them."""
+
+    def __init__(
+        self, bus: Bus, links: Links | None, limits: RunLimits, settlement: Settlement
+    ) -> None:
+        """Use these services.
+
+        Args:
+            bus: The connection.
+            links: Convert the addresses of files that clients see.
+            limits: Admit runs.
+            settlement: Finds out what became of an append without an answer.
+        """
+        self._bus, self._limits, self._settlement = bus, limits, settlement
+        self._files = MessageFiles(bus, links)
+        self.runs = BackgroundRuns(bus)
+        """Requests runs from workers."""
+
+    async def admit(self, key: TaskKey, owner: str, *, asks: bool = True) -> AdmittedRun:
+        """Admit a run for a block that appends its input; first, so that a refusal stores nothing.
+
+        At a quota that asks, the run is a question to the task's user, if it `asks`.
+
+        Raises:
+            QuotaExceeded: a quota is used up.
+            TooManyWaiting: the limit of waiting runs is reached.
+            BusUnavailable: NATS does not answer, or the log's stream does not.
+        """
+        if self._settlement.open or not self._bus.answers:
+            await self._settlement.ready(key)
+        try:
+            return await self._limits.admit(key, owner)
+        except QuotaExceeded as exceeded:
+            if not (asks and exceeded.asks):
+                raise
+            return AdmittedRun(None, [], question=str(exceeded))
+
+    async def admit_queued(self, key: TaskKey, owner: str) -> None:
+        """Check that a message may join the task's active run; raises as `admit`."""
+        await self._limits.check(key, owner)
+        await self._settlement.ready(key)
+
+    def stored_files(
+        self, key: TaskKey, sender: FileOwner, message: Json, metadata: Json | None
+    ) -> AbstractAsyncContextManager[tuple[Json, Json | None]]:
+        """Return Message and metadata with links in place of large files, for a block that appends.
+
+        See `MessageFiles.stored`.
+        """
+        has_history = metadata is not None and events.AGUI in metadata
+        if not has_history and _FILES.isdisjoint(chain(*message["parts"])):
+            return nullcontext((message, metadata))
+        return self._files.stored(key, sender, message, metadata)
+
+    async def append_run(self, task_input: Input, admitted: AdmittedRun) -> None:
+        """Append an input and request its run or, if that is a question, store it with the input.
+
+        Raises:
+            Fenced: another entry came first.
+            HeadraceError: as `append`.
+        """
+        if admitted.question:
+            task_input = asking(task_input, admitted.question)
+        timeout = self._settlement.timeout
+        await self.append(RunAppend(task_input, admitted, self.runs, timeout))
+
+    async def append[Result](self, append: Append[Result]) -> Result:
+        """Store an append and return its result; if that is unknown, have it settled.
+
+        Raises:
+            Unsettled: the outcome is not known yet; the gateway keeps trying.
+            GatewayRestarting: the gateway has abandoned the request; nothing has happened.
+            HeadraceError: as `Append.store`; nothing has happened, and nothing will.
+        """
+        request, health = unrepeatable_request(), self._settlement.health
+        if request is not None:
+            request.storing(append.key.task, append.context)
+        try:
+            result = await append.store()
+        except OutcomeUnknown as unknown:
+            # Started before the client gets the error, so that other gateways can find out first.
+            self._settlement.begin(append)
+            raise Unsettled(append.key.task, append.context) from unknown
+        except HeadraceError as error:
+            if request is not None:
+                request.stored_nothing()
+            if isinstance(error, LogFull):
+                health.note_full(append.key)
+            raise
+        if health.full:
+            health.note_stored(append.key)
+        return result
+
+
 class Submissions:
     """Accepts submissions: appends their inputs to logs and requests runs from workers."""
 
@@ -143,27 +240,24 @@ class Submissions:
         state: StateClient,
         directory: Directory,
         *,
-        limits: RunLimits,
-        settlement: Settlement,
+        appends: RunAppends,
         idempotency: Idempotency,
+        background: BackgroundWork,
     ) -> None:
         """Use these services.
 
         Args:
             bus: The connection.
-            feeds: Follow the logs, and convert the addresses of files that clients see.
+            feeds: Follow the logs.
             state: Finds existing tasks.
             directory: Knows the agents, and which version of an agent a task gets.
-            limits: Admit runs.
-            settlement: Finds out what became of an append without an answer, in the background
-                work where submissions finish, too, if their client disconnects.
+            appends: Admit and append inputs.
             idempotency: Finds what became of an earlier request with the same key.
+            background: Where submissions finish if their client disconnects.
         """
         self._bus, self._feeds, self._state, self._directory = bus, feeds, state, directory
-        self._limits, self._settlement, self._idempotency = limits, settlement, idempotency
-        self._webhooks, self._files = Webhooks(bus), MessageFiles(bus, feeds.links)
-        self.runs = BackgroundRuns(bus)
-        """Requests runs from workers."""
+        self._appends, self._idempotency, self._background = appends, idempotency, background
+        self._webhooks = Webhooks(bus)
         self._shards = bus.settings.event_streams * SHARDS_PER_STREAM
 
     async def submit(self, submission: Submission) -> AcceptedInput:
@@ -195,7 +289,7 @@ class Submissions:
         else:
             place = self.place(submission.caller, submission.agent, submission.context)
             accepting = self.begin(submission, *place)
-        return await self._settlement.background.run(accepting)
+        return await self._background.run(accepting)
 
     def place(self, caller: Caller, agent: str, context: str | None) -> tuple[TaskKey, str]:
         """Return the key of a new task, and its context: `context`, or a new one if that is None.
@@ -225,16 +319,16 @@ class Submissions:
             version = route.version_for(key.agent, key.tenant, context)
         if version:
             metadata = {**(metadata or {}), events.VERSION: version}
-        with await self.admit(key, owner) as admitted:
+        with await self._appends.admit(key, owner) as admitted:
             if submission.webhook is not None:
                 await self._webhooks.put(key, submission.webhook)
             sender, by = FileOwner(owner, context), writer_of("gateway")
             async with (
-                self.stored_files(key, sender, submission.message, metadata) as stored,
+                self._appends.stored_files(key, sender, submission.message, metadata) as stored,
                 (held := await self._feeds.open_new(key)),
             ):
                 first = first_input(self._bus, key, context, *stored, owner=owner, writer=by)
-                await self.append_run(first, admitted)
+                await self._appends.append_run(first, admitted)
                 return AcceptedInput(key, context, first.stamp.log, 1, held.hand_over())
 
     async def _start_once(self, submission: Submission, keyed: KeyedRequest) -> AcceptedInput:
@@ -347,16 +441,16 @@ class Submissions:
         terms = RunTerms(version=found.version, traceparent=found.traceparent)
         context, owner = found.task["contextId"], submission.caller.owner
         run = Run(key, found.generation + 1, found.log, context, owner, terms)
-        with await self.admit(key, owner) as admitted:
+        with await self._appends.admit(key, owner) as admitted:
             await self._attach(submission, key, found)
             sender = FileOwner(owner, context)
             last = None if logged is None else logged.last
             async with (
-                self.stored_files(key, sender, submission.message, metadata) as stored,
+                self._appends.stored_files(key, sender, submission.message, metadata) as stored,
                 (held := await self._feeds.open_after(key, last)),
             ):
                 following = next_input(self._bus, run, found.sequence, *stored, writer=name)
-                await self.append_run(following, admitted)
+                await self._appends.append_run(following, admitted)
                 named = key, context, found.log, run.generation
                 return AcceptedInput(*named, held.hand_over(), read)
 
@@ -368,19 +462,18 @@ class Submissions:
         card = self._directory.card(key.agent)
         if card is not None and card.follow_ups == "reject" and found.state != AUTH_REQUIRED:
             raise TaskBusy(f"task {key.task} is running; wait until it asks for input")
-        await self._limits.check(key, caller.owner)
-        await self._settlement.ready(key)
+        await self._appends.admit_queued(key, caller.owner)
         # The message joins a run that has begun, so that run's terms apply.
         metadata = RunTerms.removed_from(submission.metadata or {})
         await self._attach(submission, key, found)
         sender = FileOwner(caller.owner, context)
         async with (
-            self.stored_files(key, sender, submission.message, metadata) as stored,
+            self._appends.stored_files(key, sender, submission.message, metadata) as stored,
             (held := await self._feeds.open(key)),
         ):
             queued = QueuedInput(name, context, *stored)
             append = QueuedAppend(self._bus, key, found, queued, submission.if_generation)
-            generation = await self.append(append)
+            generation = await self._appends.append(append)
             return AcceptedInput(key, context, found.log, generation, held.hand_over(), read)
 
     async def _attach(self, submission: Submission, key: TaskKey, found: TaskFound) -> None:
@@ -391,76 +484,6 @@ class Submissions:
             )
             webhook = submission.webhook.model_copy(update={"progress": progress})
             await self._webhooks.put(key, webhook)
-
-    async def admit(self, key: TaskKey, owner: str, *, asks: bool = True) -> AdmittedRun:
-        """Admit a run for a block that appends its input; first, so that a refusal stores nothing.
-
-        At a quota that asks, the run is a question to the task's user, if it `asks`.
-
-        Raises:
-            QuotaExceeded: a quota is used up.
-            TooManyWaiting: the limit of waiting runs is reached.
-            BusUnavailable: NATS does not answer, or the log's stream does not.
-        """
-        if self._settlement.open or not self._bus.answers:
-            await self._settlement.ready(key)
-        try:
-            return await self._limits.admit(key, owner)
-        except QuotaExceeded as exceeded:
-            if not (asks and exceeded.asks):
-                raise
-            return AdmittedRun(None, [], question=str(exceeded))
-
-    def stored_files(
-        self, key: TaskKey, sender: FileOwner, message: Json, metadata: Json | None
-    ) -> AbstractAsyncContextManager[tuple[Json, Json | None]]:
-        """Return Message and metadata with links in place of large files, for a block that appends.
-
-        See `MessageFiles.stored`.
-        """
-        has_history = metadata is not None and events.AGUI in metadata
-        if not has_history and _FILES.isdisjoint(chain(*message["parts"])):
-            return nullcontext((message, metadata))
-        return self._files.stored(key, sender, message, metadata)
-
-    async def append_run(self, task_input: Input, admitted: AdmittedRun) -> None:
-        """Append an input and request its run or, if that is a question, store it with the input.
-
-        Raises:
-            Fenced: another entry came first.
-            HeadraceError: as `append`.
-        """
-        if admitted.question:
-            task_input = asking(task_input, admitted.question)
-        timeout = self._settlement.timeout
-        await self.append(RunAppend(task_input, admitted, self.runs, timeout))
-
-    async def append[Result](self, append: Append[Result]) -> Result:
-        """Store an append and return its result; if that is unknown, have it settled.
-
-        Raises:
-            Unsettled: the outcome is not known yet; the gateway keeps trying.
-            GatewayRestarting: the gateway has abandoned the request; nothing has happened.
-            HeadraceError: as `Append.store`; nothing has happened, and nothing will.
-        """
-        request, health = unrepeatable_request(), self._settlement.health
-        if request is not None:
-            request.storing(append.key.task, append.context)
-        try:
-            result = await append.store()
-        except OutcomeUnknown as unknown:
-            # Started before the client gets the error, so that other gateways can find out first.
-            self._settlement.begin(append)
-            raise Unsettled(append.key.task, append.context) from unknown
-        except HeadraceError as error:
-            if request is not None:
-                request.stored_nothing()
-            if isinstance(error, LogFull):
-                health.note_full(append.key)
-            raise
-        if health.full:
-            health.note_stored(append.key)
-        return result
 
 
 def _note(key: TaskKey, context: str) -> None:

@@ -53,7 +53,7 @@ class Gateway(SubmittingGateway):
         append = Doubtful(self.key, "context", asyncio.Event(), asyncio.Event())
         self.doubtful.append(append)
         with pytest.raises(Unsettled):
-            await self.submissions.append(append)
+            await self.appends.append(append)
         await self.bus.connection.flush()
         return append
 
