@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from headrace.sdk.tool_call import ToolError, ToolOutput, ToolQuestion
     from headrace.sdk.tools import AskingTool, Tool, ToolSource, tool
-    from headrace.sdk.waits import WaitEvent, Webhook
+    from headrace.sdk.waits import Subject, TaskEnd, WaitEvent, Webhook
 
 _NAMES = {
     "embedding": "asgi",
@@ -91,7 +91,7 @@ _NAMES = {
     "Usage",
     "sdk.tool_call": "ToolError ToolOutput ToolQuestion",
     "sdk.tools": "AskingTool Tool ToolSource tool",
-    "sdk.waits": "WaitEvent Webhook",
+    "sdk.waits": "Subject TaskEnd WaitEvent Webhook",
 }
 """The public names, by the module that defines them."""
 
@@ -140,6 +140,8 @@ __all__ = [
     "StepChanged",
     "StepFailed",
     "Subagent",
+    "Subject",
+    "TaskEnd",
     "Text",
     "Thinking",
     "Tool",

@@ -41,6 +41,8 @@ from headrace.model.messages import (
     TasksFound,
     TaskStarted,
     UsageFound,
+    WaitForEnd,
+    WaitForEvent,
 )
 from headrace.wait_for import ELECTION, RECONNECT
 
@@ -211,6 +213,23 @@ class StateClient:
         """Delete a file."""
         await self._ask(f"drop.{query.agent}", query, Done)
 
+    async def wait_for_end(self, query: WaitForEnd) -> None:
+        """Have a run woken when another task ends.
+
+        Raises:
+            TaskUnknown: The run's owner has no such task.
+        """
+        await self._ask(f"wait.{query.agent}", query, Done)
+
+    async def wait_for_event(self, query: WaitForEvent) -> None:
+        """Have a run woken by an event on a subject.
+
+        Raises:
+            InvalidName: The run's tenant may not use the subject, or has too many such waits, or
+                what is to match is malformed.
+        """
+        await self._ask(f"listen.{query.agent}", query, Done)
+
     async def _ask[Answer: BusMessage](
         self, operation: str, query: BusMessage, answer: type[Answer]
     ) -> Answer:
@@ -320,11 +339,19 @@ def _error(query: BusMessage, refusal: Refusal) -> Exception:
         case "state_unavailable":
             return StateUnavailable(refusal.message)
         case "bad_request":
-            if isinstance(query, StartTask):
-                return InvalidName("start", query.agent, refusal.message)
-            if isinstance(query, GetUsage):
-                return InvalidName("period", query.first, refusal.message)
-            token = query.page_token if isinstance(query, ListTasks) else ""
-            return InvalidName("pageToken", token, refusal.message)
+            return _malformed(query, refusal.message)
         case "start_refused":
             return StartRefused(refusal.why or "", refusal.message)
+
+
+def _malformed(query: BusMessage, why: str) -> InvalidName:
+    match query:
+        case StartTask():
+            return InvalidName("start", query.agent, why)
+        case GetUsage():
+            return InvalidName("period", query.first, why)
+        case WaitForEvent():
+            return InvalidName("subject", query.subject, why)
+        case ListTasks():
+            return InvalidName("pageToken", query.page_token, why)
+    return InvalidName("pageToken", "", why)

@@ -6,6 +6,7 @@ for their owners, and the triggers service reads them.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.model import json_text
 from headrace.model.errors import HeadraceError
 from headrace.model.events import Json, timestamp
+from headrace.model.messages import WokenRun
 from headrace.model.queues import DEFAULT_TENANT
 from headrace.model.subjects import decode_token
 from headrace.number_limit import NumberLimit
@@ -65,6 +67,8 @@ class Trigger(TriggerSpec):
     """RFC 3339; older events do not fire it."""
     event_streams: int
     """Number of event streams when it was made, from which task ids are derived."""
+    wakes: WokenRun | None = None
+    """The run that the first event wakes. None: each event begins a task."""
 
     @property
     def key(self) -> str:
@@ -151,11 +155,24 @@ class TriggerStore:
 
     def _limit(self, tenant: str, owner: str) -> NumberLimit:
         async def count() -> int:
-            return len(await self.all(tenant, owner))
+            return len(await self._bucket.copy(_key(tenant, owner, "*")))
 
         most = self._most_per_owner
         refusal = TooManyTriggers(f"an owner may have at most {most} triggers; delete one")
         return NumberLimit(most, count, refusal)
+
+    async def wait(self, trigger: Trigger) -> None:
+        """Keep a trigger that wakes a run; one that is there already stays.
+
+        Raises:
+            TooManyTriggers: The owner has the maximum number of triggers, with those that wait.
+        """
+        data = json_text.encode(trigger.model_dump(mode="json", exclude_defaults=True))
+        put = partial(self._bucket.put, trigger.key, data, 0)
+        take_back = partial(self._bucket.delete_revision, trigger.key)
+        if (await self._bucket.get(trigger.key)).data is None:
+            with suppress(KeyChanged):
+                await self._limit(trigger.tenant, trigger.owner).add(put, take_back)
 
     async def pause(self, trigger: Trigger) -> Trigger:
         """Let the trigger's events wait in their stream, and return it as it is now.
@@ -237,13 +254,22 @@ class TriggerStore:
         await self._bucket.delete(trigger.key)
 
     async def all(self, tenant: str | None = None, owner: str | None = None) -> list[Trigger]:
-        """Return the triggers of a tenant's owner, of a tenant, or of all; no unreadable ones."""
-        return (await self.listed(tenant, owner))[0]
+        """Return the triggers of a tenant's owner, of a tenant, or of all; no unreadable ones.
+
+        They include those that wake runs.
+        """
+        return (await self._read(tenant, owner))[0]
 
     async def listed(
         self, tenant: str | None = None, owner: str | None = None
     ) -> tuple[list[Trigger], list[UnreadableTrigger]]:
-        """Return what `all` does, by owner and name, and those that this release can't read."""
+        """Return those that owners have declared, by owner and name, and the unreadable ones."""
+        triggers, unreadable = await self._read(tenant, owner)
+        return [one for one in triggers if one.wakes is None], unreadable
+
+    async def _read(
+        self, tenant: str | None, owner: str | None
+    ) -> tuple[list[Trigger], list[UnreadableTrigger]]:
         triggers, unreadable = list[Trigger](), list[UnreadableTrigger]()
         found = await self._bucket.copy(_key(tenant or "*", owner or "*", "*"))
         for key, one in sorted(found.items()):
@@ -252,6 +278,12 @@ class TriggerStore:
             else:
                 unreadable.append(UnreadableTrigger(*key.split(".")[2:]))
         return triggers, unreadable
+
+
+def waiting_name(run: WokenRun) -> str:
+    """Return the name of the trigger that wakes `run`."""
+    named = f"{run.task} {run.run} {run.source}".encode()
+    return f"wait-{hashlib.sha256(named).hexdigest()[:32]}"
 
 
 def _key(tenant: str, owner: str, name: str) -> str:

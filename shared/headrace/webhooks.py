@@ -17,12 +17,12 @@ from headrace.jetstream.api import get_message, store_with_retries, until_answer
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket, KeyChanged
 from headrace.jetstream.purge import purge
-from headrace.model.answers import TaskAnswers
+from headrace.model.answers import TaskAnswers, state_of
 from headrace.model.errors import BusUnavailable, HeadraceError, UndecodableMessage
 from headrace.model.events import Json
-from headrace.model.messages import BusMessage
+from headrace.model.messages import BusMessage, WokenRun
 from headrace.model.subjects import encode_token
-from headrace.model.task import TaskKey, is_task_id
+from headrace.model.task import TERMINAL, TaskKey, is_task_id
 from headrace.number_limit import NumberLimit
 
 CURRENT = "1.0"
@@ -108,6 +108,19 @@ class Webhook(BusMessage):
     stay as they are in the log."""
     answers: TaskAnswers | None = None
     """Where its notifications are published on NATS. None: they are requests to `address`."""
+    wakes: WokenRun | None = None
+    """The run that the task's end wakes. None: its notifications go elsewhere."""
+
+    @property
+    def is_for_end(self) -> bool:
+        """Whether it gets the task as it is at its end."""
+        return self.wakes is not None or (self.answers is not None and self.answers.what == "end")
+
+    def is_for(self, event: Json) -> bool:
+        """Return whether it gets the event, a StreamResponse."""
+        if self.wakes is not None:
+            return "message" in event or state_of(event) in TERMINAL
+        return self.answers is None or self.answers.include(event)
 
 
 def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
@@ -118,6 +131,17 @@ def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
         address=Address(url=f"nats:{answers.subject}"),
         progress=WebhookProgress(generation=0),
         answers=answers,
+    )
+
+
+def waking_webhook(owner: str, run: WokenRun) -> Webhook:
+    """Return the webhook by which a task of `owner` wakes `run` at its end."""
+    return Webhook(
+        id=f"wait {run.task} {run.run}",
+        owner=owner,
+        address=Address(url=f"headrace-task:{run.task}"),
+        progress=WebhookProgress(generation=0),
+        wakes=run,
     )
 
 
@@ -224,9 +248,10 @@ class Webhooks:
         return StoredWebhook(webhook, await self._bucket.put(name, webhook.encode(), kept.sequence))
 
     async def list(self, key: TaskKey) -> list[Webhook]:
-        """Return the task's webhooks, oldest first."""
+        """Return the webhooks that clients have created for the task, oldest first."""
         found = await self._bucket.under(_name(key, "*"))
-        return [_decode(key, value.data or b"") for _, value in found]
+        webhooks = [_decode(key, value.data or b"") for _, value in found]
+        return [one for one in webhooks if one.wakes is None]
 
     async def delete(self, key: TaskKey, token: str) -> None:
         """Delete a webhook. Nothing happens if it does not exist."""

@@ -398,7 +398,10 @@ ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateUsage": _answers(UsageFound),
     "stateOpen": _answers(OpenTasksCounted),
     "stateStart": _answers(TaskStarted),
-    **dict.fromkeys(("stateCancel", "stateInput", "stateQueue", "stateDrop"), _answers(Done)),
+    **dict.fromkeys(
+        ("stateCancel", "stateInput", "stateQueue", "stateDrop", "stateWait", "stateListen"),
+        _answers(Done),
+    ),
     "stateReady": (ChannelMessage("Following", FOLLOWING, MESSAGE_HEADERS),),
     "stateMore": (ChannelMessage("Piece", PIECE, MESSAGE_HEADERS),),
 }

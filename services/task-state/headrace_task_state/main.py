@@ -20,9 +20,12 @@ from headrace.jetstream.streams import kept_for
 from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.processes import ProcessAnswers
 from headrace.signing import SigningKeys
+from headrace.triggers import TriggerStore
 from headrace.wait_for import wait_for
+from headrace.webhooks import Webhooks
 from headrace_task_state.commands.for_workers import WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
+from headrace_task_state.commands.waits import WaitCommands
 from headrace_task_state.maintenance.due import Upkeep
 from headrace_task_state.maintenance.file_upkeep import FileUpkeep
 from headrace_task_state.maintenance.held_tasks import HeldTasks
@@ -219,7 +222,13 @@ class TaskState:
 
     def _answers(self, reader: Reader, frontier: Frontier) -> Answers:
         starter = ChildStarter(self._bus, self._directory, self._settings)
-        workers = WorkerCommands(self._bus, starter, self._timing.cancel)
+        waits = WaitCommands(
+            self._bus,
+            Webhooks(self._bus).create,
+            TriggerStore(self._bus).wait,
+            self._settings.trigger_subjects,
+        )
+        workers = WorkerCommands(self._bus, starter, waits, self._timing.cancel)
         return Answers(self._bus, reader, frontier, workers, lambda: self._health.refusal)
 
     def _duties(self, lease: Lease) -> list[Coroutine[Any, Any, None]]:

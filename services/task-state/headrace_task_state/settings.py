@@ -46,6 +46,9 @@ class TaskStateSettings(RedisSettings, BusSettings):
     push_per_host: int = Field(default=16, ge=1, le=1000)
     """Maximum number of one owner's concurrent notifications to one host, per replica."""
 
+    trigger_subjects: list[str] = Field(default_factory=list)
+    """Comma-separated NATS subjects for whose events runs may wait, as of gateways."""
+
     signing_keys: list[Path] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs notifications and agent
     cards; the others are only published. If empty, the fleet generates a key and stores it in
@@ -65,4 +68,6 @@ class TaskStateSettings(RedisSettings, BusSettings):
     """Seconds within which a worker must start a run; otherwise its task is REJECTED. Agents and
     clients may ask for less."""
 
-    _split = field_validator("push_allow", "signing_keys", mode="before")(split_commas)
+    _split = field_validator("push_allow", "trigger_subjects", "signing_keys", mode="before")(
+        split_commas
+    )

@@ -29,12 +29,13 @@ from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.event_template import Event, PathMissing
 from headrace.tracing import stated_traceparent
 from headrace.triggers import Trigger, TriggerStore
+from headrace_triggers.awaited_events import AwaitedEvents
 from headrace_triggers.chains import Chains, Link
 from headrace_triggers.delivery import Deliveries, FiringSource
 from headrace_triggers.event_consumers import EventConsumers
 from headrace_triggers.firing import Fired, Firing, UndeliverableFiring
 from headrace_triggers.firing_recorder import FiringRecorder
-from headrace_triggers.pulled import pulled, shared
+from headrace_triggers.pulled import Take, pulled, shared
 
 _log = logging.getLogger(__name__)
 
@@ -211,14 +212,14 @@ class EventTriggers:
         self._recorder.note_problem(trigger, reason)
 
     async def _start(self, identity: str, trigger: Trigger) -> None:
-        events = TriggerEvents(trigger, self._deliveries, self._recorder, self._chains)
         if trigger.stream is None:
+            events = TriggerEvents(trigger, self._deliveries, self._recorder, self._chains)
             group = trigger.consumer
             subscriber = shared(self._broker, trigger.subject, group, events.begin_unstored)
         else:
             consumer = await self._consumers.make(trigger, trigger.stream)
             subscriber = pulled(
-                *(self._bus, self._broker, trigger.stream, consumer, events.begin),
+                *(self._bus, self._broker, trigger.stream, consumer, self._takes(trigger)),
                 batch=min(_BATCH, trigger.limit),
             )
         since = time.monotonic()
@@ -232,6 +233,12 @@ class EventTriggers:
             raise
         self._running[identity] = _Subscribed(trigger, subscriber, since)
         _log.info("%s of tenant %s receives events", trigger.source, trigger.tenant)
+
+    def _takes(self, trigger: Trigger) -> Take:
+        """Return what takes the events of a trigger that a stream stores."""
+        if trigger.wakes is not None:
+            return AwaitedEvents(self._bus, self._store, trigger, trigger.wakes).begin
+        return TriggerEvents(trigger, self._deliveries, self._recorder, self._chains).begin
 
 
 class TriggerEvents:

@@ -22,6 +22,8 @@ from headrace.state_client import StateClient
 from headrace.tasks.admission import Admission, RunLimits
 from headrace.tasks.quotas import Quotas, read_quotas
 from headrace.trigger_firings import FiringHistory
+from headrace.triggers import TriggerStore
+from headrace_triggers.awaited_events import delete_triggers_of_ended_runs
 from headrace_triggers.chains import Chains
 from headrace_triggers.delivery import Deliveries
 from headrace_triggers.due_runs import DueRuns
@@ -111,6 +113,9 @@ class TriggersReplica:
         remove = partial(remove_finished_firings, self._bus)
         check = partial(check_regularly, remove, self._finished_interval, "finished firings")
         self._stack.callback(keep_running(check, "finished firings").cancel)
+        ended = partial(delete_triggers_of_ended_runs, self._bus, TriggerStore(self._bus))
+        check = partial(check_regularly, ended, self._finished_interval, "triggers of ended runs")
+        self._stack.callback(keep_running(check, "triggers of ended runs").cancel)
         await ProcessAnswers(self._bus, "triggers", self._name).start()
         self._is_started = True
         _log.info("replica %s is ready", self._name)

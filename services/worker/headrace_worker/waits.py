@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NoReturn, Protocol
 
@@ -16,13 +16,14 @@ from headrace.sdk.source import called_at
 from headrace.sdk.step_call import StepCall
 from headrace.sdk.step_ids import step_scope
 from headrace.sdk.steps import Steps
-from headrace.sdk.waits import is_set_within
+from headrace.sdk.waits import WaitSource, is_set_within
 from headrace_worker.appender import Appender
 from headrace_worker.assignment import Assignment
 from headrace_worker.claim import ClaimedRun
 from headrace_worker.emitter import Emitter
 from headrace_worker.offload import Offload
 from headrace_worker.resources import WorkerResources
+from headrace_worker.wait_requests import request_events
 
 
 class Waiter(Protocol):
@@ -88,18 +89,33 @@ class AttemptWaits:
         address = WebhookAddress(assignment.key, assignment.run.generation, name)
         return f"{base.rstrip('/')}/v1/waits/{address.token(secret)}"
 
-    async def wait(self, sources: Sequence[str], until: datetime) -> tuple[str, SourceEvent]:
+    async def wait(
+        self, sources: Sequence[WaitSource], until: datetime
+    ) -> tuple[WaitSource, SourceEvent]:
         """Return what has arrived first from one of `sources`, and from which.
 
         The wait is recorded before its attempt ends, under an id that is the same in each attempt,
         and so is that it has timed out.
         """
         _check_scope("ctx.wait", "wait between steps")
-        attempt, recovered = self._attempt, self._recovered
+        by_name = {one.source: one for one in sources}
+        name, record = await self._awaited(by_name, until)
+        text = record.value
+        if text is None:
+            text = (await self._attempt.files.content(record.link)).decode()
+        return by_name[name], SourceEvent.decode(text)
+
+    async def _awaited(
+        self, by_name: Mapping[str, WaitSource], until: datetime
+    ) -> tuple[str, StepRecord]:
+        attempt, recovered, sources = self._attempt, self._recovered, list(by_name)
         wait = attempt.output.new_id("wait")
         if wait in recovered.timed_out:
             raise _timeout(sources)
         if (first := self._first(sources)) is None and wait not in recovered.sleeps:
+            # Before the log says that the run waits: another attempt would not ask again.
+            run = attempt.assignment.run
+            await request_events(attempt.resources.bus, run, by_name.values())
             await self._begin(wait, sources, until)
             first = self._first(sources)
         end, timing = recovered.sleeps.get(wait, until), attempt.resources.timing
@@ -112,7 +128,7 @@ class AttemptWaits:
             if not await is_set_within(self._changed, left):
                 await self._time_out(wait, sources)
             first = self._first(sources)
-        return await self._read(first)
+        return first
 
     async def _begin(self, wait: str, sources: Sequence[str], until: datetime) -> None:
         """Record the wait, and return when other waits of the same time are recorded, too."""
@@ -140,12 +156,6 @@ class AttemptWaits:
         arrivals = self._recovered.arrivals
         found = [(one, arrivals[one]) for one in sources if one in arrivals]
         return min(found, key=lambda one: one[1].generation, default=None)
-
-    async def _read(self, first: tuple[str, StepRecord]) -> tuple[str, SourceEvent]:
-        source, record = first
-        if record.value is not None:
-            return source, SourceEvent.decode(record.value)
-        return source, SourceEvent.decode(await self._attempt.files.content(record.link))
 
 
 def _check_scope(what: str, remedy: str) -> None:

@@ -31,7 +31,7 @@ ANY_TENANT = "*"
 ACCOUNT = "HEADRACE"
 """The account that owns the streams."""
 
-FOR_WORKERS = ("start", "cancel", "input", "queue", "drop")
+FOR_WORKERS = ("start", "cancel", "input", "queue", "drop", "wait", "listen")
 """Operations of task state that only workers of the agent in the subject may request."""
 
 GATEWAY, TASK_STATE, TRIGGERS = "gateway", "task-state", "triggers"
@@ -220,6 +220,12 @@ class Permissions:
             *(f"{p}.{kind}.>" for kind in ("event", "run", "queue", "control", "recheck", "push")),
             *(f"{p}.{kind}.>" for kind in ("dead", "holds")),
             self._subjects.changes(),
+            # The subjects that runs wait for.
+            f"$KV.{streams.triggers}.event.>",
+            *_api("STREAM.MSG.GET", [f"KV_{streams.triggers}"]),
+            *_api("DIRECT.GET", [f"KV_{streams.triggers}"]),
+            # Results of tasks that others wait for, where they are large.
+            f"$O.{streams.files}.>",
             *(f"$KV.{name}.>" for name in (streams.push, streams.keys)),
             *self._making(),
             *_api("STREAM.MSG.GET", every),
@@ -267,6 +273,11 @@ class Permissions:
             *self._queues(),
             # The last firings of triggers, which are for people to look at.
             f"$KV.{streams.triggers}.fired.>",
+            # Events for which runs wait: it wakes them, and deletes their triggers.
+            f"$KV.{streams.triggers}.event.>",
+            f"$O.{streams.files}.>",
+            *_api("STREAM.MSG.GET", [streams.runs]),
+            f"$JS.ACK.{streams.runs}.>",
             # Its consumers, which it deletes with their triggers.
             f"$KV.{streams.triggers}.consumer.>",
             f"{INBOX}.{TRIGGERS}.>",

@@ -372,6 +372,52 @@ class DropFile(BusMessage):
     """Name of the file within its task."""
 
 
+class WaitForEnd(BusMessage):
+    """Operation ``wait``: have a run woken when another task of its tenant and owner ends.
+
+    If it has ended, the run is woken at once.
+    """
+
+    tenant: str
+    agent: str
+    task: str
+    run: int
+    """The run that waits; it is of the agent that the subject names."""
+    awaited: str
+    """Id of the other task."""
+
+
+class WaitForEvent(BusMessage):
+    """Operation ``listen``: have a run woken by the first event on a subject that matches.
+
+    Events count from the first such request for the source on.
+    """
+
+    tenant: str
+    agent: str
+    task: str
+    run: int
+    """The run that waits; it is of the agent that the subject names."""
+    source: str
+    """What the event is for the run."""
+    subject: str
+    """NATS subject of the events, possibly with wildcards."""
+    stream: str
+    """JetStream stream that stores them."""
+    match: dict[str, Any]
+    """By path: a value, a list of values, or a condition, as in a trigger's filter."""
+
+
+class WokenRun(BusMessage):
+    """A run that something wakes; tenant and owner are those of what does."""
+
+    agent: str
+    task: str
+    run: int
+    source: str
+    """What wakes it, for the run."""
+
+
 class Done(BusMessage):
     """The requested operation is done, or will complete by itself."""
 

@@ -9,11 +9,12 @@ import json
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from datetime import datetime
+from hashlib import blake2b, sha256
 from typing import Any, NamedTuple, Self
 
 from headrace.model import json_text
-from headrace.model.events import SLEEP, Json, status_metadata
+from headrace.model.events import SLEEP, Json, status_metadata, timestamp
 from headrace.model.step import StepId, StepRecord
 from headrace.model.subjects import is_token
 from headrace.model.task import TaskKey
@@ -22,6 +23,9 @@ _ARRIVED, _TIMED_OUT = "ctx.wait", "ctx.wait timeout"
 
 SIGNING_STEP = "ctx.webhook"
 """Name, and key, of the step whose result is the secret of the run's webhooks."""
+
+_OF_NATS = "nats-"
+"""Prefix of headers that are NATS's own."""
 
 _SIGNATURE = 18
 """Bytes of a webhook's signature."""
@@ -66,6 +70,16 @@ class SourceEvent:
     body: bytes
     content_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_message(
+        cls, subject: str, headers: Mapping[str, str] | None, data: bytes, time: datetime
+    ) -> Self:
+        """Return the event that a message on a subject is; `time` is when it was stored."""
+        named = {name.lower(): value for name, value in (headers or {}).items()}
+        kept = {name: value for name, value in named.items() if not name.startswith(_OF_NATS)}
+        kind = kept.pop("content-type", "")
+        return cls(timestamp(time), data, kind, {**kept, "subject": subject})
 
     def encode(self) -> str:
         """Return it as ASCII JSON, for a record."""
@@ -128,9 +142,21 @@ def webhook_source(name: str) -> str:
     return f"webhook/{name}"
 
 
+def subject_source(subject: str, stream: str, match: Json) -> str:
+    """Return the source that the events on a subject are: the first that matches counts."""
+    named = json.dumps([subject, stream, match], sort_keys=True).encode()
+    return f"subject/{subject}#{blake2b(named, digest_size=6).hexdigest()}"
+
+
+def task_source(task: str) -> str:
+    """Return the source that the end of a task is."""
+    return f"task/{task}"
+
+
 def shown_name(source: str) -> str:
     """Return the name of the step as which clients are shown an event of `source`."""
-    return source.replace("/", " ", 1)
+    kind, _, name = source.partition("/")
+    return f"{kind} {name.rpartition('#')[0] if kind == 'subject' else name}"
 
 
 def _encoded(data: bytes) -> str:

@@ -319,9 +319,7 @@ class RunContext:
         """
         check_sources(sources)
         until = clock.now() + timedelta(seconds=seconds_of(timeout))
-        by_name = {one.source: one for one in sources}
-        name, arrival = await self._awaited.waits.wait(list(by_name), until)
-        return WaitEvent.of(by_name[name], arrival)
+        return WaitEvent.of(*await self._awaited.waits.wait(sources, until))
 
     async def webhook(self, name: str) -> str:
         """Return the URL whose first call is the event of ``ctx.wait(Webhook(name))``.

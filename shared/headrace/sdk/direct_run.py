@@ -41,6 +41,7 @@ from headrace.sdk.results import Delegation, DelegationRequest, Result
 from headrace.sdk.runtime import Interrupt, running_loop
 from headrace.sdk.signals import State, StateDelta
 from headrace.sdk.steps import Steps
+from headrace.sdk.waits import WaitSource
 
 _ID = "direct"
 
@@ -252,7 +253,11 @@ class DirectRun:
         """Refuse: nobody can send any."""
         self._need_fleet("waits for messages during the run")
 
-    async def wait(self, sources: Sequence[str], until: datetime) -> tuple[str, SourceEvent]:  # noqa: ARG002
+    async def wait(
+        self,
+        sources: Sequence[WaitSource],  # noqa: ARG002  # nothing arrives
+        until: datetime,  # noqa: ARG002
+    ) -> tuple[WaitSource, SourceEvent]:
         """Refuse: nothing can arrive."""
         self._need_fleet("waits for an event")
 

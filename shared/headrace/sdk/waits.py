@@ -7,11 +7,12 @@ gets the same one.
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from headrace.model.wait import SourceEvent, webhook_source
+from headrace.model.task import is_task_id
+from headrace.model.wait import SourceEvent, subject_source, task_source, webhook_source
 from headrace.sdk.errors import Misused
 from headrace.sdk.source import called_at
 
@@ -44,7 +45,68 @@ class Webhook:
             raise Misused(f"a webhook's name must be text of 1 to {_LONGEST_NAME} characters")
 
 
-type WaitSource = Webhook
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """The end of another task of the same tenant and owner, which may have ended before.
+
+    An event's body is the task as it is then, an A2A v1.0 Task in JSON, or its answer if that is a
+    bare Message.
+    """
+
+    task: str
+    """The task's id."""
+
+    @property
+    def source(self) -> str:
+        """Its name in the log."""
+        return task_source(self.task)
+
+    def check(self) -> None:
+        """Check the id.
+
+        Raises:
+            Misused: It is no task's.
+        """
+        task: object = self.task  # As above.
+        if not isinstance(task, str) or not is_task_id(task):
+            raise Misused("TaskEnd needs a task's id, such as ctx.task or a client's task id")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The first event on a NATS subject that matches, since the run first waited for it.
+
+    An event's body and headers are those of the message, with the header ``subject``.
+    """
+
+    subject: str
+    """Where events are published; ``*`` and ``>`` may follow the first token."""
+    stream: str
+    """The JetStream stream that stores them."""
+    match: Mapping[str, Any] = field(default_factory=dict)
+    """By path, as in the filter of a trigger: ``{"body.order": 7, "body.state": ["paid"]}``."""
+
+    @property
+    def source(self) -> str:
+        """Its name in the log."""
+        return subject_source(self.subject, self.stream, dict(self.match))
+
+    def check(self) -> None:
+        """Check that all can be JSON; task state checks the rest.
+
+        Raises:
+            Misused: It can't.
+        """
+        texts: tuple[object, ...] = (self.subject, self.stream)  # As above.
+        try:
+            is_json = all(isinstance(one, str) for one in texts) and bool(self.source)
+        except (TypeError, ValueError):
+            is_json = False
+        if not is_json:
+            raise Misused('Subject needs texts and JSON: write Subject("orders.paid", "ORDERS", …)')
+
+
+type WaitSource = Webhook | TaskEnd | Subject
 """What `RunContext.wait` waits for."""
 
 
@@ -85,7 +147,9 @@ class WaitEvent:
 class RunWaits(Protocol):
     """The waits of one attempt."""
 
-    async def wait(self, sources: Sequence[str], until: datetime) -> tuple[str, SourceEvent]:
+    async def wait(
+        self, sources: Sequence[WaitSource], until: datetime
+    ) -> tuple[WaitSource, SourceEvent]:
         """Return what has arrived first from one of `sources`, and from which.
 
         It does not return if the attempt ends for the wait; `until` then decides nothing in the
@@ -114,7 +178,7 @@ def check_sources(sources: Sequence[object]) -> None:
     if not sources:
         raise Misused(f'ctx.wait needs a source: write ctx.wait(Webhook("paid")){called_at()}')
     for one in sources:
-        if not isinstance(one, Webhook):
+        if not isinstance(one, Webhook | TaskEnd | Subject):
             raise Misused(
                 f"ctx.wait can't wait for {type(one).__name__}: write"
                 f' ctx.wait(Webhook("paid")){called_at()}'

@@ -9,15 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.objects import FileOwner, FileStore, drop_links
 from headrace.log import LogWriter, find_generation, last_entry, replay, writer_of
 from headrace.model import events, json_text
 from headrace.model.entry import Entry, Stamp
-from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost
+from headrace.model.errors import BusUnavailable, Fenced, HeadraceError, LogLost, OutcomeUnknown
 from headrace.model.events import Json
+from headrace.model.messages import WokenRun
 from headrace.model.sleep import asleep_for
-from headrace.model.step import COMPLETED, ShownStep, StepId, StepRecord
+from headrace.model.step import COMPLETED, MOST_IN_HEADER, ShownStep, StepId, StepRecord
 from headrace.model.task import TaskKey
-from headrace.model.wait import SIGNING_STEP, source_of
+from headrace.model.wait import SIGNING_STEP, SourceEvent, arrived, shown_name, source_of
 from headrace.tasks.end import context_of
 from headrace.tasks.runs import release
 from headrace.wait_for import ELECTION
@@ -109,6 +111,45 @@ class OpenRun:
             self.asleep_for = asleep_for(event)
         elif events.ATTEMPT in events.status_metadata(event):
             self.asleep_for = frozenset()
+
+
+async def wake_by(bus: Bus, tenant: str, owner: str, run: WokenRun, event: SourceEvent) -> None:
+    """Wake `run`, of the tenant and owner, with the event of its source.
+
+    Nothing happens if the run has ended, or has an event of the source.
+
+    Raises:
+        LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `wake`.
+    """
+    with suppress(NotWaiting):
+        found = await OpenRun.read(bus, TaskKey(tenant, run.agent, run.task), run.run)
+        await record_event(found, owner, run.source, event)
+
+
+async def record_event(run: OpenRun, owner: str, source: str, event: SourceEvent) -> bool:
+    """Record what `source` has sent for `run`, whose task is `owner`'s, and wake the run.
+
+    A large event becomes a file of the task. Returns as `wake`.
+
+    Raises:
+        NotWaiting, LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: As `wake`.
+    """
+    key, encoded, link = run.key, event.encode(), ""
+    files = FileStore(run.bus)
+    if len(encoded) > MOST_IN_HEADER:
+        belongs_to = FileOwner(owner, run.context)
+        link = await files.put(key, belongs_to, encoded.encode(), "", "application/json")
+    is_new = False
+    try:
+        record = StepRecord(arrived(source), None if link else encoded, link)
+        is_new = await wake(run, record, shown_name(source))
+    except OutcomeUnknown:
+        is_new = True  # The log may name the file.
+        raise
+    finally:
+        if link and not is_new:
+            await drop_links(files, key, [link])
+    return is_new
 
 
 async def wake(run: OpenRun, record: StepRecord, shown_as: str) -> bool:

@@ -1,6 +1,6 @@
 """A fleet in one process: the worker, the gateway's commands and task state, on NATS in memory."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import ClassVar, Self
 
@@ -11,6 +11,7 @@ from headrace.jetstream.memory.server import MemoryServer
 from headrace.jetstream.memory.transport import MemoryTransport
 from headrace.jetstream.objects import FileStore
 from headrace.model.case import Case
+from headrace.model.events import Json
 from headrace.model.task_report import TaskEvent
 from headrace.model.user_message import MessageContent
 from headrace.sdk.agent import Agent, Agents
@@ -21,7 +22,7 @@ from headrace.testing.clock import FleetClock
 from headrace.testing.gateway import GatewayTasks
 from headrace.testing.replay import ReplayReport, replay
 from headrace.testing.state import MemoryTaskState
-from headrace.testing.task import FleetParts, FleetTask, TaskResult, message_of
+from headrace.testing.task import FleetParts, FleetTask, TaskResult, body_of, message_of
 from headrace_worker.settings import WorkerSettings
 from headrace_worker.timing import Timing
 from headrace_worker.worker import Worker
@@ -80,7 +81,7 @@ class TestFleet:
         await self._bus.connect("test")
         self._stack.push_async_callback(self._bus.close)
         directory = Directory(self._bus)
-        state = MemoryTaskState(self._bus, directory)
+        self._state = state = MemoryTaskState(self._bus, directory)
         self._stack.push_async_callback(state.stop)
         await state.start()
         gateway = GatewayTasks(self._bus, directory)
@@ -158,6 +159,18 @@ class TestFleet:
         task = await self.start(agent, message, files=files, context=context, stepped=True)
         async for event in task.events():
             yield event
+
+    async def publish(
+        self, subject: str, content: bytes | str | Json, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Publish an event for agents that wait for it (`Subject`), on whatever stream.
+
+        Args:
+            subject: The subject.
+            content: The body: bytes, text, or JSON.
+            headers: The message's headers.
+        """
+        await self._state.publish(subject, headers or {}, body_of(content))
 
     async def replay(self, case: Case) -> ReplayReport:
         """Send a recorded case's inputs to its agent, and compare the output with the recorded one.

@@ -82,8 +82,7 @@ class FleetTask:
             TimeoutError: the run did not begin within the fleet's `timeout`.
         """
         kind = "application/json" if isinstance(content, dict) else ""
-        text = json_text.encode(content) if isinstance(content, dict) else content
-        body = text.encode() if isinstance(text, str) else text
+        body = body_of(content)
         arrival = SourceEvent(timestamp(clock.now()), body, kind)
         self._fleet.gate.open(self._subject)
         async with self._reading(self._after) as entries:
@@ -238,6 +237,12 @@ class TaskResult(TaskReport):
 def _shown(tool: CalledTool) -> str:
     result = f"failed: {tool.error}" if tool.error else f"{tool.result!r}"
     return f"{tool.name}({tool.arguments!r}) -> {result}"
+
+
+def body_of(content: bytes | str | Json) -> bytes:
+    """Return the body of a webhook's call or of an event: bytes, text, or JSON."""
+    text = json_text.encode(content) if isinstance(content, dict) else content
+    return text.encode() if isinstance(text, str) else text
 
 
 def message_of(

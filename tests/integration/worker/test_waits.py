@@ -57,7 +57,7 @@ async def either(ctx: RunContext) -> str:
     """Waits for the first of two events, twice."""
     first = await ctx.wait(Webhook("a"), Webhook("b"))
     again = await ctx.wait(Webhook("b"), Webhook("a"), timeout=0.2)
-    return f"{first.source.name} {again.source.name}"
+    return f"{first.source.source} {again.source.source}"
 
 
 async def asleep(task: Task) -> datetime:
@@ -224,7 +224,7 @@ async def test_the_first_of_several_sources_ends_a_wait_for_any(
         task = await submitter.start("either")
         await asleep(task)
         await arrive(task, "b")
-        assert said(await task.ended()) == "b b"
+        assert said(await task.ended()) == "webhook/b webhook/b"
 
 
 async def test_a_waiting_task_is_canceled_at_once(

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.objects import FileOwner, FileStore, drop_links
-from headrace.model.errors import HeadraceError, OutcomeUnknown
-from headrace.model.step import MOST_IN_HEADER, StepRecord
+from headrace.model.errors import HeadraceError
 from headrace.model.task import is_task_id
-from headrace.model.wait import SourceEvent, WebhookAddress, arrived, shown_name
+from headrace.model.wait import SourceEvent, WebhookAddress, arrived
 from headrace.tasks.end import owner_of
-from headrace.tasks.wake import NotWaiting, OpenRun, wake
+from headrace.tasks.wake import NotWaiting, OpenRun, record_event
 
 MOST_BYTES = 256 * 1024
 """Maximum size of a call's body."""
@@ -78,8 +76,8 @@ class WebhookCall:
         if arrived(self.address.source) in self.run.records:
             raise AlreadyAnswered("this webhook has been called before, and its first call counts")
 
-    async def record(self, arrival: SourceEvent) -> None:
-        """Record what has arrived, and wake the run.
+    async def record(self, event: SourceEvent) -> None:
+        """Record what was sent, and wake the run.
 
         Raises:
             AlreadyAnswered: Another call came first.
@@ -87,20 +85,8 @@ class WebhookCall:
             LogFull, EventTooLarge, BusUnavailable, OutcomeUnknown: It is not recorded, or not for
                 certain; another call finds out.
         """
-        key, encoded, link = self.address.key, arrival.encode(), ""
-        files, source = FileStore(self.run.bus), self.address.source
-        if len(encoded) > MOST_IN_HEADER:
-            belongs_to = FileOwner(self.owner, self.run.context)
-            link = await files.put(key, belongs_to, encoded.encode(), "", "application/json")
-        record = StepRecord(arrived(source), None if link else encoded, link)
-        try:
-            if not await wake(self.run, record, shown_name(source)):
-                self.check()
-        except OutcomeUnknown:
-            raise  # The log may name the file.
-        except BaseException:
-            await drop_links(files, key, [link] if link else [])
-            raise
+        if not await record_event(self.run, self.owner, self.address.source, event):
+            self.check()
 
 
 def _unknown() -> NotWaiting:

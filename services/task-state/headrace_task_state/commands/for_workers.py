@@ -22,6 +22,8 @@ from headrace.model.messages import (
     DropFile,
     OpenQueue,
     StartTask,
+    WaitForEnd,
+    WaitForEvent,
 )
 from headrace.model.queues import PRIORITIES, RunQueue
 from headrace.model.subjects import is_token
@@ -30,10 +32,11 @@ from headrace.tasks.cancel import TIMING, CancelTiming, cancel_task
 from headrace.tasks.holder import ask_holder
 from headrace.tasks.runs import RunQueues
 from headrace_task_state.commands.start_child import ChildStarter
+from headrace_task_state.commands.waits import Wait, WaitCommands
 
 _HOLDER_TIMEOUT = 2.0
 
-type Question = StartTask | CancelChild | ChildInput | OpenQueue | DropFile
+type Question = StartTask | CancelChild | ChildInput | OpenQueue | DropFile | Wait
 
 QUESTIONS: dict[str, type[Question]] = {
     "start": StartTask,
@@ -41,6 +44,8 @@ QUESTIONS: dict[str, type[Question]] = {
     "input": ChildInput,
     "queue": OpenQueue,
     "drop": DropFile,
+    "wait": WaitForEnd,
+    "listen": WaitForEvent,
 }
 """Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
 
@@ -48,8 +53,15 @@ QUESTIONS: dict[str, type[Question]] = {
 class WorkerCommands:
     """Carries out requests of workers."""
 
-    def __init__(self, bus: Bus, starter: ChildStarter, timing: CancelTiming = TIMING) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        starter: ChildStarter,
+        waits: WaitCommands,
+        timing: CancelTiming = TIMING,
+    ) -> None:
         """Use `bus`; `starter` starts children, and `timing` is that of cancels."""
+        self._waits = waits
         self._bus, self._files, self._queues = bus, FileStore(bus), RunQueues(bus)
         self._starter, self._timing = starter, timing
         self._canceling: dict[TaskKey, asyncio.Task[None]] = {}
@@ -75,6 +87,9 @@ class WorkerCommands:
                 return await self._open_queue(question)
             case DropFile():
                 return await self._drop(question)
+            case WaitForEnd() | WaitForEvent():
+                await self._waits.execute(question)
+                return Done().model_dump(exclude_none=True)
 
     async def _cancel(self, query: CancelChild) -> Json:
         """Cancel a child; the work continues even if the caller stops waiting."""
@@ -141,7 +156,7 @@ class WorkerCommands:
 
 def _check_asker(question: Question, agent: str) -> None:
     match question:
-        case OpenQueue() | DropFile():
+        case OpenQueue() | DropFile() | WaitForEnd() | WaitForEvent():
             acts_for = question.agent
         case _:
             acts_for = question.parent_agent

@@ -105,8 +105,7 @@ async def event_of(
     Raises:
         LogLost, BusUnavailable: as `Snapshots.after`.
     """
-    is_end = webhook.answers is not None and webhook.answers.what == "end"
-    if not (is_end or webhook.version == OLD) or "message" in delivery.events[-1]:
+    if not (webhook.is_for_end or webhook.version == OLD) or "message" in delivery.events[-1]:
         return delivery.event()
     return {"task": await snapshots.after(key, token, delivery)}
 

@@ -46,6 +46,8 @@ class Target:
         """Return the target of a tenant's webhook."""
         if webhook.answers is not None:
             return cls(tenant, webhook.owner, "", webhook.answers.stream or "")
+        if webhook.wakes is not None:
+            return cls(tenant, webhook.owner, "", "")
         try:
             host = urlsplit(webhook.address.url).hostname or ""
         except ValueError:

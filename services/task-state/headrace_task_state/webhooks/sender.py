@@ -37,6 +37,7 @@ from headrace_task_state.webhooks.notice import (
     notice_id,
 )
 from headrace_task_state.webhooks.permits import Permits, Target
+from headrace_task_state.webhooks.woken_runs import wake_at_end
 
 if TYPE_CHECKING:
     from headrace_task_state.webhooks.attempt import Attempts
@@ -163,7 +164,7 @@ class WebhookSender:
         progress, groups = kept.webhook.progress, grouping_of(kept.webhook)
         async for delivery in deliveries(self._resources.bus, self._key, progress, groups):
             answers = kept.webhook.answers
-            if answers is not None and not answers.include(delivery.events[-1]):
+            if not kept.webhook.is_for(delivery.events[-1]):
                 progress = _past(progress, delivery)
                 continue
             is_in_doubt = _is_in_doubt(kept.webhook, progress, delivery)
@@ -267,6 +268,10 @@ class WebhookSender:
                 progress.event,
                 progress.traceparent,
             )
+        if webhook.wakes is not None:
+            run, owner = webhook.wakes, webhook.owner
+            await wake_at_end(self._resources.bus, self._key, run, owner, progress.event)
+            return None
         try:
             body = await body_of(webhook, progress.event)
         except NotConvertible as error:

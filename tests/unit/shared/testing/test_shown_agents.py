@@ -135,6 +135,26 @@ async def test_the_page_on_waits_delivers_what_is_paid_and_reminds_of_what_is_no
         assert (await second.result()).text.endswith("\nRemember to pay.\nThanks for 8.")
 
 
+async def test_the_page_on_waits_reports_how_another_task_has_ended() -> None:
+    reporter = declared(shown(DOCS / "waits.md", "hours=2"), "reporter", timedelta=timedelta)
+    async with TestFleet([reporter, planner]) as fleet:
+        planned = await fleet.send("planner", "mills")
+        report = await fleet.send("reporter", planned.handle.id)
+    assert report.text == "It is TASK_STATE_COMPLETED"
+
+
+async def test_the_page_on_waits_packs_what_is_paid() -> None:
+    packer = declared(shown(DOCS / "waits.md", "orders.*"), "packer", timedelta=timedelta)
+    async with TestFleet([packer]) as fleet:
+        task = await fleet.start("packer", "nails")
+        async for event in task.events():
+            if sleep_of(event.json) is not None:
+                break
+        await fleet.publish("orders.paid", {"order": "screws", "total": 9})
+        await fleet.publish("orders.paid", {"order": "nails", "total": 7})
+        assert (await task.result()).text == "Paid: 7"
+
+
 async def test_readmes_agent_charges() -> None:
     lines = shown(ROOT / "README.md", "ctx.step")
     fragment = agent_with(lines, "receipt", charge="R-{}".format)

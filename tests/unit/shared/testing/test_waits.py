@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace import FleetRequired, RunContext, Webhook, agent
+from headrace import FleetRequired, RunContext, Subject, TaskEnd, Webhook, agent
 from headrace.model.errors import HeadraceError
 from headrace.model.sleep import sleep_of
 from headrace.testing import TestFleet
@@ -18,19 +18,19 @@ async def clerk(ctx: RunContext) -> str:
         event = await ctx.wait(Webhook("paid"), timeout=86_400)
     except TimeoutError:
         return "nothing came"
-    return f"{event.source.name}: {event.json()['amount']}"
+    return f"{event.source.source}: {event.json()['amount']}"
 
 
 async def test_calls_reach_their_own_tasks_once_over_a_kill() -> None:
     async with asyncio.timeout(30), TestFleet([clerk]) as fleet:
         first, second = await fleet.start("clerk", "a"), await fleet.start("clerk", "b")
         await second.call_webhook("paid", {"amount": 2})
-        assert (await second.result()).text.endswith("\npaid: 2")
+        assert (await second.result()).text.endswith("\nwebhook/paid: 2")
         await first.call_webhook("paid", '{"amount": 1}')
         await fleet.kill_worker()
         result = await first.result()
         assert result.text.startswith("http://fleet.test/v1/waits/")
-        assert result.text.endswith("\npaid: 1")
+        assert result.text.endswith("\nwebhook/paid: 1")
         with pytest.raises(HeadraceError, match="run has ended"):
             await first.call_webhook("paid", {"amount": 3})
 
@@ -90,3 +90,44 @@ async def test_an_agent_that_is_called_as_a_function_needs_a_fleet_to_wait() -> 
 async def waiting(ctx: RunContext) -> str:
     """Waits."""
     return (await ctx.wait(Webhook("paid"))).text
+
+
+@agent
+async def reader(ctx: RunContext) -> str:
+    """Waits for a task's end."""
+    end = (await ctx.wait(TaskEnd(ctx.prompt))).json()
+    return f"{end['status']['state']}: {end['artifacts'][0]['parts'][0]['text']}"
+
+
+async def test_an_agent_waits_for_another_task_s_end() -> None:
+    async with asyncio.timeout(30), TestFleet([clerk, reader]) as fleet:
+        task = await fleet.start("clerk", "a")
+        waiting = await fleet.start("reader", task.id)
+        await task.call_webhook("paid", {"amount": 3})
+        await task.result()
+        assert (await waiting.result()).text.startswith("TASK_STATE_COMPLETED: http://fleet.test")
+        assert (await fleet.send("reader", task.id)).text.startswith("TASK_STATE_COMPLETED")
+        unknown = await fleet.send("reader", f"0-{'0' * 32}")
+        assert "the task's owner has no task 0-0000" in unknown.text
+
+
+@agent
+async def listener(ctx: RunContext) -> str:
+    """Waits for an order."""
+    paid = Subject("orders.*", "ORDERS", {"body.order": ctx.prompt, "body.total": {"min": 5}})
+    event = await ctx.wait(paid)
+    return f"{event.json()['total']} on {event.headers['subject']} {event.headers['of']}"
+
+
+async def test_a_published_event_reaches_the_agents_that_it_matches() -> None:
+    async with asyncio.timeout(30), TestFleet([listener]) as fleet:
+        first, second = [await fleet.start("listener", name) for name in "ab"]
+        for task in (first, second):
+            async for event in task.events():
+                if sleep_of(event.json) is not None:
+                    break
+        for total in (4, 6, 7):
+            await fleet.publish("orders.paid", {"order": "a", "total": total}, {"of": "ann"})
+        await fleet.publish("bills.paid", {"order": "b", "total": 9})
+        assert (await first.result()).text == "6 on orders.paid ann"
+        assert (await second.now()).state == "working"
