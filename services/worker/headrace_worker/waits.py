@@ -25,6 +25,9 @@ from headrace_worker.offload import Offload
 from headrace_worker.resources import WorkerResources
 from headrace_worker.wait_requests import request_events
 
+_LOOKS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds between looks at the log: together longer than `watch.SILENCE`."""
+
 
 class Waiter(Protocol):
     """An attempt, as its waits use it."""
@@ -124,11 +127,25 @@ class AttemptWaits:
             if left > timing.waking and not timing.keeps_sleepers:
                 self.asleep_for.update(sources)
                 await attempt.fall_asleep(end)
-            self._changed.clear()
-            if not await is_set_within(self._changed, left):
+            if not await self._arrives_within(left):
                 await self._time_out(wait, sources)
             first = self._first(sources)
         return first
+
+    async def _arrives_within(self, seconds: float) -> bool:
+        """Return whether something arrives within `seconds`, which the attempt spends here.
+
+        The worker's watch follows the log of a run that has been silent for a while. Until then,
+        the attempt looks itself.
+        """
+        self._changed.clear()
+        for pause in _LOOKS:
+            if pause < seconds:
+                if await is_set_within(self._changed, pause):
+                    return True
+                self._attempt.appender.look()
+                seconds -= pause
+        return await is_set_within(self._changed, seconds)
 
     async def _begin(self, wait: str, sources: Sequence[str], until: datetime) -> None:
         """Record the wait, and return when other waits of the same time are recorded, too."""

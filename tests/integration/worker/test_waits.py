@@ -9,18 +9,20 @@ import pytest
 from headrace import RunContext, Webhook, agent
 from headrace.model import events
 from headrace.model.entry import Entry
+from headrace.model.queues import RunQueue
 from headrace.model.sleep import asleep_for, asleep_until
 from headrace.model.step import ShownStep, StepRecord
 from headrace.model.task import CANCELED, COMPLETED, FAILED
 from headrace.model.wait import SourceEvent, arrived, waited_for
 from headrace.tasks import wake as waking
 from headrace.tasks.cancel import cancel_task
-from headrace.tasks.runs import release
+from headrace.tasks.continue_ import QueuedInput, queue_input
+from headrace.tasks.runs import RunQueues, release
 from headrace.tasks.wake import NotWaiting, OpenRun, wake
 from headrace_worker.timing import Timing
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_sleeping import attempts, said
-from tests.support.task_submitter import Task, TaskSubmitter
+from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
 
 BRISK = Timing(waking=0.05)
@@ -70,12 +72,12 @@ async def asleep(task: Task) -> datetime:
     return await eventually(look, "the task waits")
 
 
-async def arrive(task: Task, source: str = "paid", body: str = "money") -> bool:
+async def arrive(task: Task, source: str = "paid", body: str = "money", run: int = 1) -> bool:
     """Have something arrive from a webhook, as a gateway does; return whether it is the first."""
-    run = await OpenRun.read(task.bus, task.key, 1)
+    found = await OpenRun.read(task.bus, task.key, run)
     arrival = SourceEvent("2026-11-30T10:00:00.000Z", body.encode())
     record = StepRecord(arrived(f"webhook/{source}"), arrival.encode())
-    return await wake(run, record, f"webhook {source}")
+    return await wake(found, record, f"webhook {source}")
 
 
 def arrivals(entries: list[Entry]) -> list[str]:
@@ -258,6 +260,42 @@ async def test_a_process_that_is_killed_before_it_wakes_the_run_loses_no_event(
         entries = await task.ended()
     assert entries[-1].stamp.state == COMPLETED
     assert arrivals(entries) == ["webhook/paid"]
+
+
+async def test_runs_of_another_tenant_and_priority_are_woken_from_their_queues(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    queues = [RunQueue("clerk", "acme"), RunQueue("clerk", "default", "high")]
+    async with working(clerk, timing=BRISK):
+        for queue in queues:
+            await RunQueues(submitter.bus).open(queue)
+        tasks = [await submitter.start_in(queue, "") for queue in queues]
+        await asyncio.gather(*map(asleep, tasks))
+        for number, task in enumerate(tasks):
+            assert await arrive(task, body=f"{number}")
+        assert [said(await task.ended()) for task in tasks] == ["got 0", "got 1"]
+
+
+async def test_a_message_to_a_waiting_run_waits_and_does_not_keep_it_from_its_event(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    async with working(clerk, timing=BRISK):
+        task = await submitter.start("clerk")
+        await asleep(task)
+        queued = QueuedInput("input-1", task.context, user_message("And?"), None)
+        await queue_input(submitter.bus, task.key, await task.last(), queued, 10)
+        assert await arrive(task)
+
+        async def next_run() -> int | None:
+            last = await task.last()
+            return last.stamp.run if asleep_for(last.events[-1]) else None
+
+        run = await eventually(next_run, "the message begins the next run, which waits")
+        assert run > 1
+        with pytest.raises(NotWaiting):
+            await arrive(task)
+        assert await arrive(task, body="more", run=run)
+        assert said(await task.ended()) == "got moneygot more"
 
 
 async def test_a_step_does_not_wait(submitter: TaskSubmitter, working: Working) -> None:

@@ -131,3 +131,20 @@ async def test_a_published_event_reaches_the_agents_that_it_matches() -> None:
         await fleet.publish("bills.paid", {"order": "b", "total": 9})
         assert (await first.result()).text == "6 on orders.paid ann"
         assert (await second.now()).state == "working"
+
+
+async def test_a_fork_of_a_waiting_task_waits_for_a_call_of_its_own() -> None:
+    async with asyncio.timeout(30), TestFleet([clerk]) as fleet:
+        task = await fleet.start("clerk", "a")
+        async for event in task.events():
+            if sleep_of(event.json) is not None:
+                break
+        fork = await task.fork()
+        await fork.call_webhook("paid", {"amount": 2})
+        forked = await fork.result()
+        assert forked.text.endswith("\nwebhook/paid: 2")
+        assert (await task.now()).state == "working"
+        await task.call_webhook("paid", {"amount": 1})
+        result = await task.result()
+        assert result.text.endswith("\nwebhook/paid: 1")
+        assert result.text.split()[0] != forked.text.split()[0]
