@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
+from tests.support.credentials import ANN, Person, write
 from tests.support.document import examples
 from tests.support.doors.openai import client
 from tests.support.fleet import Fleet
@@ -219,6 +220,23 @@ async def test_fields_that_gateways_of_models_send_are_no_error(
     url = f"{fleet.gateways[0]}/v1/chat/completions"
     answer = await http.post(url, json=asked, headers=headers)
     assert answer.json()["choices"][0]["message"]["content"] == "hello"
+
+
+async def test_a_caller_finds_the_models_that_it_may_call(stack: Stack, tmp_path: Path) -> None:
+    reader = Person("acme", "rob", ("reader",))
+    roles = '[[role]]\nname = "reader"\noperations = ["read"]\n'
+    file = write(tmp_path / "credentials.toml", ANN, reader, head=roles)
+    nats_url = stack.dev()["nats_url"]
+    gateway, url = extra_services.gateway(tmp_path, nats_url, HEADRACE_CREDENTIALS=str(file))
+    with gateway:
+        async with client(url, ANN.token) as hers, client(url, reader.token) as his:
+            assert "echo" in [model.id async for model in hers.models.list()]
+            assert (await hers.models.retrieve("echo")).id == "echo"
+            assert [model.id async for model in his.models.list()] == []
+            with pytest.raises(openai.NotFoundError):
+                await his.models.retrieve("echo")
+            with pytest.raises(openai.PermissionDeniedError):
+                await his.responses.create(model="echo", input="hello")
 
 
 def test_the_client_for_javascript(stack: Stack, fleet: Fleet) -> None:

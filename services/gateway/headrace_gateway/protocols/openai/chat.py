@@ -84,14 +84,13 @@ def _call(item: OutputItem) -> Json:
 class ChunkRenderer(Renderer):
     """Renders one completion, in chunks, for one client."""
 
-    __slots__ = ("_calls", "_last", "_output", "_with_usage", "is_interrupted")
+    __slots__ = ("_calls", "_last", "_output", "_with_usage")
 
     def __init__(self, output: ResponseOutput, *, with_usage: bool) -> None:
         """Render all of `output`; the last chunk has the usage if the client wants it."""
         self._output, self._with_usage = output, with_usage
         self._calls: dict[str, int] = {}
         self._last: dict[str, OutputItem] = {}
-        self.is_interrupted = False
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - the fold needs all entries
         """Render the next chunks."""
@@ -124,7 +123,6 @@ class ChunkRenderer(Renderer):
 
     def interrupted(self, why: Interruption) -> Messages:
         """Return an error."""
-        self.is_interrupted = True
         return () if self._output.over else (_failure(why.reason),)
 
     def _delta(self, change: ItemChange) -> Json | None:

@@ -1,8 +1,7 @@
 """What the routes of OpenAI's API serve."""
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import suppress
 from functools import partial
-from types import TracebackType
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
@@ -10,8 +9,7 @@ from starlette.types import ASGIApp
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
-from headrace_gateway.call import Call, call_of, caller_of
-from headrace_gateway.feeds import HeldFeed
+from headrace_gateway.call import Call, call_of, callable_agents, caller_of
 from headrace_gateway.json_errors import read_object
 from headrace_gateway.protocols.openai.chat import ChunkRenderer, completion, has_failed
 from headrace_gateway.protocols.openai.errors import RequestInvalid, ResponseUnknown, RunFailed
@@ -29,11 +27,12 @@ from headrace_gateway.refusals import AgentUnknown, AnswerLost, GatewayStopping,
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
-from headrace_gateway.streaming.subscription import Source
 from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.submission import AcceptedInput
 from headrace_gateway.tasks.subscribe import OpenedLog
+
+_SEND = "SendStreamingMessage"
 
 _CHAT = "x-openwebui-chat-id"
 """Header of a chat's id, as Open WebUI sends it where it forwards its users' data."""
@@ -47,18 +46,19 @@ class OpenAIEndpoint:
         self._services = services
 
     async def models(self, request: Request) -> ASGIApp:
-        """Return the list of agents."""
-        self._services.callers.reader_of(request.headers)
-        found = [_model(card.name) for card in self._services.directory.cards()]
+        """Return the list of the agents that the caller may call."""
+        found = [_model(name) for name in self._names(request)]
         return json_response({"object": "list", "data": found}, headers=NO_STORE)
 
     async def model(self, request: Request) -> ASGIApp:
-        """Return one agent."""
-        self._services.callers.reader_of(request.headers)
+        """Return one of them."""
         name = request.path_params["agent"]
-        if self._services.directory.card(name) is None:
+        if name not in self._names(request):
             raise AgentUnknown.called(name, at_root=False)
         return json_response(_model(name), headers=NO_STORE)
+
+    def _names(self, request: Request) -> list[str]:
+        return [card.name for card in callable_agents(self._services, request, _SEND)]
 
     async def respond(self, request: Request) -> ASGIApp:
         """Begin a response, and return it when it has ended, at once, or as a stream."""
@@ -128,7 +128,7 @@ class OpenAIEndpoint:
     async def _call(self, request: Request, asked: AgentRequest) -> Call:
         request.path_params["agent"] = asked.agent
         context = {} if asked.context is None else {"context": asked.context}
-        return await call_of(self._services, request, "SendStreamingMessage", **context)
+        return await call_of(self._services, request, _SEND, **context)
 
     async def _named(self, request: Request, operation: str) -> tuple[Call, RunPlace]:
         """Return the call of an operation on the response in the path, and its place."""
@@ -183,8 +183,11 @@ class OpenAIEndpoint:
             async with await submit(self._services, call, asked) as accepted:
                 place, output = _place(accepted), ResponseOutput(_place(accepted))
                 renderer = ChunkRenderer(output, with_usage=asked.with_usage)
-                held = _Stoppable(self._services, call, accepted.held.hand_over(), renderer)
-                return HttpStream(self._services.subscriptions, held, place.run - 1, renderer)
+                held, shared = accepted.held.hand_over(), self._services.subscriptions
+                stream = HttpStream(shared, held, place.run - 1, renderer)
+                # It can neither come back nor cancel the run in another way.
+                stream.left = partial(self._stop_soon, call, accepted.key)
+                return stream
 
         return await self._services.stream_limits.with_permit(call.caller, opening)
 
@@ -209,11 +212,18 @@ class OpenAIEndpoint:
                 why = await wait.over(call.disconnects)
             except ClientDisconnect:
                 if stops:
-                    services.background.start(_stop(services, call, key))
+                    self._stop_soon(call, key)
                 raise
             if why is not None:
                 raise _unanswered(call, accepted, why.error) from why.error
             return output
+
+    def _stop_soon(self, call: Call, key: TaskKey) -> None:
+        self._services.background.start(self._stop(call, key))
+
+    async def _stop(self, call: Call, key: TaskKey) -> None:
+        with suppress(TaskEnded, TaskUnknown):
+            await self._services.canceler.cancel(call.caller, key)
 
 
 def _unanswered(call: Call, accepted: AcceptedInput, error: Exception | None) -> Exception:
@@ -224,37 +234,6 @@ def _unanswered(call: Call, accepted: AcceptedInput, error: Exception | None) ->
     if is_of_log and call.idempotency_key is None:
         return AnswerLost(accepted.key.task, accepted.context)
     return error
-
-
-class _Stoppable(AbstractAsyncContextManager[Source]):
-    """A feed whose client stops the run by leaving: it can neither come back nor cancel it."""
-
-    def __init__(
-        self, services: Services, call: Call, held: HeldFeed, renderer: ChunkRenderer
-    ) -> None:
-        self._services, self._call = services, call
-        self._held, self._renderer = held, renderer
-
-    async def __aenter__(self) -> Source:
-        return await self._held.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        key, renderer = self._held.feed.key, self._renderer
-        await self._held.__aexit__(kind, raised, at)
-        if not renderer.is_over(run_ended=False) and not renderer.is_interrupted:
-            self._services.background.start(_stop(self._services, self._call, key))
-
-
-async def _stop(services: Services, call: Call, key: TaskKey) -> None:
-    try:
-        await services.canceler.cancel(call.caller, key)
-    except (TaskEnded, TaskUnknown):
-        return
 
 
 def _place(accepted: AcceptedInput) -> RunPlace:
