@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import httpx
 
 from tests.support import extra_services
-from tests.support.doors import mcp, openai
+from tests.support.doors import ai_sdk, mcp, openai
 from tests.support.event_stream import frames
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
@@ -104,7 +104,7 @@ async def test_every_door_shows_the_same_text_over_two_kills(
         await a2a.resume(urls[0])
         async with AsyncExitStack() as opened:
             watched: list[Watched] = [a2a]
-            for door in (mcp, openai):
+            for door in (ai_sdk, mcp, openai):
                 watched += [
                     await opened.enter_async_context(one)
                     for one in door.watch(urls[0], "counter", task)
@@ -114,7 +114,7 @@ async def test_every_door_shows_the_same_text_over_two_kills(
                 await eventually(partial(_has, agui, seen), f"{seen} is seen")
                 process.kill()
             texts = await asyncio.gather(*seeing)
-    assert texts == [_WHOLE] * 5
+    assert texts == [_WHOLE] * 6
 
 
 async def _has(watched: Watched, text: str) -> bool:

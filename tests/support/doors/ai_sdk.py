@@ -5,12 +5,14 @@ import subprocess
 import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import httpx
 
 from tests.support import javascript
 from tests.support.doors.door import Hostile, Refusal
@@ -206,3 +208,17 @@ class AiSdk:
         chat.order("resume", url=url)
         await chat.rest()
         return chat.task == task
+
+
+@asynccontextmanager
+async def _watched(url: str, agent: str, task: str) -> AsyncIterator[Chat]:
+    async with httpx.AsyncClient() as http:
+        found = await http.get(f"{url}/v1/agents/{agent}/tasks/{task}")
+    chat = client().open(url, agent, id=found.json()["contextId"])
+    chat.order("resume", url=url)
+    yield chat
+
+
+def watch(url: str, agent: str, task: str) -> list[AbstractAsyncContextManager[Chat]]:
+    """Follow a task that another door began, in the chat that is its context."""
+    return [_watched(url, agent, task)]

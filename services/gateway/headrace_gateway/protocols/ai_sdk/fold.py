@@ -192,7 +192,7 @@ class ChatFold:
 
     def _finish(self, state: str, message: Json | None) -> None:
         if state in _ERRORS:
-            text = parts.text_of((message or {}).get("parts", ()))
+            text = parts.words_of((message or {}).get("parts", ()))
             self._end("error", "error", errorText=text or _ERRORS[state])
             return
         if message is not None:

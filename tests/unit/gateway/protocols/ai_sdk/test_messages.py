@@ -142,7 +142,10 @@ def test_a_run_that_waits_for_credentials_goes_on_in_its_stream() -> None:
 
 
 def test_each_end_has_its_reason() -> None:
-    failed, canceled = AguiLog.started().end(FAILED, {"text": "no money"}), AguiLog.started()
+    failed, canceled = (
+        AguiLog.started().end(FAILED, parts.notice_part("no money", parts.ERROR)),
+        AguiLog.started(),
+    )
     canceled.show(parts.text_part("half", "b-1")).end(CANCELED)
     assert (shown(failed).errors, shown(failed).finish) == (["no money"], "error")
     message = shown(canceled)
