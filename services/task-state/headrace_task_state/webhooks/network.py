@@ -8,8 +8,9 @@ verifies the name, and the Host header still contains it.
 import asyncio
 import socket
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -18,6 +19,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+from threading import Thread
 from typing import Any, Self
 
 import httpcore
@@ -118,6 +120,37 @@ _LOOK_UPS = 256
 """Maximum concurrent name look-ups: more than one owner's limit of requests."""
 
 
+class _LookUps:
+    """Looks names up, each in a thread that ends with it.
+
+    A pool would keep the threads of its busiest moment, each with 0.4 MB, and have the process wait
+    at its end for names whose server does not answer.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(_LOOK_UPS)
+
+    async def addresses_of(self, host: str, port: int) -> list[str]:
+        """Return the addresses of `host`.
+
+        Raises:
+            OSError, UnicodeError: it has none, or no server answers.
+        """
+        async with self._free:
+            found: Future[list[str]] = Future()
+            found.set_running_or_notify_cancel()  # It can't be canceled: the thread sets it.
+            work = partial(_look_up_into, found, host, port)
+            Thread(target=work, name="look-up", daemon=True).start()
+            return await asyncio.wrap_future(found)
+
+
+def _look_up_into(found: Future[list[str]], host: str, port: int) -> None:
+    try:
+        found.set_result(_addresses_of(host, port))
+    except Exception as error:  # noqa: BLE001 - who waits for the addresses handles it
+        found.set_exception(error)
+
+
 class AddressRefused(Exception):
     """The host has no address that may be reached; retrying does not help."""
 
@@ -129,9 +162,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to what is `allowed`, and to public addresses if `public`."""
         self._allowed, self._public = allowed, public
         self._network = httpcore.AnyIOBackend()
-        # Separate from the loop's own threads, which are few.
-        self._threads = ThreadPoolExecutor(_LOOK_UPS, "look-up")
-        self._looking: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._look_ups = _LookUps()
+        self._looking: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
 
     async def connect_tcp(
         self,
@@ -190,17 +222,15 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         # requests that need it.
         looking = self._looking.get((host, port))
         if looking is None:
-            loop = asyncio.get_running_loop()
-            looking = self._looking[host, port] = loop.run_in_executor(
-                self._threads, _addresses_of, host, port
-            )
+            work = self._look_ups.addresses_of(host, port)
+            looking = self._looking[host, port] = asyncio.create_task(work, name="look-up")
             looking.add_done_callback(lambda done: self._looked_up((host, port), done))
         try:
             return await asyncio.shield(looking)
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"{host} could not be resolved: {error}") from error
 
-    def _looked_up(self, place: tuple[str, int], done: "asyncio.Future[list[str]]") -> None:
+    def _looked_up(self, place: tuple[str, int], done: "asyncio.Task[list[str]]") -> None:
         del self._looking[place]
         if not done.cancelled():
             # The waiters may be gone; asyncio would then log that the exception was never
