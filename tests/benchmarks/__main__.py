@@ -57,6 +57,7 @@ def _servers(arguments: Options, folder: Path) -> list[AbstractContextManager[Co
             gateways=arguments.gateways,
             workers=arguments.workers,
             task_states=arguments.task_states,
+            environment={"HEADRACE_APPEND_LINGER": arguments.linger} if arguments.linger else {},
         ),
     }
     return [starts[name]() for name in starts if name in arguments.servers]

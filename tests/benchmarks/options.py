@@ -20,6 +20,7 @@ class Options(argparse.Namespace):
     gateways: int
     workers: int
     task_states: int
+    linger: str | None
     tiny: bool
     json: Path | None
     record: bool
@@ -37,10 +38,13 @@ def parse(words: Sequence[str]) -> Options:
     arguments = parser.parse_args(words, Options())
     if arguments.record and (
         arguments.tiny
+        or arguments.linger
         or len(arguments.only) < len(MEASURES)
         or len(arguments.servers) < len(SERVERS)
     ):
-        parser.error("--record needs all measures of all servers at their full sizes")
+        parser.error(
+            "--record needs all measures of all servers at their full sizes, without --linger"
+        )
     return arguments
 
 
@@ -64,6 +68,7 @@ def _what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gateways", type=int, default=1, metavar="N")
     parser.add_argument("--workers", type=int, default=1, metavar="N")
     parser.add_argument("--task-states", type=int, default=1, metavar="N")
+    parser.add_argument("--linger", metavar="SECONDS", help="HEADRACE_APPEND_LINGER of workers")
 
 
 def _how(parser: argparse.ArgumentParser) -> None:

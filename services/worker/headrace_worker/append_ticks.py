@@ -15,6 +15,10 @@ LEAST = 5.0
 ENOUGH = 12.0
 """Appends per half of the longest interval from which ticks come in that interval."""
 
+MERGING = 0.05
+"""Seconds between a run's tokens at a model's pace. From this linger on, several of them are to
+share an append, so ticks never come in half of it."""
+
 MEMORY = 0.5
 """Seconds after which an append counts a third (1/e) in the rate."""
 
@@ -36,9 +40,10 @@ class AppendTicks:
     """Starts appends at the next tick, if enough runs append."""
 
     def __init__(self, linger: float, clock: TickTimers, least: float = LEAST) -> None:
-        """Tick every `linger` seconds of `clock`, an event loop, or every half of it; 0: never.
+        """Tick every `linger` seconds of `clock`, an event loop; 0: never.
 
-        From `least` appends per tick on, an append waits for the next one.
+        Many appends tick every half of it, if it is below `MERGING`. From `least` appends per tick
+        on, an append waits for the next one.
         """
         self._least = least
         self._linger, self._clock = linger, clock
@@ -69,7 +74,8 @@ class AppendTicks:
 
     def _interval(self) -> float:
         short = self._linger / 2
-        return short if self._rate * short >= ENOUGH else self._linger
+        is_halved = self._linger < MERGING and self._rate * short >= ENOUGH
+        return short if is_halved else self._linger
 
     def _count(self, start: Start) -> None:
         now = self._clock.time()

@@ -72,6 +72,18 @@ def test_ticks_come_twice_as_often_where_that_is_enough_appends_for_each() -> No
     assert round(when, 6) == 100.03
 
 
+def test_ticks_that_merge_the_tokens_of_a_run_never_come_twice_as_often() -> None:
+    clock, runs = FakeClock(), Runs(100)
+    ticks = AppendTicks(0.1, clock)
+    for start in runs.starts * 200:
+        ticks.join(start)
+    clock.go_to_next_tick()
+    clock.now += 0.001
+    ticks.join(runs.starts[0])
+    [(when, _)] = clock.due
+    assert round(when, 6) == 100.2
+
+
 def test_the_appends_of_one_run_never_wait_however_many_they_are() -> None:
     clock, runs = FakeClock(), Runs(1)
     ticks = AppendTicks(0.02, clock)
