@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.model.errors import BusUnavailable
+from headrace.ticks import tick
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ async def check_regularly(check: Callable[[], Awaitable[None]], interval: float,
             await check()
         except BusUnavailable as error:
             _log.info("%s will be checked later: %s", what, error)
-        await asyncio.sleep(interval)
+        await tick(interval)
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

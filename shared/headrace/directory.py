@@ -29,6 +29,7 @@ from headrace.model.agent_route import UNPINNED, AgentRoute, first_version
 from headrace.model.errors import BusUnavailable, UndecodableMessage
 from headrace.model.messages import BusMessage
 from headrace.model.subjects import check_agent_name
+from headrace.ticks import until_tick
 from headrace.wait_for import wait_for
 
 
@@ -91,6 +92,9 @@ class DirectoryTiming:
     second_look: float = 1.0
     """Between a read after a change and the next one, if reads are not more frequent."""
 
+
+_HINTS = 0.05
+"""Seconds within which hints of the same change arrive."""
 
 TIMING = DirectoryTiming()
 """Used outside tests."""
@@ -365,7 +369,7 @@ class Directory:
             interval = self._timing.read_interval
             if is_hinted:
                 interval = min(interval, self._timing.second_look)
-            await asyncio.sleep(0.05)
+                await asyncio.sleep(_HINTS)
             try:
                 await self.read()
             except BusUnavailable as error:
@@ -373,7 +377,7 @@ class Directory:
 
     async def _hinted_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(until_tick(seconds)):
                 await self._wake.wait()
         is_hinted = self._wake.is_set()
         self._wake.clear()

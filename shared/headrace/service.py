@@ -32,6 +32,7 @@ from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.server_versions import ServerTooOld
 from headrace.setting_names import ineffective_settings
+from headrace.ticks import until_tick
 
 _log = logging.getLogger(__name__)
 
@@ -435,6 +436,7 @@ async def measure_loop_lag(interval: float = 0.5) -> None:
     """
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + interval
-        await asyncio.sleep(interval)
+        pause = until_tick(interval)
+        due = loop.time() + pause
+        await asyncio.sleep(pause)
         LOOP_LAG_SECONDS.observe(max(loop.time() - due, 0.0))

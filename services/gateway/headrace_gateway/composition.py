@@ -107,7 +107,9 @@ async def _composed(
     stack.push_async_callback(streams.stop)
     background = BackgroundWork(timing.drain)
     stack.push_async_callback(background.drain)
-    admission = Admission(bus, settings, timing.queue_answer, timing.queue_interval, note_quota)
+    admission = Admission(
+        bus, settings, timing.queue_answer, timing.queue_interval, warn=note_quota
+    )
     admission.start()
     stack.push_async_callback(admission.stop)
     rates = await started(RateLimits(bus, settings, warn=note_quota))

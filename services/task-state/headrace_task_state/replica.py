@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from headrace.model.errors import StateUnavailable
+from headrace.ticks import tick
 from headrace_task_state.store import Lease, Leases, LeaseSurvey, Range
 
 _log = logging.getLogger(__name__)
 
-RENEW_EVERY = 0.75
-"""Seconds between renewals; three may fail before a lease lapses."""
+RENEW_EVERY = 1.0
+"""Seconds between renewals; one may fail before a lease lapses."""
 
 type Duties = Callable[[Lease], Iterable[Coroutine[Any, Any, None]]]
 """The work for a range while its lease is held."""
@@ -57,7 +58,7 @@ class Replica:
                 await self._renew()
             except StateUnavailable as error:
                 _log.warning("could not renew leases: %s", error)
-            await asyncio.sleep(self._interval)
+            await tick(self._interval)
 
     async def stop(self) -> None:
         """Stop all work and release all leases, so that other replicas take over immediately."""

@@ -375,6 +375,9 @@ class Writer(Protocol):
         Names are those of `name_of`, on the list TOMBSTONES with ``:<agent>`` behind them.
         """
 
+    async def due_lists(self, lists: Iterable[DueList], until: int) -> set[DueList]:
+        """Return those of `lists` on which a name is due by `until`, ms."""
+
     async def defer(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
         """Defer names that are on the list, each until its time, ms; None: remove it."""
 

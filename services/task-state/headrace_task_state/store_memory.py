@@ -210,6 +210,9 @@ class _MemoryWriter:
         names = sorted((due, name) for name, due in self._due(due_list).items() if due <= until)
         return [name for _, name in names[:most]]
 
+    async def due_lists(self, lists: Iterable[DueList], until: int) -> set[DueList]:
+        return {one for one in lists if min(self._due(one).values(), default=until + 1) <= until}
+
     async def defer(self, due_list: DueList, dues: Mapping[str, int | None]) -> None:
         self._check()
         names = self._due(due_list)

@@ -27,6 +27,7 @@ from headrace.jetstream.headers import MESSAGE_ID
 from headrace.model.answers import TRIGGER, ReplyRefused, TaskAnswers
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.event_template import Event, PathMissing
+from headrace.ticks import until_tick
 from headrace.tracing import stated_traceparent
 from headrace.triggers import Trigger, TriggerStore
 from headrace_triggers.awaited_events import AwaitedEvents
@@ -120,7 +121,7 @@ class EventTriggers:
                 except BusUnavailable as error:
                     _log.debug("triggers: %s", error)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_READ_EVERY):
+                    async with asyncio.timeout(until_tick(_READ_EVERY)):
                         await self._changed.wait()
                 self._changed.clear()
         finally:

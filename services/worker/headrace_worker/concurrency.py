@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
+from headrace.ticks import until_tick
+
 # Here, because a gauge without labels is exported, as 0, by each process that imports it.
 RUNS_LIMIT = Gauge("headrace_runs_limit", "Concurrent runs that this worker allows at its load.")
 
@@ -239,7 +241,7 @@ class AdaptiveLimit:
         """Adapt the limit until cancelled."""
         loop, was_overloaded = asyncio.get_running_loop(), False
         while True:
-            pause = _LOOK_EVERY if self._is_near else _LOOK_EVERY_AT_REST
+            pause = until_tick(_LOOK_EVERY if self._is_near else _LOOK_EVERY_AT_REST)
             began, spent = loop.time(), time.process_time()
             await asyncio.sleep(pause)
             took = loop.time() - began

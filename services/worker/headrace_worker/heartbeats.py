@@ -27,6 +27,7 @@ from nats.errors import Error as NatsError
 
 from headrace.jetstream.consumers import IN_PROGRESS, nak
 from headrace.model.messages import HoldsQuery
+from headrace.ticks import until_tick
 from headrace_worker.blocked_loop import LoopHealth
 from headrace_worker.heartbeat_thread import HeartbeatThread
 from headrace_worker.hold_list import HoldList
@@ -162,7 +163,8 @@ class WorkerLeases:
         # A hold is added before the flag is read, so one of the threads notices the other.
         if not self._taken and not self._released:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._held.wait(), _EXTENDED if self._extended else _IDLE)
+                longest = until_tick(_EXTENDED if self._extended else _IDLE)
+                await asyncio.wait_for(self._held.wait(), longest)
         self._is_idle = False
 
     async def _look_after(self) -> None:

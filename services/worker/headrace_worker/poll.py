@@ -30,6 +30,7 @@ from headrace.jetstream.headers import STATUS
 from headrace.model.errors import BusUnavailable
 from headrace.model.queues import RunQueue, agent_of, version_of, weight_of
 from headrace.tasks.runs import no_right_to
+from headrace.ticks import last_tick_within, until_tick
 from headrace_worker.concurrency import AgentConcurrency, Permit, PermitTurn
 
 _SETTLE = 0.005
@@ -139,7 +140,7 @@ class QueueWatch:
     async def _watch(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
+                async with asyncio.timeout(until_tick(self._interval)):
                     await self._hinted.wait()
             # Many hints arrive together when a fleet starts.
             await asyncio.sleep(_SETTLE)
@@ -286,7 +287,8 @@ class Puller:
             is_scarce = self._concurrency.scarce
             # Requests grow during a burst; an idle queue keeps only one permit.
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
-            how = await self._ask(1 + more, 0.0 if is_scarce else EXPIRES)
+            expires = 0.0 if is_scarce else last_tick_within(EXPIRES, EXPIRES / 2)
+            how = await self._ask(1 + more, expires)
             if how not in _IN_ORDER:
                 _log.info("pulling runs of %s failed: %s", self._consumer, how)
                 await self._repair()

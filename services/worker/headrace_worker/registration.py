@@ -9,6 +9,7 @@ from headrace.background import keep_running
 from headrace.directory import TIMING, Announcer, DirectoryTiming
 from headrace.model.errors import BusUnavailable
 from headrace.sdk.agent import Agents
+from headrace.ticks import tick
 from headrace.wait_for import reason
 from headrace_worker.heartbeat_thread import HeartbeatThread
 
@@ -94,7 +95,7 @@ class Registration:
 
     async def _keep_deleting(self) -> None:
         while True:
-            await asyncio.sleep(self._timing.renew_interval)
+            await tick(self._timing.renew_interval)
             try:
                 await self._delete()
             except BusUnavailable as error:
@@ -113,16 +114,27 @@ class Registration:
         for agent in self._agents:
             await self._announcer.announce(agent.card)
 
+    async def _renew_all(self) -> None:
+        """Renew the keys of all agents together: one wake-up of NATS and of this process.
+
+        Raises:
+            BusUnavailable: not all are renewed.
+        """
+        renewals = (
+            self._announcer.renew(agent.name, agent.card.pinned_version) for agent in self._agents
+        )
+        for error in filter(None, await asyncio.gather(*renewals, return_exceptions=True)):
+            raise error
+
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
         announced = loop.time()
         while True:
-            await asyncio.sleep(self._timing.renew_interval)
+            await tick(self._timing.renew_interval)
             try:
                 if loop.time() - announced > self._timing.announce_interval:
                     await self._announce()
                     announced = loop.time()
-                for agent in self._agents:
-                    await self._announcer.renew(agent.name, agent.card.pinned_version)
+                await self._renew_all()
             except BusUnavailable as error:
                 _log.warning("could not renew this worker's directory entry: %s", error)

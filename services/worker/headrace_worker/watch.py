@@ -19,6 +19,7 @@ from headrace.jetstream.connection import Bus
 from headrace.log import TailRule
 from headrace.model.entry import parse_stamp
 from headrace.model.errors import UndecodableMessage
+from headrace.ticks import tick
 from headrace_worker.appender import Appender
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Watch:
         """Follow the logs of silent runs, until cancelled."""
         while True:
             before = self._loop.time()
-            await asyncio.sleep(_TICK)
+            await tick(_TICK)
             now = self._loop.time()
             if now - before > _STALL:
                 _log.warning(

@@ -23,6 +23,7 @@ from headrace.processes import ProcessAnswers
 from headrace.sdk.agent import Agent, Agents
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.runs import ensure_queue
+from headrace.ticks import tick
 from headrace.wait_for import reason, wait_for
 from headrace_worker.append_ticks import AppendTicks
 from headrace_worker.appender import Appender
@@ -325,7 +326,7 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             self._leases.health.note_turn()
-            await asyncio.sleep(_HEALTH_CHECK)
+            await tick(_HEALTH_CHECK)
 
 
 def warn_of(agents: Agents) -> None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace.ticks import tick
+
 _log = logging.getLogger(__name__)
 
 _LOST = 2
@@ -63,7 +65,7 @@ class HealthProbe:
             self.back_since = last_answer
         self._is_first = self.is_silent = False
         while not self._is_to_be_left(lost, loop.time() - last_answer):
-            await asyncio.sleep(self._timing.interval)
+            await tick(self._timing.interval)
             if await self._is_answered():
                 if self.is_silent:
                     self.back_since = loop.time()

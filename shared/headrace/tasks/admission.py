@@ -12,6 +12,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -24,6 +25,7 @@ from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace.settings import RunLimitSettings
 from headrace.tasks.quotas import SOFT, LimitWarnings, Quotas, QuotaSubject, QuotaWarning
+from headrace.ticks import tick, until_tick
 
 
 class TooManyWaiting(HeadraceError):
@@ -156,6 +158,8 @@ class Admission:
         settings: RunLimitSettings,
         answer: float = 1.0,
         interval: float = 1.0,
+        *,
+        at_rest: float = 8.0,
         warn: Callable[[QuotaWarning], None] = lambda _: None,
     ) -> None:
         """Apply the bounds in `settings`.
@@ -165,14 +169,18 @@ class Admission:
             settings: The bounds.
             answer: Seconds for a read of the queue.
             interval: Minimum seconds between two reads, unless one is asked for.
+            at_rest: The same while no run is to be admitted.
             warn: Called in the task of each run that is admitted although its tenant's bound is
                 near. A bound of all tenants together is only logged and counted.
         """
         self._warnings = LimitWarnings[Scope]((_OF_TENANT,), warn, (_OF_AGENT,))
         self._bus, self._answer, self._interval = bus, answer, interval
+        self._at_rest = at_rest
         self._per_agent = settings.max_waiting_per_agent
         self._per_tenant = settings.max_waiting_per_tenant
         self._look, self._next_look = _QueueLook(), _QueueLook()
+        self._asked = asyncio.Event()
+        """Set: a run was admitted, or nearly, since the last read."""
         self._under_way = Counter[Scope]()
         self._pace = Counter[Scope]()
         self._looking: asyncio.Task[None] | None = None
@@ -196,6 +204,7 @@ class Admission:
         Raises:
             TooManyWaiting: a bound is reached.
         """
+        self._asked.set()
         bounds = self._bounds(key)
         if not self._is_far_from(bounds):
             await self._check(bounds)
@@ -311,13 +320,17 @@ class Admission:
     async def _keep_looking(self) -> None:
         while True:
             last = self._look
+            self._asked.clear()
             await self._look_together()
             passed = self._look.at - last.at
             if math.isfinite(passed) and passed > 0:
                 handed_out = self._look.figures.handed_out - last.figures.handed_out
                 self._pace = Counter({s: round(n / passed) for s, n in handed_out.items()})
             by_number = self._look.figures.queues / QUEUES_A_SECOND
-            await asyncio.sleep(max(self._interval, by_number))
+            await tick(max(self._interval, by_number))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(until_tick(self._at_rest)):
+                    await self._asked.wait()
 
     def _retry_after(self, scope: Scope) -> int:
         """Return the seconds until a tenth of the waiting runs will have begun, at this pace."""

@@ -601,6 +601,9 @@ async def test_names_are_deferred_and_removed_together_if_they_are_listed(
     await writer.defer(DueList.AT_WORK, dues)
     assert await writer.due(DueList.AT_WORK, LATE - 1, 10) == [last]
     assert await writer.due(DueList.AT_WORK, LATE, 10) == [last, first]
+    both = DueList.CHILDREN, DueList.AT_WORK
+    assert await writer.due_lists(both, LATE - 1) == {DueList.AT_WORK}
+    assert await writer.due_lists(both, LATE - 2) == set()
 
 
 async def test_a_batch_is_written_once_only(stored_range: StoredRange) -> None:

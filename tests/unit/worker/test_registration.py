@@ -43,6 +43,7 @@ class StoredEntries(Announcer):
         self.entries: set[str] = set()
         self.is_renewing, self.deleted = asyncio.Event(), asyncio.Event()
         self.deletions = 0
+        self.under_way: set[str] = set()
 
     async def announce(self, card: AgentCard) -> None:
         """Store the entry."""
@@ -51,6 +52,7 @@ class StoredEntries(Announcer):
     async def renew(self, agent: str, version: str = "") -> None:  # noqa: ARG002 - as it is called
         """Store the entry once an entry has been deleted."""
         self.is_renewing.set()
+        self.under_way.add(agent)
         await self.deleted.wait()
         self.entries.add(agent)
 
@@ -81,6 +83,14 @@ async def settled() -> None:
     """Return when all that can go on has gone on."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def test_the_entries_of_all_agents_are_renewed_together(
+    registration: Registration, stored: StoredEntries
+) -> None:
+    await settled()
+    assert stored.under_way == {"first", "second"}
+    await registration.withdraw()
 
 
 async def test_a_renewal_on_its_way_does_not_restore_the_entry_of_a_worker_that_left(

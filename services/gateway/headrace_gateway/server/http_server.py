@@ -8,6 +8,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from headrace.ticks import until_tick
 from headrace_gateway.server.http_protocol import HttpProtocol, ServerConfig
 from headrace_gateway.server.open_requests import GRACE
 from headrace_gateway.settings import GatewaySettings
@@ -65,7 +66,7 @@ class HttpServer(uvicorn.Server):
         """Update the Date header once a second. Uvicorn looks ten times a second for its end."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), 1)
+                await asyncio.wait_for(self._stopping.wait(), until_tick(1))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.background import keep_running
+from headrace.ticks import tick
 from headrace_gateway.refusals import TooManyStreams, TooManyStreamsOfOwner
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.long_responses import deferred_of
@@ -171,7 +172,7 @@ class OpenStreams:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_TICK)
+            await tick(_TICK)
             now = loop.time()
             for stream in list(self._open):
                 stream.tick(now)

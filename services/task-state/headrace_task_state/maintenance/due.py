@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import batched
 
@@ -14,6 +14,7 @@ from headrace.log_context import LogContext
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnavailable
 from headrace.model.messages import DeadLetter
 from headrace.model.task import TaskKey
+from headrace.ticks import tick
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.store import DueList, Fields, LeaseLost, Writer, key_of
@@ -25,6 +26,9 @@ PAGE = 200
 
 AT_ONCE = 16
 """Tasks processed concurrently."""
+
+CHECKED = (DueList.AT_WORK, DueList.CHILDREN, DueList.SUMMARIES)
+"""The lists that are looked at every second."""
 
 RETRY_AFTER_MS = 5_000
 """Milliseconds until a task that could not be processed is due again, so that others get their
@@ -40,7 +44,7 @@ type LeftAlone = Callable[[TaskKey, Fields], int | None]
 """Returns when a task is due again, ms, if it needs no work now; None: process it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Upkeep:
     """What all maintenance of a range works with, while its lease is held."""
 
@@ -48,10 +52,31 @@ class Upkeep:
     writer: Writer
     clock: ServerClock
     timing: MaintenanceTiming
+    _asking: asyncio.Task[set[DueList]] | None = field(default=None, init=False)
 
     def now(self, later: float = 0.0) -> int:
         """Return the time by `clock`, and `later` seconds, in ms since 1970."""
         return round((self.clock.now() + later) * 1000)
+
+    async def has_due(self, due_list: DueList) -> bool:
+        """Return whether tasks on one of `CHECKED` are due.
+
+        The store is asked once for all lists that are looked at at the same time: an idle task
+        state asks it for little else.
+
+        Raises:
+            StateUnavailable: the store does not answer.
+        """
+        if self._asking is None:
+            asking = self.writer.due_lists(CHECKED, self.now())
+            self._asking = asyncio.create_task(asking, name="due lists")
+            self._asking.add_done_callback(self._asked)
+        return due_list in await asyncio.shield(self._asking)
+
+    def _asked(self, asking: asyncio.Task[set[DueList]]) -> None:
+        self._asking = None
+        if not asking.cancelled():
+            asking.exception()  # Retrieved: those who asked may be gone.
 
 
 class DueTasks:
@@ -148,7 +173,7 @@ async def repeat(look: Callable[[], Awaitable[object]], interval: float, what: s
     While NATS or the store is unavailable, a warning is logged that `what` is delayed.
     """
     while True:
-        await asyncio.sleep(interval)
+        await tick(interval)
         try:
             await look()
         except LeaseLost:

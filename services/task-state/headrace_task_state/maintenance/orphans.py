@@ -35,10 +35,14 @@ class Orphans:
     async def run(self) -> None:
         """Run until the lease is lost."""
         try:
-            await repeat(self.look, self._timing.orphan_interval, "the search for orphans")
+            await repeat(self._look_if_due, self._timing.orphan_interval, "the search for orphans")
         finally:
             for task in self._canceling.values():
                 task.cancel()
+
+    async def _look_if_due(self) -> None:
+        if await self._upkeep.has_due(DueList.CHILDREN):
+            await self.look()
 
     async def look(self) -> None:
         """Cancel due children that are orphans; defer the others.

@@ -32,14 +32,12 @@ class SummaryCompletion:
 
     async def run(self) -> None:
         """Run until the lease is lost."""
-        await repeat(
-            self._look_if_summarized, self._timing.summary_interval, "completion of summaries"
-        )
+        interval = self._timing.summary_interval
+        await repeat(self._look_if_due, interval, "completion of summaries")
 
-    async def _look_if_summarized(self) -> None:
-        if not await self._writer.due(DueList.SUMMARIES, self._upkeep.now(), 1):
-            return  # As nearly always: one question less.
-        if not (await self._writer.progress()).is_summarizing:
+    async def _look_if_due(self) -> None:
+        is_due = await self._upkeep.has_due(DueList.SUMMARIES)
+        if is_due and not (await self._writer.progress()).is_summarizing:
             await self.look()
 
     async def look(self) -> int:

@@ -63,7 +63,11 @@ class Sweep:
 
     async def run(self) -> None:
         """Run until the lease is lost."""
-        await repeat(self.sweep, self._timing.sweep_interval, "the sweep")
+        await repeat(self._sweep_if_due, self._timing.sweep_interval, "the sweep")
+
+    async def _sweep_if_due(self) -> None:
+        if await self._upkeep.has_due(DueList.AT_WORK):
+            await self.sweep()
 
     async def sweep(self) -> int:
         """Process every input and running task that is due; return how many there were.

@@ -21,6 +21,7 @@ from headrace.jetstream.consumers import nak, queue_of
 from headrace.model.errors import BusUnavailable, NobodyListens, UndecodableMessage
 from headrace.model.messages import Holds, HoldsQuery
 from headrace.model.queues import agent_of
+from headrace.ticks import tick
 from headrace_task_state.maintenance.held_tasks import HeldTasks
 from headrace_task_state.maintenance.timing import WatchTiming
 
@@ -55,7 +56,7 @@ class WorkerWatch:
                 for name, worker in self._live.items():
                     if name not in self._watched and worker.agents:
                         self._begin(name, worker.agents)
-                await asyncio.sleep(self._timing.directory_interval)
+                await tick(self._timing.directory_interval)
         finally:
             for watching in self._watched.values():
                 watching.cancel()
@@ -125,7 +126,7 @@ class WatchedWorker:
             pause = timing.interval
         if self._absent >= timing.absences or self._silent >= timing.silences:
             await self._give_back()
-        await asyncio.sleep(pause if self._has_answered else timing.directory_interval)
+        await tick(pause if self._has_answered else timing.directory_interval)
 
     def _apply(self, answer: Holds) -> None:
         self._has_answered = True

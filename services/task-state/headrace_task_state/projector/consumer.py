@@ -38,6 +38,7 @@ from headrace.log.read import tombstone_of
 from headrace.model.entry import STATE, Stamp, parse_stamp, read_stamp
 from headrace.model.errors import BusUnavailable, HeadraceError
 from headrace.model.task import WORKING
+from headrace.ticks import until_tick
 
 _WORKING = f"{STATE}: {WORKING}\r\n".encode()
 
@@ -265,7 +266,7 @@ class Consumer:
             return
         self._wake.clear()
         try:
-            async with asyncio.timeout(self._heartbeat):
+            async with asyncio.timeout(until_tick(self._heartbeat)):
                 await self._wake.wait()
         except TimeoutError:
             if self._loop.time() - self._last_message_at > 3 * self._heartbeat:

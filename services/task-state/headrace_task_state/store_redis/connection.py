@@ -257,8 +257,7 @@ class Connection:
         """Run read commands atomically and return their answers."""
         try:
             if len(commands) == 1:
-                # It is atomic by itself. MULTI and EXEC would make it three commands, and cost an
-                # idle task state, which asks twelve a second, a fifth more processor time.
+                # It is atomic by itself. MULTI and EXEC would make it three commands.
                 [command] = commands
                 return [await self._redis.execute_command(*command)]  # type: ignore[no-untyped-call]
             async with self._redis.pipeline(transaction=True) as pipeline:

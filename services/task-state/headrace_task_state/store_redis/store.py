@@ -428,9 +428,18 @@ class RedisWriter:
 
     async def due(self, due_list: DueList, until: int, most: int) -> list[str]:
         """Return the names on a list of the range that are due by `until`."""
-        key = f"{self._view}{due_list}:{self.lease.range.name}"
+        key = self._due_key(due_list)
         [names] = await self._redis.ask(["ZRANGE", key, "-inf", until, "BYSCORE", "LIMIT", 0, most])
         return [name.decode() for name in names]
+
+    async def due_lists(self, lists: Iterable[DueList], until: int) -> set[DueList]:
+        """Return those of `lists` on which a name is due by `until`, ms."""
+        asked = list(lists)
+        found = await self._redis.run("due", list(map(self._due_key, asked)), [until])
+        return {asked[number - 1] for number in found}
+
+    def _due_key(self, due_list: DueList) -> str:
+        return f"{self._view}{due_list}:{self.lease.range.name}"
 
     async def fields(self, *names: str) -> list[Fields]:
         """Return each task's fields that events overwrite; empty if the task does not exist."""

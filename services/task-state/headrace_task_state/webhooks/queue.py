@@ -13,6 +13,7 @@ from headrace.jetstream.consumers import ACK, HEARTBEAT, IN_PROGRESS, Pulls, nak
 from headrace.jetstream.durables import PUSH_ACK_WAIT, ensure_consumer, of_pushes
 from headrace.jetstream.headers import DESCRIPTION, STATUS
 from headrace.model.errors import BusUnavailable, HeadraceError, StreamsDiffer
+from headrace.ticks import until_tick
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Queue:
             await self._pulls.top_up(len(self._held))
             self._wake.clear()
             try:
-                async with asyncio.timeout(HEARTBEAT):
+                async with asyncio.timeout(until_tick(HEARTBEAT)):
                     await self._wake.wait()
             except TimeoutError:
                 # While all pulls are filled, silence is normal.

@@ -1,4 +1,4 @@
-"""A read of one command is no transaction: an idle task state asks twelve a second."""
+"""A read of one command is no transaction, which would be three."""
 
 from headrace_task_state.store_redis.connection import Connection
 from headrace_task_state.store_redis.settings import RedisSettings

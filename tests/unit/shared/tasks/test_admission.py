@@ -1,5 +1,6 @@
 """Warnings of bounds on waiting runs, with figures of the queue that a test states."""
 
+import asyncio
 import logging
 from collections import Counter
 
@@ -32,6 +33,40 @@ class Waiting:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
     return Waiting(monkeypatch)
+
+
+class Resting:
+    """A queue whose reads are counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reads = 0
+        self.is_read = asyncio.Event()
+        monkeypatch.setattr(admission, "read_figures", self._read)
+
+    async def _read(self, bus: Bus, timeout: float) -> QueueCounts:
+        del bus, timeout
+        self.reads += 1
+        self.is_read.set()
+        return QueueCounts()
+
+
+async def test_a_queue_without_new_runs_is_read_seldom_and_at_once_for_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = Resting(monkeypatch)
+    settings = RunLimitSettings.model_construct(max_waiting_per_agent=20, max_waiting_per_tenant=10)
+    resting = Admission(FakeBus(), settings, interval=0.001, at_rest=1e6)
+    resting.start()
+    try:
+        for reads in (1, 2):
+            async with asyncio.timeout(60):
+                await queue.is_read.wait()
+            await asyncio.sleep(0.1)
+            assert queue.reads == reads
+            queue.is_read.clear()
+            (await resting.admit(TaskKey("acme", "shop", mint_task_id(0)))).settle()
+    finally:
+        await resting.stop()
 
 
 class Bounded:

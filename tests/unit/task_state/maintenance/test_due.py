@@ -1,5 +1,6 @@
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from headrace.jetstream.server_clock import ServerClock
 from headrace.model.errors import BusUnavailable, LogLost, LogTooNew, StateUnavailable
 from headrace.model.task import TaskKey
 from headrace.settings import BusSettings
-from headrace_task_state.maintenance.due import RETRY_AFTER_MS, DueTasks, Upkeep, repeat
+from headrace_task_state.maintenance.due import CHECKED, RETRY_AFTER_MS, DueTasks, Upkeep, repeat
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.store import DueList, Fields, LeaseLost, Range
 
@@ -54,6 +55,37 @@ class ListOfOne:
 
     async def defer(self, _: DueList, dues: Mapping[str, int | None]) -> None:
         [self.deferred] = dues.values()
+
+
+class CountingWriter:
+    """Stands for a range's writer: one list has a task that is due."""
+
+    def __init__(self) -> None:
+        self.questions = 0
+        self.fails = False
+
+    async def due_lists(self, lists: Iterable[DueList], _: int) -> set[DueList]:
+        self.questions += 1
+        await asyncio.sleep(0)
+        if self.fails:
+            raise StateUnavailable("Redis")
+        return set(lists) & {DueList.CHILDREN}
+
+
+async def test_passes_that_begin_together_ask_once_what_is_due() -> None:
+    writer: Any = CountingWriter()
+    bus = Bus(BusSettings())
+    upkeep = Upkeep(bus, writer, ServerClock(bus), MaintenanceTiming())
+    for round_ in (1, 2):
+        are_due = await asyncio.gather(*map(upkeep.has_due, CHECKED))
+        assert dict(zip(CHECKED, are_due, strict=True)) == {
+            one: one is DueList.CHILDREN for one in CHECKED
+        }
+        assert writer.questions == round_
+    writer.fails = True
+    failed = await asyncio.gather(*map(upkeep.has_due, CHECKED), return_exceptions=True)
+    assert [type(one) for one in failed] == [StateUnavailable] * len(CHECKED)
+    assert writer.questions == 3
 
 
 @pytest.mark.parametrize("error", [LogTooNew("later"), LogLost("gone")])

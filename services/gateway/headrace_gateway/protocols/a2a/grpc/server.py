@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from headrace.background import keep_running
 from headrace.jetstream.connection import Bus
+from headrace.ticks import tick
 from headrace_gateway.problems import problem_of
 from headrace_gateway.protocols.a2a.grpc.errors import refuse
 from headrace_gateway.protocols.a2a.grpc.forms import Form
@@ -116,9 +117,12 @@ class GrpcServer:
 
     async def _watch(self, bus: Bus) -> None:
         """Make the health service report the same as ``/readyz``."""
+        reported = None
         while True:
-            await self._report(serving=bus.answers)
-            await asyncio.sleep(_LOOK)
+            if bus.answers is not reported:
+                reported = bus.answers
+                await self._report(serving=reported)
+            await tick(_LOOK)
 
     async def _report(self, *, serving: bool) -> None:
         kinds = health_pb2.HealthCheckResponse
