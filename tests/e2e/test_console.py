@@ -591,6 +591,27 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
 
 
 @pytest.mark.usefixtures("extra_worker")
+async def test_a_tasks_steps_are_in_its_timeline_and_its_writes_to_memory_in_its_log(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    javascript.install(_SOURCE)
+    buyer, gate = PlainAgent(http, fleet.gateways[0], "buyer"), tmp_path / "gate"
+    sent = (await buyer.send(str(gate), returnImmediately=True)).json()["task"]["id"]
+    await page.open(f"{fleet.gateways[1]}/console/#/tasks/buyer/{sent}")
+    await page.until("document.querySelectorAll('.span.step').length === 1", "one is done")
+    await page.until("document.querySelector('.log').innerText.includes('step charge started')", "")
+    gate.touch()
+    await page.until("document.querySelectorAll('.span.step').length === 2", "both are")
+    titles = "[...document.querySelectorAll('.span.step title')].map((one) => one.textContent)"
+    reserve, charge = await page.evaluate(titles)
+    assert reserve.startswith("step reserve: ")
+    assert charge.startswith("step charge: ")
+    line = "completed; memory written: conversation 1"
+    await page.until(f"document.querySelector('.log').innerText.includes('{line}')", "it says so")
+    assert await violations(page) == []
+
+
+@pytest.mark.usefixtures("extra_worker")
 async def test_a_tasks_delegations_are_a_tree_to_click_through(
     fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:

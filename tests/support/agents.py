@@ -134,10 +134,23 @@ async def payer(run: RunContext) -> AsyncIterator[Emission]:
     yield InputRequired("Pay?", None, [question])
 
 
+@agent()
+async def buyer(run: RunContext) -> AsyncIterator[str]:
+    """Buys something in two steps, the second of which ends when the file that is named is there.
+
+    It remembers how often it did.
+    """
+    await run.step("reserve", lambda: 1)
+    yield "reserved "
+    await run.step("charge", opened, run.prompt)
+    await run.memory.update("bought", lambda n: n + 1, 0)
+    yield "paid"
+
+
 agents = Agents(
     [
         *(sleeper, asker, chooser, filer, flaky, gated, delegator),
-        *(everything, patcher, caller, painter, payer),
+        *(everything, patcher, caller, painter, payer, buyer),
     ]
 )
 """What the extra workers of the shared stack serve."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headrace.model import parts
 from headrace.model.delegation import CHILD
 from headrace.model.events import ATTEMPT, INTERRUPTS, RECOVERED, Json
+from headrace.model.memory import shown_writes
 from headrace.model.step import ShownStep
 from headrace.model.task import AUTH_REQUIRED, INPUT_REQUIRED, WORKING
 from headrace_cli.display import Display
@@ -76,6 +77,7 @@ class Transcript:
         self._show_work(update.get("status", {}), str(child.get("task", "")), depth)
         self._show_child(child, depth)
         self._show_step(update.get("metadata", {}))
+        self._show_memory(update.get("metadata", {}))
         if "task" in event:
             self._show_task(event["task"])
         if "artifactUpdate" in event:
@@ -199,6 +201,11 @@ class Transcript:
         if step is not None:
             took = "" if step.seconds is None else f" in {step.seconds:.3g} s"
             self.remark(f"step {step.name} {step.state}{took}")
+
+    def _show_memory(self, metadata: Json) -> None:
+        if written := shown_writes(metadata):
+            counts = ", ".join(f"{kind} {count}" for kind, count in written.items())
+            self.remark(f"memory written: {counts}")
 
     def _write_parts(self, items: list[Json]) -> None:
         for part in items:

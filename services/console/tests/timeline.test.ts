@@ -43,6 +43,12 @@ test("a step ends with its record, and began as long before as it took", () => {
   assert.equal(summaryOf(rows[1]!), "step charge completed");
 });
 
+test("a line says which memory was written", () => {
+  const metadata = { "headrace.memory": { conversation: 2, task: 1 } };
+  const written = row(1, 1, { event: { statusUpdate: { metadata } }, state: "TASK_STATE_COMPLETED" });
+  assert.equal(summaryOf(written), "completed; memory written: conversation 2, task 1");
+});
+
 test("a log as of an event ends with it, also if its beginning is gone", () => {
   const rows = [3, 4, 5].map((generation) => row(generation, generation));
   const generations = (at: number) => asOf(rows, at).map(({ generation }) => generation);

@@ -313,6 +313,7 @@ class Attempt:
                 is_first=by.run == by.attempt == 1,
                 owner_seconds=self.resources.settings.owner_memory_seconds or None,
             )
+            self.used_memory.span = self.claimed.span
         return self.used_memory
 
     def _check_held(self) -> None:
@@ -355,6 +356,10 @@ class Attempt:
         await self.loop.create_future()
         raise AssertionError("an attempt went on after it was released")
 
+    def unshown_writes(self) -> Json:
+        """Return the metadata for the next status: the agent's writes to its memory, if any."""
+        return {} if self.used_memory is None else self.used_memory.take_unshown()
+
     @property
     def failures(self) -> int:
         """Number of failed attempts at the run if this one fails too."""
@@ -374,7 +379,9 @@ class Attempt:
         return None if (raised := self.raised) is None else self.agent.retry.reason(raised)
 
     def working(self, metadata: Json | None = None, message: Json | None = None) -> events.Draft:
-        """Return a WORKING status of the task."""
+        """Return a WORKING status of the task; it shows what the agent wrote to its memory."""
+        if written := self.unshown_writes():
+            metadata = {**written, **(metadata or {})}
         return events.status_update(self.ctx.task, self.ctx.context, WORKING, message, metadata)
 
 

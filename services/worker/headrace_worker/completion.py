@@ -25,7 +25,6 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.claim import why_overdue
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
-from headrace_worker.usage import UsageTotals
 
 _log = logging.getLogger(__name__)
 
@@ -188,8 +187,7 @@ def _log_fault(attempt: Attempt, fault: Fault | None) -> None:
 async def _append(attempt: Attempt, end: End) -> int | None:
     if attempt.started_children is not None:
         await _end_children(attempt, attempt.started_children, end.state)
-    if (used := attempt.used) is not None:
-        end = _with_usage(attempt, end, used)
+    end = _with_report(attempt, end)
     with suppress(RunOver):  # Then `close` raises why.
         for draft in attempt.encoder.last_halves():
             attempt.appender.offer(draft)
@@ -263,12 +261,15 @@ async def _end_children(attempt: Attempt, children: Children, state: str) -> Non
     await children.end(state)
 
 
-def _with_usage(attempt: Attempt, end: End, used: UsageTotals) -> End:
-    if end.state == BARE_MESSAGE:
+def _with_report(attempt: Attempt, end: End) -> End:
+    """Return `end` with what the run has used, and the writes to memory that no event shows."""
+    report, ctx = attempt.unshown_writes(), attempt.ctx
+    if (used := attempt.used) is not None:
+        report |= used.metadata(attempt.loop.time() - attempt.appender.began)
+    if not report or end.state == BARE_MESSAGE:
         return end
-    ctx, seconds = attempt.ctx, attempt.loop.time() - attempt.appender.began
     # Usage in the agent's own metadata (a remote agent's) takes precedence.
-    metadata = {**used.metadata(seconds), **end.metadata}
+    metadata = {**report, **end.metadata}
     draft = events.status_update(ctx.task, ctx.context, end.state, end.message, metadata)
     return replace(end, draft=draft, metadata=metadata)
 

@@ -1,8 +1,9 @@
 """What the fleet remembers for the agent of an attempt."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 from headrace.jetstream.agent_memory import (
@@ -19,6 +20,7 @@ from headrace.jetstream.errors import Refused
 from headrace.jetstream.fenced_writes import FencedWrites
 from headrace.jetstream.headers import KV_OPERATION
 from headrace.model.errors import Fenced
+from headrace.model.events import MEMORY, Json
 from headrace.model.memory import (
     MemoryFull,
     MemoryScope,
@@ -27,6 +29,7 @@ from headrace.model.memory import (
     check_size,
 )
 from headrace.sdk.errors import Misused, RunOver
+from headrace_worker.spans import AttemptSpan
 
 _DELETION = {KV_OPERATION: "DEL"}
 
@@ -87,9 +90,27 @@ class AttemptMemory:
         self._store, self._check, self._owner_seconds = store, check, owner_seconds
         self._writes = FencedWrites(store.bus, store.stream, store.pattern_of(scope), writer)
         self._is_claimed = is_first
+        self._unshown = Counter[str]()
+        self.span: AttemptSpan | None = None
+        """The attempt's. None: there are no traces."""
         self._turn = asyncio.Lock()
         self._chunks = dict[str, Chunks]()
         """Of the task's values that this attempt has written, those of large ones."""
+
+    @contextmanager
+    def writing(self, scope: MemoryScope) -> Iterator[None]:
+        """Show that the agent writes in `scope`: in a span, and in the log's next status."""
+        kind = scope.kind
+        with nullcontext() if self.span is None else self.span.memory_write(kind):
+            yield
+        self._unshown[kind] += 1
+
+    def take_unshown(self) -> Json:
+        """Return the metadata that shows the writes since the last call; empty: there are none."""
+        if not self._unshown:
+            return {}
+        shown, self._unshown = dict(self._unshown), Counter()
+        return {MEMORY: shown}
 
     async def get(self, scope: MemoryScope, key: str) -> MemoryValue | None:
         """Return the value of `key`."""

@@ -118,6 +118,12 @@ class AttemptSpan:
         span = tracing.start_span(f"step {name}", SpanKind.INTERNAL, self.traceparent, attributes)
         return tracing.CurrentSpan(span)
 
+    def memory_write(self, kind: str) -> AbstractContextManager[None]:
+        """Make a span of a write to the memory of that `kind` the current one in the block."""
+        attributes = {"headrace.memory.of": kind}
+        span = tracing.start_span("memory write", SpanKind.INTERNAL, self.traceparent, attributes)
+        return tracing.CurrentSpan(span)
+
     def _note_totals(self, used: UsageTotals | None) -> None:
         if used is not None:
             self._span.set_attributes(self._usage_attributes(used))

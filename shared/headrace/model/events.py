@@ -47,6 +47,9 @@ STEP = "headrace.step"
 """Metadata key of a WORKING status that shows a step: an object with its ``name``, its ``state``
 (`started`, which only longer steps have, `completed` or `failed`), and ``seconds`` in the latter
 two."""
+MEMORY = "headrace.memory"
+"""Metadata key of a status: how often the agent wrote each memory (`task`, `conversation` or
+`owner`) since the status before that says so."""
 QUEUED = "headrace.queued"
 """Metadata key of a status that queues a message to a working task: an object with the user's
 ``message`` and its ``metadata``. The message is not an input yet."""

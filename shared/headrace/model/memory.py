@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.model.errors import HeadraceError, InvalidName
+from headrace.model.events import MEMORY, Json
 from headrace.model.subjects import decode_token, encode_token
 
 LARGEST_VALUE = 16 * 1024 * 1024
@@ -42,6 +43,21 @@ class MemoryScope(NamedTuple):
     context: str | None = None
     """The context's id."""
     task: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the memory belongs to: ``task``, ``conversation`` or ``owner``."""
+        if self.task is not None:
+            return "task"
+        return "owner" if self.context is None else "conversation"
+
+
+def shown_writes(metadata: Json) -> dict[str, int]:
+    """Return how often each kind of memory was written, as an event with this metadata shows."""
+    found = metadata.get(MEMORY)
+    if not isinstance(found, dict):
+        return {}
+    return {kind: count for kind, count in found.items() if isinstance(count, int)}
 
 
 @dataclass(frozen=True, slots=True)

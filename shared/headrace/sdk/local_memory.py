@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from heapq import nlargest
 
@@ -23,6 +24,10 @@ class LocalMemory:
     scope: MemoryScope
     _values: dict[MemoryScope, dict[str, MemoryValue]] = field(default_factory=dict)
     _revisions: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def writing(self, scope: MemoryScope) -> AbstractContextManager[object]:  # noqa: ARG002  # as RunMemory
+        """Show nothing: there is no log."""
+        return nullcontext()
 
     async def get(self, scope: MemoryScope, key: str) -> MemoryValue | None:
         """Return the value of `key`."""

@@ -68,7 +68,8 @@ class Memory:
             raise MalformedOutput(
                 f"the value of memory key {key!r} must be bytes, not {kind}; use save for JSON"
             )
-        return await self._store.put(self.scope, key, data, revision)
+        with self._store.writing(self.scope):
+            return await self._store.put(self.scope, key, data, revision)
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:
         """Delete `key`. Nothing happens if it does not exist.
@@ -78,7 +79,8 @@ class Memory:
             MemoryFull: The fleet's memory is full, and the value smaller than the mark of its
                 deletion.
         """
-        await self._store.delete(self.scope, key, revision)
+        with self._store.writing(self.scope):
+            await self._store.delete(self.scope, key, revision)
 
     async def keys(self, prefix: str = "") -> list[str]:
         """Return the keys that begin with `prefix`, sorted.

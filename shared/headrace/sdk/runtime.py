@@ -4,6 +4,7 @@ Workers implement it, and so do test doubles.
 """
 
 import asyncio
+from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Protocol
@@ -165,6 +166,9 @@ class RunMemory(Protocol):
     @property
     def scope(self) -> MemoryScope:
         """The scope of the run's task."""
+
+    def writing(self, scope: MemoryScope) -> AbstractContextManager[object]:
+        """Show that the agent itself writes in `scope` during a block, unless that fails."""
 
     async def get(self, scope: MemoryScope, key: str) -> MemoryValue | None:
         """Return the value of `key`."""

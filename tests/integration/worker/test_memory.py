@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Retry, RunContext, agent
+from headrace import Retry, Retryable, RunContext, agent
 from headrace.jetstream.agent_memory import INLINE, AgentMemory
 from headrace.jetstream.api import request, stream_info
 from headrace.jetstream.connection import Bus
@@ -14,14 +14,14 @@ from headrace.jetstream.kv import Bucket, Value
 from headrace.jetstream.streams import ensure_streams
 from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
-from headrace.model.memory import MemoryChanged, MemoryFull, MemoryScope
+from headrace.model.memory import MemoryChanged, MemoryFull, MemoryScope, shown_writes
 from headrace.model.task import FAILED, TaskKey, mint_task_id
 from headrace.sdk.errors import Misused, RunOver
 from headrace.sdk.memory import Memory
 from headrace.tasks.forget import clear_away, mark_deleted
 from headrace_worker.memory import AttemptMemory
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.test_checkpoints import folded
+from tests.integration.worker.test_checkpoints import ended, folded
 from tests.support.memory_bus import memory_bus
 from tests.support.task_submitter import TaskSubmitter
 from tests.support.waiting import eventually
@@ -70,6 +70,36 @@ def memory(opened: Open) -> Memory:
     """The memory of the conversation."""
     run = opened()
     return Memory(run, run.scope._replace(task=None))
+
+
+async def test_the_log_counts_writes_in_statuses_that_it_has_anyway(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    @agent(retry=Retry(backoff=0.05))
+    async def writing(ctx: RunContext) -> None:
+        await ctx.memory.save("seen/a", "secret")
+        await ctx.memory.update("seen/b", lambda n: n + 1, 0)
+        await ctx.memory.of_task.put("n", b"1")
+        if ctx.attempt == 1:
+            raise Retryable
+        await ctx.step("look", lambda: 1)
+        await ctx.memory.of_owner.delete("old")
+        with pytest.raises(MemoryChanged):
+            await ctx.memory.put("n", b"2", revision=99)
+
+    entries = await ended(submitter, working, writing)
+    statuses = [e["statusUpdate"] for entry in entries for e in entry.events if "statusUpdate" in e]
+    first = {"conversation": 2, "task": 1}
+    assert [shown_writes(one.get("metadata", {})) for one in statuses] == [
+        {},
+        first,
+        {},
+        first,
+        {"owner": 1},
+    ]
+    assert "secret" not in "".join(str(entry.lines) for entry in entries)
+    assert "seen" not in "".join(str(entry.lines) for entry in entries)
+    assert "headrace.memory" not in str(folded(entries))
 
 
 @pytest.mark.parametrize("of", ["context", "task", "owner"])

@@ -19,3 +19,12 @@ def test_steps_are_lines_with_their_names_and_times(capsys: pytest.CaptureFixtur
         "step charge started",
         "step charge completed in 1.25 s",
     ]
+
+
+def test_writes_to_memory_are_counted_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = Transcript(PlainDisplay(), "http://localhost")
+    status = {"state": WORKING, "timestamp": "2030-01-01T00:00:00Z"}
+    metadata = {"headrace.memory": {"conversation": 2, "task": 1}}
+    transcript.show({"statusUpdate": {"taskId": "t", "status": status, "metadata": metadata}})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["task t WORKING", "memory written: conversation 2, task 1"]

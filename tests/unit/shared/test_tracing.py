@@ -29,6 +29,27 @@ with tracing.exporting(os.environ, "headrace-worker"):
 """A process's provider can be set only once, so each case has its own."""
 
 
+STEPPING = """
+import asyncio
+import os
+
+from headrace import RunContext, agent, tracing
+from headrace.testing import TestFleet
+
+@agent
+async def buyer(ctx: RunContext) -> None:
+    await ctx.step("reserve", lambda: 1)
+    await ctx.memory.save("bought", 1)
+
+async def buy() -> None:
+    async with TestFleet([buyer]) as fleet:
+        await fleet.send("buyer", "x")
+
+with tracing.exporting(dict(os.environ), "headrace-worker"):
+    asyncio.run(buy())
+"""
+"""An agent with a step, which remembers something."""
+
 ALL = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 
 
@@ -39,11 +60,11 @@ def collector() -> Iterator[SpanCollector]:
         yield server
 
 
-def run(**variables: str) -> tuple[str, str]:
+def run(program: str = PROGRAM, **variables: str) -> tuple[str, str]:
     """Return what the program prints and logs with these environment variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env=kept | variables,
         capture_output=True,
         text=True,
@@ -65,6 +86,22 @@ def test_spans_go_to_the_otlp_endpoint_and_are_flushed_at_the_end(
 ) -> None:
     printed, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **ALL, **variables)
     assert (printed, collector.spans()) == ("True", [(service, "one")])
+
+
+def test_steps_and_writes_to_memory_are_exported_below_their_attempt(
+    collector: SpanCollector,
+) -> None:
+    run(STEPPING, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **ALL)
+    spans = {
+        span.name: span
+        for request in collector.received
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    }
+    attempt = spans["invoke_agent buyer"]
+    below = {name for name, span in spans.items() if span.parent_span_id == attempt.span_id}
+    assert below == {"step reserve", "memory write"}
 
 
 @pytest.mark.parametrize(

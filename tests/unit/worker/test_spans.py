@@ -19,6 +19,7 @@ from headrace import (
     tool,
     tracing,
 )
+from headrace.model.memory import MemoryChanged
 from headrace.testing import TestFleet
 from tests.support.spans import NUMBER, RecordedSpans, links, parent, traceparent
 
@@ -143,6 +144,22 @@ async def test_without_traces_agents_get_the_trace_context_of_the_request() -> N
     async with TestFleet([root, leaf]) as fleet:
         result = await fleet.send("root", "x")
     assert result.text == "None None"
+
+
+async def test_a_write_to_the_memory_is_a_span(spans: RecordedSpans) -> None:
+    @agent
+    async def writing(ctx: RunContext) -> None:
+        await ctx.memory.save("secret key", 1)
+        with suppress(MemoryChanged):
+            await ctx.memory.of_task.put("n", b"1", revision=7)
+
+    async with TestFleet([writing]) as fleet:
+        await fleet.send("writing", "x")
+    [saved, refused] = spans.named("memory write")
+    [attempt] = spans.named(INVOKE + "writing")
+    assert parent(saved) == parent(refused) == traceparent(attempt)
+    assert dict(saved.attributes or {}) == {"headrace.memory.of": "conversation"}
+    assert (refused.attributes or {})["error.type"] == "MemoryChanged"
 
 
 async def test_a_step_is_a_span_and_its_function_s_are_below_it(spans: RecordedSpans) -> None:

@@ -124,9 +124,11 @@ export function summaryOf({ event, state }: LogRow): string {
     return part["filename"] ?? part["url"] ?? "file";
   });
   const step = stepOf(event);
-  if (step) return `step ${step.name} ${step.state}`.slice(0, 200);
-  const text = texts.join(" ").replace(/\s+/g, " ").trim();
-  return text.slice(0, 200) || (event["artifactUpdate"] ? "" : stateName(state));
+  const text = step ? `step ${step.name} ${step.state}` : texts.join(" ").replace(/\s+/g, " ").trim();
+  const line = text.slice(0, 200) || (event["artifactUpdate"] ? "" : stateName(state));
+  const written = Object.entries(event["statusUpdate"]?.metadata?.["headrace.memory"] ?? {});
+  if (written.length === 0) return line;
+  return `${line}; memory written: ${written.map(([kind, count]) => `${kind} ${count}`).join(", ")}`;
 }
 
 /** Returns A2A's state as people write it. */
