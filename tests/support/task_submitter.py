@@ -20,6 +20,7 @@ from headrace.model.queues import RunQueue
 from headrace.model.subjects import NORMAL
 from headrace.model.task import SUBMITTED, TaskKey, mint_log_id, mint_task_id
 from headrace.settings import BusSettings
+from headrace.tasks.continue_ import behind_question
 from tests.support.jetstream_api import answered
 from tests.support.waiting import eventually
 
@@ -120,7 +121,10 @@ class Task:
 
     async def follow_up_with(self, message: Json, metadata: Json | None = None) -> int:
         """Append a follow-up with `message` and publish its run request; return the run."""
-        assert not (await self.last()).ends_task, "no gateway accepts messages to an ended task"
+        last = await self.last()
+        assert not last.ends_task, "no gateway accepts messages to an ended task"
+        if status := last.events[-1].get("statusUpdate", {}).get("status"):
+            metadata = {**(metadata or {}), **behind_question(status)}
         draft = events.status_update(self.key.task, self.context, SUBMITTED, message, metadata)
         run = await self.append(draft, SUBMITTED, writer="gateway-test")
         await self.publish(run)

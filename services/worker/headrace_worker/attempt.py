@@ -244,7 +244,11 @@ class Attempt:
                 self.appender,
                 (run.key.task, run.context),
                 self.agent.card.follow_ups,
-                EarlierInputs(recovered.queued, recovered.waiting),
+                EarlierInputs(
+                    recovered.queued,
+                    recovered.waiting,
+                    is_answer=recovered.metadata.get(events.IS_ANSWER) is True,
+                ),
                 self.interrupt,
             )
         return self._inputs

@@ -25,6 +25,7 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.claim import why_overdue
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
+from headrace_worker.usage import UsageTotals
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,17 @@ _LONGEST_REASON = 500
 _CONTINUED = frozenset({COMPLETED, INPUT_REQUIRED})
 """End states after which a waiting message starts the next run. After the others it becomes part
 of the task that ends."""
+
+
+_DECISIONS = frozenset(
+    {
+        events.INTERRUPTS,
+        events.PENDING_TOOL_CALLS,
+        events.INPUT_SCHEMA,
+        events.NEEDS_ANSWER,
+    }
+)
+"""Metadata of a question, or of its message, that needs an answer of its own."""
 
 
 async def end(attempt: Attempt) -> None:
@@ -187,7 +199,8 @@ def _log_fault(attempt: Attempt, fault: Fault | None) -> None:
 async def _append(attempt: Attempt, end: End) -> int | None:
     if attempt.started_children is not None:
         await _end_children(attempt, attempt.started_children, end.state)
-    end = _with_report(attempt, end)
+    if (used := attempt.used) is not None or attempt.used_memory is not None:
+        end = _with_report(attempt, end, used)
     with suppress(RunOver):  # Then `close` raises why.
         for draft in attempt.encoder.last_halves():
             attempt.appender.offer(draft)
@@ -208,6 +221,11 @@ async def _append(attempt: Attempt, end: End) -> int | None:
     if end.state not in _CONTINUED:
         await appender.close(retractions, WORKING)
         await _end_unanswered(attempt, end)
+        _note_end(attempt, end)
+        return None
+    if _needs_its_own_answer(end):
+        await appender.close(retractions, WORKING)
+        await _ask_before_those_who_wait(attempt, end)
         _note_end(attempt, end)
         return None
     # The run does not end here: append the last message, then the next input.
@@ -243,6 +261,30 @@ async def _end_unanswered(attempt: Attempt, end: End) -> None:
             return
 
 
+def _needs_its_own_answer(end: End) -> bool:
+    """Return whether a message that was sent before the question must not answer it.
+
+    So it is with decisions. A prompt without any of this goes on with the conversation.
+    """
+    asked, said = end.metadata, (end.message or {}).get("metadata") or {}
+    if not _DECISIONS.isdisjoint(asked) or not _DECISIONS.isdisjoint(said):
+        return True
+    return "needsAnswer" in asked.get(ASKS_FOR, {})
+
+
+async def _ask_before_those_who_wait(attempt: Attempt, end: End) -> None:
+    """End the run with its question; the messages wait until the run that answers it has ended."""
+    named = list[QueuedMessage]()
+    while True:
+        named[:] = attempt.waiting
+        asked = attempt.endings.asking_before(end, [each.generation for each in named])
+        with suppress(GivesWay):
+            await attempt.appender.close(
+                [asked], end.state, gives_way=lambda: attempt.waiting != named
+            )
+            return
+
+
 def _note_end(attempt: Attempt, end: End) -> None:
     attempt.series.observe_end(attempt.appender, attempt.claimed.recovered.time, end.state)
     if (span := attempt.claimed.span) is not None:
@@ -261,10 +303,10 @@ async def _end_children(attempt: Attempt, children: Children, state: str) -> Non
     await children.end(state)
 
 
-def _with_report(attempt: Attempt, end: End) -> End:
+def _with_report(attempt: Attempt, end: End, used: UsageTotals | None) -> End:
     """Return `end` with what the run has used, and the writes to memory that no event shows."""
     report, ctx = attempt.unshown_writes(), attempt.ctx
-    if (used := attempt.used) is not None:
+    if used is not None:
         report |= used.metadata(attempt.loop.time() - attempt.appender.began)
     if not report or end.state == BARE_MESSAGE:
         return end

@@ -488,6 +488,14 @@ class Endings:
             case Outcome():
                 return self._outcome(output)
 
+    def asking_before(self, question: End, waiting: list[int]) -> Draft:
+        """Return the event of a `question`; the messages of those generations wait behind it."""
+        message = question.message or self._message([{"text": ""}])
+        metadata = {**(message.get("metadata") or {}), events.WAITING: waiting}
+        asked = {**message, "metadata": metadata}
+        task = self._task, self._context
+        return events.status_update(*task, question.state, asked, question.metadata)
+
     def completed(self, text: str = "") -> End:
         """Return a COMPLETED end."""
         return self._status(COMPLETED, {"text": text} if text else None)
@@ -510,8 +518,13 @@ class Endings:
         text = "\n".join(filter(None, [output.refused, output.prompt]))
         if text or output.schema is not None:
             message = self._message([{"text": text}])
-        if message is not None and output.schema is not None:
-            message["metadata"] = {events.INPUT_SCHEMA: output.schema}
+        about: Json = {}
+        if output.schema is not None:
+            about[events.INPUT_SCHEMA] = output.schema
+        if output.interrupts:
+            about[events.NEEDS_ANSWER] = True
+        if message is not None and about:
+            message["metadata"] = about
         prompt: Json = {
             INTERRUPTS: list(output.interrupts),
             PENDING_TOOL_CALLS: list(output.tool_calls),

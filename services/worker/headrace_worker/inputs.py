@@ -40,6 +40,8 @@ class EarlierInputs:
     queued: list[QueuedMessage]
     waiting: list[QueuedMessage]
     """Those of `queued` that are not answered."""
+    is_answer: bool = False
+    """Whether the run answers a question that came after those of earlier runs."""
 
 
 class Inputs:
@@ -61,7 +63,7 @@ class Inputs:
         """In the order of the log; messages whose append is in flight come last."""
         self._appender, self._task, self._follow_ups = appender, task, follow_ups
         self._run = appender.authorship.run
-        self._interrupt = interrupt
+        self._interrupt, self._interrupt_after = interrupt, self._run if earlier.is_answer else 0
         self._known: dict[str, Receipt] = {}
         self._unread: dict[int, tuple[QueuedMessage, Receipt]] = {}
         """By generation, those that were taken for a read that was cancelled meanwhile."""
@@ -111,7 +113,9 @@ class Inputs:
     @property
     def interrupts(self) -> bool:
         """Whether a waiting message must stop the agent."""
-        return self._follow_ups == "interrupt" and bool(self._of_kind(is_answer=False))
+        return self._follow_ups == "interrupt" and any(
+            each.generation > self._interrupt_after for each in self._of_kind(is_answer=False)
+        )
 
     async def next_message(self) -> Json:
         """Wait for the next message to a steered agent, and return it."""

@@ -59,10 +59,16 @@ TAKEN = "headrace.taken"
 """Metadata key of a WORKING status with a user's message: generation of the queued message that the
 working agent received, or that the end of the task leaves unanswered."""
 WAITING = "headrace.waiting"
-"""Metadata key of an input: generations of earlier messages that are still queued."""
+"""Metadata key of an input, and of a question's message: generations of earlier messages that are
+still queued."""
+IS_ANSWER = "headrace.isAnswer"
+"""Metadata key of an input, true: it answers a question behind which those in `WAITING` wait."""
 RETRACTED = "headrace.retracted"
 """Metadata key of an artifact update that empties an artifact which only a discarded attempt
 produced, for clients that show it. Folds ignore the event: they have dropped the artifact."""
+NEEDS_ANSWER = "headrace.needsAnswer"
+"""Metadata key of an INPUT_REQUIRED status's message, true: it has interrupts, which a message that
+was sent before the question does not answer. Also in `ASKS_FOR`, for a child's question."""
 INPUT_SCHEMA = "headrace.inputSchema"
 """Metadata key of an INPUT_REQUIRED status's message: JSON Schema of the answer."""
 TASK_ALREADY_SENT = "headrace.shown"

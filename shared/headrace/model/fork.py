@@ -12,7 +12,7 @@ from headrace.model.delegation import ASKS_FOR, CHILD
 from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace.model.queued_message import UnansweredMessages
-from headrace.model.task import SUBMITTED, is_task_id
+from headrace.model.task import INPUT_REQUIRED, SUBMITTED, is_task_id
 
 FORK_OF = "headrace.forkOf"
 """Metadata key of generation 1: a `ForkOf`. Clients can't set metadata with our prefix."""
@@ -159,7 +159,9 @@ class ForkPoints:
 
     def _point(self, entry: Entry, generation: int, *, run_ended: bool = False) -> ForkPoint:
         attempt = 0 if generation == self._run else entry.stamp.attempt
-        waiting = () if run_ended else self._waiting.generations
+        # Of the runs that end, only a question leaves messages waiting.
+        leaves = not run_ended or entry.stamp.state == INPUT_REQUIRED
+        waiting = self._waiting.generations if leaves else ()
         is_last = generation == entry.last_generation
         state = entry.stamp.state if is_last else SUBMITTED
         return ForkPoint(generation, self._run, attempt, entry.time, state, run_ended, waiting)

@@ -1,11 +1,18 @@
 """What an agent relays from a task of another fleet: its metadata, and parts without our hints."""
 
 from headrace.model import parts
-from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED, Json
+from headrace.model.events import (
+    INPUT_SCHEMA,
+    INTERRUPTS,
+    NEEDS_ANSWER,
+    PENDING_TOOL_CALLS,
+    REFUSED,
+    Json,
+)
 
 _OWN = "headrace."
 
-_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED})
+_PASSED_ON = frozenset({INPUT_SCHEMA, INTERRUPTS, NEEDS_ANSWER, PENDING_TOOL_CALLS, REFUSED})
 """Headrace metadata that keeps its meaning in another fleet's log."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from headrace.model import parts
-from headrace.model.events import INPUT_SCHEMA, Json
+from headrace.model.events import INPUT_SCHEMA, NEEDS_ANSWER, Json
 from headrace.model.task import INPUT_REQUIRED
 from headrace.model.usage_counts import token_count
 from headrace.sdk.emit import InputRequired
@@ -69,10 +69,12 @@ class Result:
         ctx.reply()``.
         """
         message = self.message or {}
-        schema = message.get("metadata", {}).get(INPUT_SCHEMA)
+        metadata = message.get("metadata", {})
         prompt = parts.text_of(message.get("parts", ()))
-        whose = {"task": self.id, "agent": self.agent}
-        return InputRequired(prompt, schema, asks_for=whose)
+        whose: Json = {"task": self.id, "agent": self.agent}
+        if metadata.get(NEEDS_ANSWER):
+            whose["needsAnswer"] = True
+        return InputRequired(prompt, metadata.get(INPUT_SCHEMA), asks_for=whose)
 
 
 class HasName(Protocol):

@@ -28,6 +28,15 @@ def next_input(
     return Input(draft, stamp, run._replace(terms=run.terms.updated(metadata)), log)
 
 
+def behind_question(status: Json) -> Json:
+    """Return the metadata for the answer to the question that is a task's `status`.
+
+    Empty: no message was queued before the question.
+    """
+    waiting = ((status.get("message") or {}).get("metadata") or {}).get(events.WAITING)
+    return {events.WAITING: waiting, events.IS_ANSWER: True} if waiting else {}
+
+
 def submitted(task: str, context: str, message: Json, metadata: Json | None) -> Draft:
     """Return the event that makes `message` a task's next input."""
     return events.status_update(task, context, SUBMITTED, message, metadata)

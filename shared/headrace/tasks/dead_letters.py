@@ -448,6 +448,7 @@ def _kind(letter: DeadLetter, prefix: str) -> Kind:
 _PASSING = (
     events.GENERATION,
     events.WAITING,
+    events.IS_ANSWER,
     events.TASK_ALREADY_SENT,
     events.START_AT,
     events.START_BY,

@@ -4,7 +4,7 @@ A message that was accepted is thus in the task's history, whatever ended the ta
 not seen it.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 
 from headrace.jetstream.connection import Bus
@@ -15,6 +15,7 @@ from headrace.model.errors import LogLost
 from headrace.model.events import Draft
 from headrace.model.queued_message import QueuedMessage, UnansweredMessages, concerns_queue
 from headrace.model.task import WORKING, TaskKey
+from headrace.tasks.continue_ import behind_question
 
 
 async def append_end(  # noqa: PLR0913, PLR0917 - where, what, as whom and how long
@@ -65,16 +66,27 @@ async def read_queued(bus: Bus, key: TaskKey, generation: int, last: Entry) -> Q
 
 async def _unanswered(bus: Bus, key: TaskKey, last: Entry) -> list[QueuedMessage]:
     found = list[QueuedMessage]()
-    if last.ends_run:
-        return found
     # The end of a task must not depend on a beginning that is gone.
     with suppress(LogLost):
-        waiting = UnansweredMessages()
-        async for entry in _run_up_to(bus, key, last):
-            _note(waiting, entry)
-        for generation in waiting.generations:
+        for generation in await _waiting(bus, key, last):
             found.append(await read_queued(bus, key, generation, last))  # keeps those before a loss
     return found
+
+
+async def _waiting(bus: Bus, key: TaskKey, last: Entry) -> Sequence[int]:
+    """Return the generations of the messages that wait at the end of the log.
+
+    Raises:
+        LogLost: The run's beginning is gone.
+    """
+    waiting = UnansweredMessages()
+    if last.ends_run:
+        status = last.events[-1].get("statusUpdate", {}).get("status", {})
+        waiting.begin_run(behind_question(status))
+        return waiting.generations
+    async for entry in _run_up_to(bus, key, last):
+        _note(waiting, entry)
+    return waiting.generations
 
 
 async def _run_up_to(bus: Bus, key: TaskKey, last: Entry) -> AsyncIterator[Entry]:

@@ -8,14 +8,20 @@ from contextlib import suppress
 
 import pytest
 
-from headrace import Emission, InputRequired, Retry, Retryable, RunContext, agent
+from headrace import Agent, Emission, InputRequired, Retry, Retryable, RunContext, agent
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.queues import RunQueue
-from headrace.model.task import AUTH_REQUIRED, COMPLETED, FAILED, INPUT_REQUIRED, SUBMITTED
+from headrace.model.task import (
+    AUTH_REQUIRED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+)
 from headrace.tasks.continue_ import QueuedInput
 from headrace.tasks.runs import ensure_queue
 from headrace_gateway.refusals import TaskBusy
@@ -198,6 +204,60 @@ async def test_a_question_that_has_its_answer_waiting_goes_on(
     assert INPUT_REQUIRED not in {entry.stamp.state for entry in entries}
     text = [m["parts"][0]["text"] for m in folded(entries)["history"]]
     assert text == ["hi", "Your name?", "Ada"]
+
+
+def decider(may_ask: asyncio.Event, question: Json) -> Agent:
+    """Return an agent that asks for a decision, and repeats what it is told."""
+
+    @agent(name="decider")
+    async def decide(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.run > 1:
+            yield ctx.prompt
+            return
+        await may_ask.wait()
+        yield InputRequired("Delete it?", **question)
+
+    return decide
+
+
+async def asked(task: Task) -> Json:
+    """Return the question of the task, once it waits."""
+    await eventually(lambda: is_in(task, INPUT_REQUIRED))
+    status: Json = (await task.last()).events[-1]["statusUpdate"]["status"]
+    return status
+
+
+async def is_in(task: Task, state: str) -> bool:
+    return (await task.last()).stamp.state == state
+
+
+DECISIONS: list[Json] = [
+    {"interrupts": [{"id": "i", "reason": "tool_call", "message": "Delete it?"}]},
+    {"schema": {"type": "boolean"}},
+    {"tool_calls": ["c1"]},
+]
+
+
+@pytest.mark.parametrize("question", DECISIONS, ids=lambda one: next(iter(one)))
+async def test_a_message_that_was_sent_before_a_decision_does_not_make_it(
+    submitter: TaskSubmitter, working: Working, question: Json
+) -> None:
+    may_ask = asyncio.Event()
+    async with working(decider(may_ask, question)):
+        task = await submitter.start("decider", "hi")
+        await task.held()
+        early = [await hand_in(task, text) for text in ("yes", "and then?")]
+        may_ask.set()
+        status = await asked(task)
+        assert status["message"]["metadata"][events.WAITING] == early
+        assert inputs(await task.entries()) == ["hi"]
+        await task.follow_up("no")
+        entries = await whole(task, 4)
+    assert inputs(entries) == ["hi", "no", "yes", "and then?"]
+    assert answers(entries) == ["no", "yes", "and then?"]
+    text = [m["parts"][0]["text"] for m in folded(entries)["history"]]
+    assert text == ["hi", "Delete it?", "no", "yes", "and then?"]
+    check_one_run_at_a_time(entries)
 
 
 async def test_an_interrupting_message_stops_the_agent_and_is_answered(

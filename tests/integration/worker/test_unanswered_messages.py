@@ -13,7 +13,7 @@ from headrace.tasks.runs import ensure_queue
 from tests.integration.worker.conftest import Working
 from tests.integration.worker.test_attempts import forge_attempts
 from tests.integration.worker.test_cancelling import cancel, ends
-from tests.integration.worker.test_follow_ups import folded, hand_in
+from tests.integration.worker.test_follow_ups import DECISIONS, asked, decider, folded, hand_in
 from tests.support.task_submitter import Task, TaskSubmitter
 from tests.support.waiting import eventually
 
@@ -50,6 +50,21 @@ async def test_a_canceled_task_names_the_messages_that_waited(
         entries = await task.ended()
     check_one_end(entries, CANCELED)
     assert said_by_user(entries) == ["one", "two", "three"]
+
+
+async def test_a_task_that_is_canceled_at_its_question_has_the_messages_that_waited_behind_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    may_ask = asyncio.Event()
+    async with working(decider(may_ask, DECISIONS[0])):
+        task = await submitter.start("decider", "hi")
+        await task.held()
+        await hand_in(task, "yes")
+        may_ask.set()
+        await asked(task)
+        assert await cancel(task) == CANCELED
+    history = folded(await task.entries())["history"]
+    assert [m["parts"][0]["text"] for m in history] == ["hi", "Delete it?", "yes"]
 
 
 async def test_a_failed_task_names_the_messages_that_waited(

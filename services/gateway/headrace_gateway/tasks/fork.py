@@ -12,7 +12,7 @@ from headrace.jetstream.objects import FileOwner
 from headrace.log import last_entry, writer_of
 from headrace.model.entry import Entry
 from headrace.model.errors import Fenced, LogLost, TaskUnknown
-from headrace.model.events import TRACEPARENT, WAITING, Json
+from headrace.model.events import IS_ANSWER, TRACEPARENT, WAITING, Json
 from headrace.model.fork import ForkOf, ForkPoint
 from headrace.model.run import Run, RunTerms
 from headrace.model.subjects import NORMAL
@@ -146,7 +146,8 @@ class TaskForker:
                 # Files of the message are stored and its run is admitted: now the log can begin.
                 copied, (message, metadata) = await past.copied(), stored
                 if copied.point.waiting:
-                    metadata = {**(metadata or {}), WAITING: list(copied.point.waiting)}
+                    waiting = {WAITING: list(copied.point.waiting)}
+                    metadata = {**(metadata or {}), **waiting, IS_ANSWER: copied.point.run_ended}
                 run = past.run(copied, copied.generation + 1)
                 following = next_input(
                     self._bus, run, copied.sequence, message, metadata, writer=writer

@@ -40,7 +40,7 @@ from headrace.state_client import StateClient, TaskRead
 from headrace.tasks.admission import AdmittedRun, RunLimits
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import Input, asking, first_input
-from headrace.tasks.continue_ import QueuedInput, next_input
+from headrace.tasks.continue_ import QueuedInput, behind_question, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.webhooks import Webhook, WebhookProgress, Webhooks
@@ -438,6 +438,8 @@ class Submissions:
         version = self._directory.route(key.agent).continues(found.version)
         if version != found.version:
             metadata = {**(metadata or {}), events.VERSION: version or UNPINNED}
+        if waiting := behind_question(found.task["status"]):
+            metadata = {**(metadata or {}), **waiting}
         terms = RunTerms(version=found.version, traceparent=found.traceparent)
         context, owner = found.task["contextId"], submission.caller.owner
         run = Run(key, found.generation + 1, found.log, context, owner, terms)

@@ -23,7 +23,7 @@ from headrace.model.subjects import NORMAL, is_token
 from headrace.model.task import INPUT_REQUIRED, TaskKey, check_task_id
 from headrace.tasks.background_runs import BackgroundRuns
 from headrace.tasks.begin import first_input
-from headrace.tasks.continue_ import next_input
+from headrace.tasks.continue_ import behind_question, next_input
 from headrace_task_state.settings import TaskStateSettings
 
 _APPEND_TIMEOUT = 3.0
@@ -244,6 +244,7 @@ class ChildContinuer:
         version = self._directory.route(key.agent).continues(question.pinned)
         message = _message_of(query, key.task)
         metadata = {DELEGATION: question.lineage.to_json(), **_terms_of(query).metadata()}
+        metadata |= behind_question(last.events[-1]["statusUpdate"]["status"])
         if version != question.pinned:
             metadata[VERSION] = version or UNPINNED
         terms = RunTerms(version=version)

@@ -71,11 +71,17 @@ IMPORTS = (
 """What all of them import, once for all workers."""
 
 
+EARLY = "yes"
+"""What is sent before the question."""
+
+
 def model_says(received: list[ModelMessage]) -> ModelOutput:
     """Return what a model says: the user's message names a tool and what it is for."""
     last = received[-1]
     if last.answers:
         return replies("So be it.")
+    if last.text == EARLY:
+        return replies(f"You said {EARLY} early.")
     verb, what = last.text.rstrip(".").split()
     if verb == "Paint":
         return calls(("p1", "paint", {"colour": what}))
@@ -199,6 +205,10 @@ class InWords(Asker):
     """An agent that asks over A2A, and is answered in words."""
 
     prompt, answers, told = "", "", ""
+    told_after = f"You said {EARLY} early."
+    """What is said to a word that was sent before the question, after the answer to that."""
+    state_after = "TASK_STATE_COMPLETED"
+    """What the task comes to then."""
 
     def heard(self, world: World, event: str) -> tuple[list[Any], list[str]]:
         """Return the effects, and what the model was sent."""
@@ -217,9 +227,30 @@ class InWords(Asker):
         said = "".join(parts.text_of(one["parts"]) for one in task.get("artifacts", ()))
         return Told(task["status"]["state"], said, *self.heard(world, event))
 
-    async def _said(self, world: World, words: str, task: str = "") -> Json:
+    async def ask_after_a_word(
+        self, world: World, event: str, sent: asyncio.Semaphore, release: asyncio.Event
+    ) -> str:
+        """Send the prompt and a word before its question; return the task that waits.
+
+        `sent` is released when both are there, and they are worked on once `release` is set.
+        """
+        task = await self._said(world, self.prompt.format(event), at_once=True)
+        await self._said(world, EARLY, task["id"], at_once=True)
+        sent.release()
+        await release.wait()
+        url, state = f"/v1/agents/{self.agent}/tasks/{task['id']}", ""
+        async with world.http as http, asyncio.timeout(120):
+            while state != "TASK_STATE_INPUT_REQUIRED":
+                await asyncio.sleep(0.1)
+                state = (await http.get(url)).json()["status"]["state"]
+        return str(task["id"])
+
+    async def _said(
+        self, world: World, words: str, task: str = "", *, at_once: bool = False
+    ) -> Json:
         message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": words}]}
-        body = {"message": message | ({"taskId": task} if task else {})}
+        body: Json = {"message": message | ({"taskId": task} if task else {})}
+        body["configuration"] = {"returnImmediately": at_once}
         async with world.http as http:
             answer = await http.post(f"/v1/agents/{self.agent}/message:send", json=body)
         assert answer.status_code == 200, answer.text
@@ -280,6 +311,7 @@ class AskingBackend(InWords):
     """An AG-UI agent elsewhere."""
 
     prompt, answers, told = "{}?", "yes, {}", "Done."
+    told_after, state_after = "", "TASK_STATE_INPUT_REQUIRED"
 
     def heard(self, world: World, event: str) -> tuple[list[Any], list[str]]:
         """Return the answers that it received."""
@@ -423,3 +455,33 @@ async def test_an_answer_is_the_answer(
     if isinstance(told, BaseException):
         raise told
     assert told == ROWS[row].expected(event)
+
+
+DECISIONS: Final = ("langgraph", "pydantic-ai", "openai-agents", "adk", "ag-ui")
+"""The rows that ask for a decision. The others' questions are part of a conversation."""
+
+
+async def test_a_word_that_was_sent_before_the_question_decides_nothing(world: World) -> None:
+    rows = [row for name in DECISIONS if isinstance(row := ROWS[name], InWords)]
+    assert len(rows) == len(DECISIONS)
+    sent, release = asyncio.Semaphore(0), asyncio.Event()
+    for pid in world.stack.pids("worker"):
+        freeze(pid)
+    asking = [
+        asyncio.create_task(row.ask_after_a_word(world, "early", sent, release)) for row in rows
+    ]
+    for _ in rows:
+        await sent.acquire()
+    for index in range(2):
+        world.stack.kill("worker", index, signal.SIGCONT)
+    release.set()
+    asked = await asyncio.gather(*asking)
+    effects = [row.heard(world, "early")[0] for row in rows]
+    assert effects == [[]] * len(rows)
+    told = await asyncio.gather(
+        *(row.answer(world, "early", task) for row, task in zip(rows, asked, strict=True))
+    )
+    for name, row, one in zip(DECISIONS, rows, told, strict=True):
+        expected = row.expected("early")
+        assert (one.state, one.effects) == (row.state_after, expected.effects), name
+        assert one.text == f"{expected.text}{row.told_after}", name

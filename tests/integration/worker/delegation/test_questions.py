@@ -16,7 +16,7 @@ from headrace.state_client import StateClient
 from headrace.tasks.continue_ import QueuedInput, queue_input
 from headrace_worker.appender import Appender
 from tests.integration.worker.conftest import Working
-from tests.integration.worker.test_follow_ups import hand_in
+from tests.integration.worker.test_follow_ups import answers, asked, hand_in
 from tests.support.delegation_logs import answer, children, ends, log_of, state_of
 from tests.support.task_submitter import TIMEOUT, TaskSubmitter, user_message
 from tests.support.waiting import eventually
@@ -122,6 +122,39 @@ async def test_an_answer_that_is_sent_before_its_question_is_passed_on_too(
         may_ask.set()
         assert await ends(submitter, task.key) == COMPLETED
         assert answer(await task.entries()) == expected
+
+
+async def test_a_childs_decision_is_not_made_by_a_message_that_was_sent_before_it(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    may_ask = asyncio.Event()
+    interrupts = [{"id": each, "reason": "confirm", "message": "Sure?"} for each in ("a", "b")]
+
+    @agent()
+    async def careful(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.run == 1:
+            await may_ask.wait()
+            yield InputRequired("Sure?", None, interrupts)
+        else:
+            yield f"told {ctx.prompt}"
+
+    @agent()
+    async def host(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.prompt == "yes":
+            yield "as you said"
+            return
+        child = await (ctx.delegate("careful", "x") if ctx.run == 1 else ctx.reply())
+        yield child.ask_user() if child.needs_input else child.text
+
+    async with working(host), working(careful):
+        task = await submitter.start("host")
+        await task.held()
+        await hand_in(task, "yes")
+        may_ask.set()
+        await asked(task)
+        await task.follow_up("no")
+        assert await ends(submitter, task.key) == COMPLETED
+    assert answers(await task.entries()) == ["told no", "as you said"]
 
 
 async def test_a_child_that_waits_is_canceled_with_a_parent_that_does_not(

@@ -232,6 +232,18 @@ def test_messages_that_a_discarded_attempt_took_wait_again_at_the_point() -> Non
     assert point_of(log).waiting == (3,)
 
 
+def test_messages_behind_a_question_wait_at_the_point_that_is_the_question() -> None:
+    log = LegalLog(SOURCE)
+    log.submit()
+    log.begin_attempt()
+    message = {"messageId": "q", "role": "ROLE_USER", "parts": [{"text": "?"}]}
+    queued = events.queued(SOURCE.task, log.context, WORKING, message, None, "a")
+    log.append([queued], state=WORKING)
+    log.append([log.status(INPUT_REQUIRED)], state=INPUT_REQUIRED)
+    point = point_of(log)
+    assert (point.run_ended, point.waiting) == (True, (3,))
+
+
 async def test_files_are_copied_and_links_lead_to_the_copies() -> None:
     owner, log = FileOwner("anonymous", "context-1"), LegalLog(SOURCE)
     async with memory_bus() as bus:
