@@ -371,7 +371,12 @@ class Attempt:
 
     @property
     def raised(self) -> BaseException | None:
-        """What the agent raised; None: nothing yet, or its cancellation."""
+        """What the agent raised; None: nothing yet, or its cancellation.
+
+        An agent can't handle that its steps have changed: it may have gone on with other effects.
+        """
+        if (steps := self.output.steps) is not None and steps.changed is not None:
+            return steps.changed
         agent_task = self.agent_task
         if agent_task is None or not agent_task.done() or agent_task.cancelled():
             return None

@@ -107,6 +107,8 @@ class Steps:
         self._recording = set[StepId]()
         self._has_failed = False
         """Whether the agent may have handled a failure that is not recorded."""
+        self.changed: StepChanged | None = None
+        """Why the run fails, whatever the agent makes of it. None: its steps fit the log."""
 
     @property
     def unasked(self) -> list[StepId]:
@@ -120,10 +122,19 @@ class Steps:
             StepChanged, StepAmbiguous, StepFailed, MalformedOutput, RunOver: See `RunContext.step`.
             Exception: The function's own, if errors are not recorded.
         """
+        if self.changed is not None:
+            raise self.changed
         try:
             call.check()
         except (Misused, Misdeclared) as error:
             raise type(error)(f"{error}{called_at()}") from None
+        try:
+            return await self._run_checked(call)
+        except StepChanged as changed:
+            self.changed = changed
+            raise
+
+    async def _run_checked(self, call: StepCall) -> Any:  # noqa: ANN401  # the function's
         scope = step_scope()
         uses = self._uses if scope is None else scope.uses
         # A model that is asked again may call its tools in another order.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from starlette.background import BackgroundTask
@@ -166,6 +167,26 @@ async def test_renamed_sequential_code_fails_before_it_does_anything(
     [part] = status["message"]["parts"]
     assert part["text"].startswith("step 'pay' has no record, but step 'charge' (number 1)")
     assert done == ["first", "charge"]
+
+
+async def test_an_agent_that_handles_every_error_fails_nevertheless_and_does_no_further_step(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    done: list[str] = []
+
+    @agent(retry=AGAIN)
+    async def careless(ctx: RunContext) -> AsyncIterator[Emission]:
+        for name in ("reserve", "charge") if ctx.attempt == 1 else ("book", "ship"):
+            with suppress(Exception):
+                await ctx.step(name, done.append, name)
+        if ctx.attempt == 1:
+            raise Retryable
+        yield "all is well"
+
+    status = folded(await ended(submitter, working, careless))["status"]
+    assert status["state"] == FAILED
+    assert "step 'book' has no record" in status["message"]["parts"][0]["text"]
+    assert done == ["reserve", "charge"]
 
 
 async def test_steps_of_branches_may_come_in_any_order(
