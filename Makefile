@@ -89,6 +89,8 @@ bench: $(DEVELOPMENT) ## Compare with the official SDK, fasta2a and a plain rout
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.fleet)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.delegation_hops)
 	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.telemetry)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.steps)
+	@$(if $(ARGS),,$(BIN)/python -m tests.benchmarks.checkpointers)
 
 .PHONY: bench-falls
 bench-falls: $(DEVELOPMENT) ## Fail if processor time, beside the SDK's, has become a quarter worse than recorded

@@ -1,10 +1,12 @@
-"""What a LangGraph checkpointer costs: ``python -m tests.benchmarks.checkpointers [POSTGRES]``.
+"""What a LangGraph checkpointer costs: ``python -m tests.benchmarks.checkpointers``.
 
 The steps of a graph with a small state, and with a large value that does not change: each step puts
 a checkpoint and a write; then the thread's last state is read. The fleet's checkpointer, with a
 nats-server that syncs each write and with one that does not, stands beside LangGraph's
-`InMemorySaver` and, with the URL of a PostgreSQL, its `AsyncPostgresSaver`
-(``langgraph-checkpoint-postgres``). Rounds alternate.
+`InMemorySaver` and its `AsyncPostgresSaver` on a PostgreSQL of its own, which also syncs each
+write, if both are installed (``pip install langgraph-checkpoint-postgres 'psycopg[binary]'``).
+Its `RedisSaver` needs RediSearch and RedisJSON, which neither Valkey nor Debian's Redis has. Rounds
+alternate.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ from headrace.model.task import mint_task_id
 from headrace.sdk.runtime import RunMemory
 from headrace.settings import BusSettings
 from headrace_worker.memory import AttemptMemory
+from tests.benchmarks.postgres import Missing, postgres
 from tests.support.in_run import in_run
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import fresh_names, open_submitter
@@ -86,23 +89,34 @@ async def fleet(folder: Path, sync_interval: str) -> AsyncIterator[RunMemory]:
             yield AttemptMemory(store, scope, "w", lambda: None, is_first=True, owner_seconds=None)
 
 
-async def main(postgres: str | None) -> None:
+@asynccontextmanager
+async def beside(folder: Path) -> AsyncIterator[dict[str, BaseCheckpointSaver[Any]]]:
+    """Yield LangGraph's savers, those that can be had here; say why others can't."""
+    savers: dict[str, BaseCheckpointSaver[Any]] = {"InMemorySaver": InMemorySaver()}
+    async with AsyncExitStack() as stack:
+        try:
+            module = import_module("langgraph.checkpoint.postgres.aio")
+            url = stack.enter_context(postgres(folder))
+            opened = module.AsyncPostgresSaver.from_conn_string(url)
+            savers["AsyncPostgresSaver"] = saver = await stack.enter_async_context(opened)
+            await saver.setup()
+        except (ImportError, Missing) as missing:
+            sys.stdout.write(f"AsyncPostgresSaver is not measured: {missing}\n")
+        yield savers
+
+
+async def main() -> None:
     """Measure, and print a line for each checkpointer and state."""
     found: dict[tuple[str, str], list[Cost]] = {}
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        savers: dict[str, BaseCheckpointSaver[Any]] = {"InMemorySaver": InMemorySaver()}
+        savers = await stack.enter_async_context(beside(folder / "postgres"))
         runs: dict[str, RunMemory] = {}
         for name, interval in {"FleetSaver, synced": "always", "FleetSaver": ""}.items():
             place = folder / (interval or "unsynced")
             place.mkdir()
             savers[name] = FleetSaver()
             runs[name] = await stack.enter_async_context(fleet(place, interval))
-        if postgres is not None:
-            module = import_module("langgraph.checkpoint.postgres.aio")
-            opened = module.AsyncPostgresSaver.from_conn_string(postgres)
-            savers["AsyncPostgresSaver"] = saver = await stack.enter_async_context(opened)
-            await saver.setup()
         for number in range(ROUNDS + 1):
             for name, saver in savers.items():
                 for kind, state in STATES.items():
@@ -117,4 +131,4 @@ async def main(postgres: str | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))
+    asyncio.run(main())
