@@ -55,10 +55,11 @@ class TaskSubmitter:
         publish: bool = True,
         context: str = "",
         owner: str = "anonymous",
+        tenant: str = "default",
     ) -> "Task":
         """Append generation 1 and, unless told otherwise, publish its run."""
         output = message or user_message(text)
-        task = await self._begin("default", agent, output, metadata, context, owner)
+        task = await self._begin(tenant, agent, output, metadata, context, owner)
         if publish:
             await task.publish(1)
         return task

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from headrace import Agent
+from headrace.model.task import COMPLETED
 from tests.integration.worker.adapters.behaviour import lines
 from tests.integration.worker.adapters.gemini_wire import gemini_model
 from tests.integration.worker.adapters.session_agents import notes
@@ -120,19 +121,28 @@ async def test_turns_at_the_same_time_are_all_remembered(
     assert received[-1] == "user: And?"
 
 
-async def test_owners_are_strangers(
+async def test_owners_and_tenants_with_one_name_for_a_conversation_are_strangers(
     submitter: TaskSubmitter,
     working: Working,
     name: str,
     serve: Callable[[Script], AbstractAsyncContextManager[Model]],
 ) -> None:
     async with (
-        serve([replies("Noted."), replies("Unknown.")]) as model,
+        serve([replies("Noted."), *[replies("Unknown.")] * 2, replies("1234.")]) as model,
         working(notes(name, model.url)),
     ):
-        await folded(await submitter.start("notes", "It is 1234.", context="same", owner="ada"))
-        await folded(await submitter.start("notes", "What is it?", context="same", owner="eve"))
-    assert lines(model.conversations[1]) == ["user: What is it?"]
+        await told(submitter, "It is 1234.", "ada")
+        for owner, tenant in (("eve", "default"), ("ada", "other"), ("ada", "default")):
+            await told(submitter, "What is it?", owner, tenant)
+    _, *strangers, own = map(lines, model.conversations)
+    assert strangers == [["user: What is it?"]] * 2
+    assert own == ["user: It is 1234.", "assistant: Noted.", "user: What is it?"]
+
+
+async def told(submitter: TaskSubmitter, text: str, owner: str, tenant: str = "default") -> None:
+    """Say something in the conversation "same" of that owner, and wait for the answer."""
+    task = await submitter.start("notes", text, context="same", owner=owner, tenant=tenant)
+    assert (await folded(task))["status"]["state"] == COMPLETED
 
 
 def test_each_example_is_an_agent() -> None:
