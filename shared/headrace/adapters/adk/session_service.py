@@ -24,6 +24,8 @@ from headrace.sdk.context import RunContext
 from headrace.sdk.errors import Retryable
 
 _ROOT = "adk"
+_JOURNALS = "_adk_journals"
+"""Attribute of a context: its run's journals. An event after a turn's first is one message."""
 
 SHARED = (State.APP_PREFIX, State.USER_PREFIX)
 """Prefixes of the state that sessions share."""
@@ -171,12 +173,12 @@ class FleetSessionService(BaseSessionService):
         if event.partial:
             return event
         ctx, key = self._ctx, _key(session.app_name, session.user_id, session.id)
-        if await ctx.memory.get(key) is None:
+        journal, seen = self._journal(session.app_name, session.user_id, session.id), _seen(session)
+        # To delete a session changes what the journal would write to.
+        if not journal.is_known_to_have(seen) and await ctx.memory.get(key) is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        journal = self._journal(session.app_name, session.user_id, session.id)
-        seen = _seen(session)
         kept = as_json_event(event)
         try:
             await journal.add([kept], seen)
@@ -191,8 +193,12 @@ class FleetSessionService(BaseSessionService):
         return self._commit_event_to_session(session, event)
 
     def _journal(self, app: str, user: str, name: str) -> Journal:
-        ctx = self._ctx
-        return Journal(ctx, ctx.memory, _ROOT, *map(short_id, (app, user, name)), "events")
+        ctx, names = self._ctx, (app, user, name)
+        # They live as long as the attempt; a service is often one for the whole process.
+        known: dict[tuple[str, ...], Journal] = vars(ctx).setdefault(_JOURNALS, {})
+        if names not in known:
+            known[names] = Journal(ctx, ctx.memory, _ROOT, *map(short_id, names), "events")
+        return known[names]
 
 
 def _key(app: str, user: str, name: str) -> str:

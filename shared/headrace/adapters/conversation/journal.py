@@ -64,17 +64,26 @@ class Journal:
         self._run, self._attempt = f"{ctx.task}/{ctx.run}", ctx.attempt
         self._page: _Page | None = None
         """The page to write to, as far as is known: one that was changed since is not written."""
+        self._added: int | None = None
+        """How many items the run has added, likewise. None: unknown."""
 
     async def items(self) -> list[Any]:
         """Return the items."""
         items, _ = await self.items_and_own()
         return items
 
+    def is_known_to_have(self, own: int) -> bool:
+        """Return whether the run had added `own` items when the journal was last used.
+
+        It has more by now only if another one was used for the same run. An addition notices that.
+        """
+        return self._page is not None and self._page.revision > 0 and own == self._added
+
     async def items_and_own(self) -> tuple[list[Any], int]:
         """Return the items, and how many of them the run has added."""
         pages = await self._pages()
-        self._page = self._own(pages)
-        return [item for _, _, item in _left(pages)], self._count(pages)
+        self._page, self._added = self._own(pages), self._count(pages)
+        return [item for _, _, item in _left(pages)], self._added
 
     async def add(self, items: Sequence[Any], own: int | None = None) -> None:
         """Add items of the run.
@@ -88,14 +97,16 @@ class Journal:
             RunOver: Another attempt has the run.
         """
         while items:
-            page = self._page if own is None else None
+            page = self._page if own is None or self.is_known_to_have(own) else None
             if page is None or page.is_full():
                 pages = await self._pages()
-                if own is not None and own != self._count(pages):
-                    raise MemoryChanged(f"the run has added {self._count(pages)} items, not {own}")
+                self._added = self._count(pages)
+                if own not in {None, self._added}:
+                    raise MemoryChanged(f"the run has added {self._added} items, not {own}")
                 page = self._own(pages)
             page.items += items
             if await self._is_written(page):
+                self._added = None if self._added is None else self._added + len(items)
                 return
 
     async def pop(self) -> Any:  # noqa: ANN401  # any JSON
@@ -117,6 +128,7 @@ class Journal:
 
     async def clear(self) -> None:
         """Delete all items, also those of other runs."""
+        self._page = self._added = None
         for key in await self._memory.keys(self._prefix):
             await self._memory.delete(key)
 

@@ -8,6 +8,7 @@ import pytest
 from headrace.sdk.context import RunContext
 from headrace.sdk.direct_run import DirectRun
 from headrace.sdk.errors import Misused, Retryable
+from headrace.sdk.local_memory import LocalMemory
 
 OF_USER: Any = {"app_name": "desk", "user_id": "ada@example.org"}
 PLACE: Any = {**OF_USER, "session_id": "talk/1"}
@@ -65,6 +66,41 @@ async def test_a_session_has_its_events_and_what_they_made_of_its_state(ctx: Run
     assert (said(found), found.state) == (["one", "two"], state)
     assert found.events == made.events
     assert await service.get_user_state(**OF_USER) == {"name": "Ada"}
+
+
+async def test_an_event_after_the_first_of_a_turn_reads_nothing(
+    ctx: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+
+    from headrace.adapters import FleetSessionService
+
+    service, used = FleetSessionService(ctx), list[str]()
+    made = await service.create_session(**PLACE)
+    await service.append_event(made, event("one"))
+    for name in ("get", "read", "put"):
+        monkeypatch.setattr(LocalMemory, name, noting(used, getattr(LocalMemory, name)))
+    for text in ("two", "three"):
+        await service.append_event(made, event(text))
+    # `put` of the memory in this process looks at the revision by `get`.
+    assert used == ["put", "get"] * 2
+    other = FleetSessionService(replace(ctx, run=2))
+    await other.delete_session(**PLACE)
+    with pytest.raises(StaleSessionError):
+        await service.append_event(made, event("late"))
+    with pytest.raises(SessionNotFoundError):
+        await service.append_event(made, event("later"))
+
+
+def noting(used: list[str], method: Any) -> Any:  # noqa: ANN401  # a method
+    """Return the method, which notes its uses."""
+
+    async def noted(*given: Any) -> Any:  # noqa: ANN401  # the method's
+        used.append(method.__name__)
+        return await method(*given)
+
+    return noted
 
 
 async def test_sessions_are_listed_chosen_and_deleted(ctx: RunContext) -> None:
