@@ -51,6 +51,9 @@ _FROM_ZERO = {
     ("hector", "jsonrpc"): _HECTOR,
     ("hector", "http"): _HECTOR,
     ("copilotkit", "http"): _RUNS,
+    ("ai-sdk", "http"): _RUNS,
+    ("mcp", "jsonrpc"): ("GetTask", *_RUNS),
+    ("openai", "http"): ("DeleteTask", *_RUNS),
     ("fleet", "http"): (*_OPERATORS, *_OWNERS),
     # Downloads of tasks' files, whose addresses are no protocol's.
     (OTHER_PROTOCOL, "http"): ("GetTask",),
