@@ -6,14 +6,10 @@ with, so that each answer can be identified.
 
 import asyncio
 import random
-import threading
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
 
-import httpx
-
-from headrace import Agents, InputRequired, Retry, RunContext, Webhook, agent
+from headrace import Agents, InputRequired, Retry, RunContext, agent
 from headrace.model.parts import text_of
 from tests.chaos.step_journal import STEPS, did, got
 
@@ -24,18 +20,11 @@ DROPPED = "dropped"
 """Prefix of the keys of child tasks that a head does not wait for."""
 
 DROPPED_PROMPT = "1000 1000"
-STEPPING = ("stepping", "branching", "waiting")
+STEPPING = ("stepping", "branching")
 """Agents that do steps themselves."""
 
 _STRIDE = 7
 _SAVED = 4
-_WAITED = 5
-"""Steps between two waits."""
-_CALLS = 5
-"""Tries to call a webhook, a second apart: its gateway may be away."""
-_ATTENDED = 8.0
-"""Seconds that an agent waits for a call whose caller may have been killed: longer than a wait that
-stays on the worker."""
 _BLOCKS = 40
 """Pauses for which `blocking` blocks its worker at a time: longer than a gateway waits for a
 holder."""
@@ -173,16 +162,6 @@ async def branching(ctx: RunContext) -> str:
 
 
 @agent(retry=Retry(attempts=STEADY))
-async def waiting(ctx: RunContext) -> str:
-    """Do steps one by one, and before some of them wait for a call, without a worker."""
-    for number in range(1, STEPS + 1):
-        if number % _WAITED == 0:
-            await _until_called(ctx, f"step {number}")
-        await _step(ctx, number)
-    return f"{STEPS} steps"
-
-
-@agent(retry=Retry(attempts=STEADY))
 async def foreman(ctx: RunContext) -> str:
     """Delegate to agents that do steps."""
     return await _ask("foreman", ctx)
@@ -197,27 +176,6 @@ async def _step(ctx: RunContext, number: int, key: str | None = None) -> None:
     got(ctx.task, number, await ctx.step("work", work, key=key))
 
 
-async def _until_called(ctx: RunContext, name: str) -> None:
-    url = await ctx.webhook(name)
-    while True:
-        # In each attempt: the worker that should have called may have been killed.
-        delay = random.Random(f"{ctx.task} {name}").uniform(0, 0.5)
-        threading.Thread(target=_call, args=(url, delay), daemon=True).start()
-        with suppress(TimeoutError):
-            await ctx.wait(Webhook(name), timeout=_ATTENDED)
-            return
-
-
-def _call(url: str, delay: float) -> None:
-    """Call a webhook, unless that is done already."""
-    for _ in range(_CALLS):
-        time.sleep(delay)
-        with suppress(httpx.HTTPError):
-            if httpx.post(url, timeout=5).status_code in {202, 404, 409}:
-                return
-        delay = 1.0
-
-
 async def _ask(agent: str, ctx: RunContext) -> str:
     """Delegate all prompts at once, in another order in each attempt."""
     questions = delegated_by(agent, ctx.prompt) or []
@@ -227,17 +185,5 @@ async def _ask(agent: str, ctx: RunContext) -> str:
 
 
 agents = Agents(
-    [
-        plain,
-        careful,
-        blocking,
-        steered,
-        asking,
-        manager,
-        head,
-        stepping,
-        branching,
-        waiting,
-        foreman,
-    ]
+    [plain, careful, blocking, steered, asking, manager, head, stepping, branching, foreman]
 )
