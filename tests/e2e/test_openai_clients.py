@@ -101,6 +101,12 @@ async def test_a_client_carries_out_calls_and_decides_on_approvals(
     [approval] = [item for item in second.output if item.type == "mcp_approval_request"]
     assert (approval.name, json.loads(approval.arguments)) == ("buy", {"item": "nails"})
 
+    # Neither a stop of what is over nor an answer that comes twice does anything to the task.
+    assert (await one.responses.cancel(first.id)).status == "completed"
+    with pytest.raises(openai.BadRequestError, match=call.call_id):
+        await one.responses.create(
+            model="shopkeeper", input=[result], previous_response_id=second.id
+        )
     decision: Any = {
         "type": "mcp_approval_response",
         "approval_request_id": approval.id,
@@ -112,6 +118,10 @@ async def test_a_client_carries_out_calls_and_decides_on_approvals(
     assert third.output_text == "Bought."
     [made] = [item for item in third.output if item.type == "mcp_call"]
     assert (made.name, made.output) == ("buy", "bought")
+    with pytest.raises(openai.BadRequestError, match=approval.id):
+        await one.responses.create(
+            model="shopkeeper", input=[decision], previous_response_id=third.id
+        )
     assert len({first.id.split("_")[2], second.id.split("_")[2], third.id.split("_")[2]}) == 1
 
 
@@ -147,6 +157,55 @@ async def test_a_chat_carries_out_calls(shop: str, one: openai.AsyncOpenAI) -> N
     assert second.choices[0].message.content == "It costs 3 EUR. \n\nShall I buy it?"
 
 
+async def test_a_streamed_chat_has_no_calls_of_an_attempt_that_failed(
+    shop: str, one: openai.AsyncOpenAI
+) -> None:
+    assert shop
+    tool: Any = {"type": "function", "function": _PRICE}
+    said: Any = [{"role": "user", "content": "nails"}]
+    chunks = await one.chat.completions.create(
+        model="forgetful", messages=said, tools=[tool], stream=True
+    )
+    choices = [choice async for chunk in chunks for choice in chunk.choices]
+    [call] = [call for choice in choices for call in choice.delta.tool_calls or ()]
+    assert call.function is not None
+    assert (call.index, call.function.name) == (0, "price")
+    assert json.loads(call.function.arguments or "") == {"attempt": 2}
+    assert choices[-1].finish_reason == "tool_calls"
+
+
+async def test_an_id_of_a_run_that_there_is_not_is_unknown(one: openai.AsyncOpenAI) -> None:
+    live = await one.responses.create(model="counter", input="1000 50", background=True)
+    await (await one.responses.retrieve(live.id, stream=True)).close()
+    for run in (2, 3, 10**14):
+        name = live.id.replace("resp_1_", f"resp_{run}_")
+        for refused in (
+            one.responses.retrieve(name),
+            one.responses.retrieve(name, stream=True),
+            one.responses.cancel(name),
+        ):
+            with pytest.raises(openai.NotFoundError, match="not found"):
+                await refused
+    assert (await one.responses.cancel(live.id)).status == "cancelled"
+
+
+async def test_of_many_tasks_that_a_request_answers_only_the_last_are_looked_up(
+    shop: str, one: openai.AsyncOpenAI
+) -> None:
+    assert shop
+    tool: Any = {"type": "function", "strict": False, **_PRICE}
+    first = await one.responses.create(model="shopkeeper", input="nails", tools=[tool])
+    [call] = [item for item in first.output if item.type == "function_call"]
+    unknown = [f"call_1_1-{number:032x}_{0:010x}" for number in range(20)]
+    for others, is_found in ((unknown, False), (unknown[:19], True)):
+        answers: Any = [
+            {"type": "function_call_output", "call_id": name, "output": "3 EUR"}
+            for name in (call.call_id, *others)
+        ]
+        answer = await one.responses.create(model="shopkeeper", input=answers)
+        assert (answer.id.split("_")[2] == first.id.split("_")[2]) == is_found
+
+
 async def test_a_killed_workers_output_is_not_in_the_response(
     fleet: Fleet, one: openai.AsyncOpenAI
 ) -> None:
@@ -169,6 +228,29 @@ async def test_a_request_is_accepted_once_under_its_key(one: openai.AsyncOpenAI)
     asked: Any = {"model": "echo", "input": "once", "extra_headers": {"Idempotency-Key": "k-1"}}
     first, second = [await one.responses.create(**asked) for _ in range(2)]
     assert (first.id, first.output_text) == (second.id, "once")
+
+
+async def test_a_request_under_its_key_is_not_in_its_own_way(
+    shop: str, one: openai.AsyncOpenAI
+) -> None:
+    assert shop
+    asked: Any = {"model": "hasty", "input": "once", "conversation": "c-1", "background": True}
+    keyed: Any = {"extra_headers": {"Idempotency-Key": "k-2"}}
+    first, second = [await one.responses.create(**asked, **keyed) for _ in range(2)]
+    assert second.id == first.id
+    assert second.status in ("queued", "in_progress")
+
+
+async def test_an_answer_under_its_key_is_accepted_once(shop: str, one: openai.AsyncOpenAI) -> None:
+    assert shop
+    tool: Any = {"type": "function", "strict": False, **_PRICE}
+    first = await one.responses.create(model="shopkeeper", input="nails", tools=[tool])
+    [call] = [item for item in first.output if item.type == "function_call"]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "3 EUR"}
+    asked: Any = {"model": "shopkeeper", "input": [result], "previous_response_id": first.id}
+    keyed: Any = {"extra_headers": {"Idempotency-Key": "k-3"}}
+    second, third = [await one.responses.create(**asked, **keyed) for _ in range(2)]
+    assert (third.id, third.output_text) == (second.id, second.output_text)
 
 
 async def test_a_background_response_is_read_and_canceled_elsewhere(

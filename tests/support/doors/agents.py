@@ -1,8 +1,18 @@
 """An agent that uses its client's tools, and asks before it uses its own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
-from headrace import Agents, Emission, InputRequired, RunContext, ToolCall, ToolResult, agent
+from headrace import (
+    Agents,
+    Emission,
+    InputRequired,
+    Retryable,
+    RunContext,
+    ToolCall,
+    ToolResult,
+    agent,
+)
 from headrace.model import parts
 
 CALL, APPROVED = "call-1", "call-2"
@@ -31,4 +41,20 @@ async def shopkeeper(run: RunContext) -> AsyncIterator[Emission]:
         yield InputRequired(tool_calls=[CALL])
 
 
-agents = Agents([shopkeeper])
+@agent()
+async def forgetful(run: RunContext) -> AsyncIterator[Emission]:
+    """Calls its client's tool for its attempt; the first attempt fails behind that."""
+    yield ToolCall("price", {"attempt": run.attempt}, CALL)
+    if run.attempt == 1:
+        raise Retryable("it was another item", after=0)
+    yield InputRequired(tool_calls=[CALL])
+
+
+@agent(follow_ups="interrupt")
+async def hasty(run: RunContext) -> AsyncIterator[str]:
+    """Says a word, and works until the next message of the conversation comes."""
+    yield run.prompt
+    await asyncio.sleep(600)
+
+
+agents = Agents([shopkeeper, forgetful, hasty])

@@ -84,12 +84,11 @@ def _call(item: OutputItem) -> Json:
 class ChunkRenderer(Renderer):
     """Renders one completion, in chunks, for one client."""
 
-    __slots__ = ("_calls", "_last", "_output", "_with_usage")
+    __slots__ = ("_last", "_output", "_with_usage")
 
     def __init__(self, output: ResponseOutput, *, with_usage: bool) -> None:
         """Render all of `output`; the last chunk has the usage if the client wants it."""
         self._output, self._with_usage = output, with_usage
-        self._calls: dict[str, int] = {}
         self._last: dict[str, OutputItem] = {}
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - the fold needs all entries
@@ -115,7 +114,11 @@ class ChunkRenderer(Renderer):
             return (_failure("the log ended before the run"),)
         if has_failed(output):
             return (_failure(output.error),)
-        frames = [self._chunk({}, _finish(output))]
+        # Not before: no chunk takes back a call of an attempt that a new one replaces.
+        calls = [_call(item) for item in output.kept if item.kind == "function_call"]
+        numbered = [{"index": number, **call} for number, call in enumerate(calls)]
+        frames = [self._chunk({"tool_calls": numbered})] if numbered else []
+        frames.append(self._chunk({}, _finish(output)))
         if self._with_usage:
             head = _head(output, "chat.completion.chunk")
             frames.append(_frame(head | {"choices": [], "usage": usage_of(output)}))
@@ -132,14 +135,6 @@ class ChunkRenderer(Renderer):
                 return {"content": self._apart(item, change.delta)}
             case "reasoning", ItemStep.GREW:
                 return {"reasoning_content": self._apart(item, change.delta)}
-            case "function_call", ItemStep.OPENED:
-                number = self._calls[item.id] = len(self._calls)
-                function = {"name": item.name, "arguments": ""}
-                call = {"index": number, "id": item.call, "type": "function", "function": function}
-                return {"tool_calls": [call]}
-            case "function_call", ItemStep.GREW:
-                function = {"arguments": change.delta}
-                return {"tool_calls": [{"index": self._calls[item.id], "function": function}]}
         return None
 
     def _apart(self, item: OutputItem, delta: str) -> str:

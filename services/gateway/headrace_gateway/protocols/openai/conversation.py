@@ -45,6 +45,12 @@ class Conversation:
         return self.messages[start:end]
 
     @property
+    def answered(self) -> list[str]:
+        """The ids of the calls and approvals that the end answers, as the client has them."""
+        named = [one["toolCallId"] for one in self.results]
+        return named + [one["id"] for one in self.approvals]
+
+    @property
     def has_answers(self) -> bool:
         """Whether the agent has answered before."""
         return any(message["role"] == "assistant" for message in self.messages)

@@ -1,11 +1,13 @@
 """What the routes of OpenAI's API serve."""
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
+from headrace.log import last_entry
 from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
@@ -89,7 +91,7 @@ class OpenAIEndpoint:
         after = _number(query.get("starting_after"))
 
         async def opening() -> ASGIApp:
-            async with await self._log(call, place) as opened:
+            async with self._log(call, place) as opened:
                 renderer = ResponseRenderer(ResponseOutput(place), after)
                 held = opened.held.hand_over()
                 return HttpStream(self._services.subscriptions, held, place.run - 1, renderer)
@@ -102,14 +104,14 @@ class OpenAIEndpoint:
         return json_response(input_items(await self._known(call, place)), headers=NO_STORE)
 
     async def cancel(self, request: Request) -> ASGIApp:
-        """Cancel a response; return it once its log has ended."""
+        """Cancel a response; return it once its log has ended, or as it had ended before."""
         call, place = await self._named(request, "CancelTask")
-        try:
-            await self._services.canceler.cancel(call.caller, self._key(call, place))
-        except TaskUnknown:
-            raise ResponseUnknown(place.response) from None
-        except TaskEnded:
-            pass  # It is returned as it has ended.
+        known, key = await self._known(call, place), self._key(call, place)
+        last = await last_entry(self._services.bus, key)
+        if last is None or last.stamp.run != place.run:
+            return json_response(response_object(known))  # Its task has gone on with another one.
+        with suppress(TaskEnded):
+            await self._services.canceler.cancel(call.caller, key)
         return json_response(response_object(await self._known(call, place)))
 
     async def delete(self, request: Request) -> ASGIApp:
@@ -143,8 +145,9 @@ class OpenAIEndpoint:
     def _key(self, call: Call, place: RunPlace) -> TaskKey:
         return task_key(self._services.settings, call.caller, place.agent, place.task)
 
-    async def _log(self, call: Call, place: RunPlace) -> OpenedLog:
-        """Return the log of a response, from its input on.
+    @asynccontextmanager
+    async def _log(self, call: Call, place: RunPlace) -> AsyncIterator[OpenedLog]:
+        """Open the log of a response, from its input on.
 
         Raises:
             ResponseUnknown: the caller has no such response.
@@ -152,20 +155,23 @@ class OpenAIEndpoint:
         """
         try:
             key = self._key(call, place)
-            return await self._services.task_streams.open_log(call.caller, key, place.run - 1)
+            opened = await self._services.task_streams.open_log(call.caller, key, place.run - 1)
         except TaskUnknown:
             raise ResponseUnknown(place.response) from None
+        async with opened:
+            blocks = await opened.feed.reader(place.run - 1).read_now()
+            if not blocks or blocks[0].entry.stamp.run != place.run:
+                raise ResponseUnknown(place.response)
+            yield opened
 
     async def _known(self, call: Call, place: RunPlace) -> ResponseOutput:
         """Return the output of a response as it is now."""
         output = ResponseOutput(place)
-        async with await self._log(call, place) as opened:
+        async with self._log(call, place) as opened:
             reader = opened.feed.reader(place.run - 1)
             while not output.over and (blocks := await reader.read_now()):
                 for block in blocks:
                     output.read(block.entry)
-        if not output.begun:
-            raise ResponseUnknown(place.response)
         return output
 
     async def _stream(self, call: Call, asked: AgentRequest) -> ASGIApp:

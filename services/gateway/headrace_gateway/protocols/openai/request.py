@@ -112,7 +112,7 @@ class AgentRequest:
         _check_depth(body)
         if body.get("n") not in (None, 1):
             raise RequestInvalid("n", "must be 1: an agent answers once")
-        context = _conversation(body) or chat or None
+        context = _conversation(body) or _context("X-OpenWebUI-Chat-Id", chat)
         return cls(
             agent=text_in(body, "model"),
             conversation=of_messages(body),
@@ -188,10 +188,13 @@ def _conversation(body: Json) -> str | None:
     holder, name, path = body, "conversation", ""
     if isinstance(value, dict):
         holder, name, path = value, "id", "conversation."
-    found = text_in(holder, name, path, "")
-    if len(found) > LONGEST_CONTEXT:
-        raise RequestInvalid(f"{path}{name}", f"must have at most {LONGEST_CONTEXT} characters")
-    return found or None
+    return _context(f"{path}{name}", text_in(holder, name, path, ""))
+
+
+def _context(param: str, given: str | None) -> str | None:
+    if given and len(given) > LONGEST_CONTEXT:
+        raise RequestInvalid(param, f"must have at most {LONGEST_CONTEXT} characters")
+    return given or None
 
 
 def _tools(body: Json) -> list[Json]:

@@ -12,7 +12,7 @@ from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.context_tasks import ContextTasks
 from headrace_gateway.protocols.openai.conversation import Conversation, answer_parts
-from headrace_gateway.protocols.openai.errors import ResponseUnknown
+from headrace_gateway.protocols.openai.errors import RequestInvalid, ResponseUnknown
 from headrace_gateway.protocols.openai.ids import RunPlace
 from headrace_gateway.protocols.openai.request import CHAT, AgentRequest
 from headrace_gateway.protocols.openai.response_output import ResponseOutput
@@ -22,7 +22,7 @@ from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.terms import check_parts, terms
 
 _MOST_WAITING = 20
-"""Tasks of an owner that are searched for the one that a chat's user replies to: the newest."""
+"""Tasks that are searched for the one that waits for the request: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,9 @@ async def submit(services: Services, call: Call, request: AgentRequest) -> Accep
         ResponseUnknown: the caller has no such previous response.
         A2AError, HeadraceError: as `check_parts` and `Submissions.submit`.
     """
+    keyed = keyed_request(call, request.fingerprint)
+    if keyed is not None and (earlier := await services.submissions.replay(keyed)) is not None:
+        return earlier  # What it began may be at work or over: neither is in its way.
     place = await _place(services, call, request)
     message_id = mint_message_id()
     content, metadata = _input(request, place, message_id)
@@ -71,7 +74,7 @@ async def submit(services: Services, call: Call, request: AgentRequest) -> Accep
         place.context,
         metadata,
         None if place.task is None else place.task.task,
-        keyed=keyed_request(call, request.fingerprint),
+        keyed=keyed,
     )
     return await services.submissions.submit(submission)
 
@@ -82,6 +85,7 @@ def _input(request: AgentRequest, place: _SubmissionPlace, message: str) -> tupl
     if place.task is not None:
         return _answer(conversation, place.task), request.context_metadata()
     if place.context is not None and not conversation.has_answers:
+        _check_says_something(conversation)
         return conversation.said(), request.context_metadata()
     content, messages = conversation.input(message)
     return content, request.metadata(messages)
@@ -95,8 +99,20 @@ def _answer(conversation: Conversation, waiting: _AskingTask) -> list[Json]:
     content = answer_parts(conversation, {name: own for name, own in named.items() if own})
     content += _decisions(conversation, waiting, place)
     if conversation.user is not None or not content:
+        _check_says_something(conversation)
         content += conversation.said()
     return content
+
+
+def _check_says_something(conversation: Conversation) -> None:
+    """Refuse results and decisions that nobody waits for: the agent would read an empty message.
+
+    Raises:
+        RequestInvalid: there is nothing else.
+    """
+    if conversation.user is None and (named := conversation.answered):
+        rule = "the agent does not wait for it, or it has been answered"
+        raise RequestInvalid("input", f"no call or approval {named[-1]}: {rule}")
 
 
 def _decisions(conversation: Conversation, waiting: _AskingTask, place: RunPlace) -> list[Json]:
@@ -137,12 +153,11 @@ async def _asked_by_calls(
     services: Services, call: Call, request: AgentRequest
 ) -> _AskingTask | None:
     """Return the task whose calls or approvals the request answers."""
-    conversation = request.conversation
-    named = [one["toolCallId"] for one in conversation.results]
-    named += [one["id"] for one in conversation.approvals]
-    for name in named:
-        place = RunPlace.of_call(name, call.agent)
-        if place is not None and (found := await _waiting(services, call, place.task)) is not None:
+    places = (RunPlace.of_call(name, call.agent) for name in request.conversation.answered)
+    tasks = dict.fromkeys(place.task for place in places if place is not None)
+    # A client that sends its whole conversation names its earlier calls, too.
+    for task in list(tasks)[-_MOST_WAITING:]:
+        if (found := await _waiting(services, call, task)) is not None:
             return found
     return None
 
