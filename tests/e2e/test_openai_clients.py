@@ -22,6 +22,7 @@ from tests.support.credentials import ANN, Person, write
 from tests.support.document import examples
 from tests.support.doors.openai import client
 from tests.support.fleet import Fleet
+from tests.support.service_process import ServiceProcess
 from tests.support.stack import Stack
 from tests.support.waiting import until
 
@@ -302,6 +303,22 @@ async def test_fields_that_gateways_of_models_send_are_no_error(
     url = f"{fleet.gateways[0]}/v1/chat/completions"
     answer = await http.post(url, json=asked, headers=headers)
     assert answer.json()["choices"][0]["message"]["content"] == "hello"
+
+
+async def test_the_reply_to_another_question_begins_a_task(
+    extra_worker: ServiceProcess, one: openai.AsyncOpenAI
+) -> None:
+    assert extra_worker
+    said: list[Any] = [{"role": "user", "content": "hello"}]
+    asked = await one.chat.completions.create(model="asker", messages=said)
+    assert asked.choices[0].message.content == "Who are you?"
+    other: list[Any] = [*said, {"role": "assistant", "content": "How are you?"}]
+    reply: Any = {"role": "user", "content": "Ann"}
+    begun = await one.chat.completions.create(model="asker", messages=[*other, reply])
+    assert begun.choices[0].message.content == "Who are you?"
+    said.append({"role": "assistant", "content": "Who are you?"})
+    answered = await one.chat.completions.create(model="asker", messages=[*said, reply])
+    assert answered.choices[0].message.content == "Hello, Ann!"
 
 
 async def test_a_caller_finds_the_models_that_it_may_call(stack: Stack, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class Responses:
         Hostile("/v1/responses", b"[]", 400, "must be a JSON object"),
         Hostile("/v1/responses", b'{"model": "echo", "input": 5}', 400, '"param":"input"'),
         Hostile("/v1/responses", b'{"model": 5, "input": "x"}', 400, '"param":"model"'),
+        Hostile("/v1/responses", b'{"model": "", "input": "x"}', 400, '"param":"model"'),
         Hostile(
             "/v1/responses",
             b'{"model": "echo", "input": [{"role": "user", "content": [{"type": "x"}]}]}',

@@ -32,7 +32,7 @@ def completion(output: ResponseOutput) -> Json:
     kept = output.kept
     thoughts = _BETWEEN.join(item.text for item in kept if item.kind == "reasoning")
     calls = [_call(item) for item in kept if item.kind == "function_call"]
-    text = _BETWEEN.join(item.text for item in kept if item.kind == "message")
+    text = text_of_completion(output)
     content = text or (None if calls else "")
     message: Json = {"role": "assistant", "content": content, "refusal": None}
     message |= {"tool_calls": calls} if calls else {}
@@ -44,6 +44,11 @@ def completion(output: ResponseOutput) -> Json:
         "choices": [choice],
         **({"usage": usage} if usage else {}),
     }
+
+
+def text_of_completion(output: ResponseOutput) -> str:
+    """Return all that the agent has said to the user."""
+    return _BETWEEN.join(item.text for item in output.kept if item.kind == "message")
 
 
 def has_failed(output: ResponseOutput) -> bool:

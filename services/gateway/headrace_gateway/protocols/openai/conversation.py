@@ -77,6 +77,12 @@ class Conversation:
             return None
         return self.digest(start - 1)
 
+    @property
+    def last_answer(self) -> str:
+        """The agent's last text; empty if it has said nothing."""
+        said = (one for one in reversed(self.messages) if one["role"] == "assistant")
+        return next((str(one["content"]) for one in said), "")
+
     def said(self) -> list[Json]:
         """Return the parts of what the user says since the agent's last answer, at least one."""
         since = list(takewhile(lambda one: one["role"] != "assistant", reversed(self.messages)))

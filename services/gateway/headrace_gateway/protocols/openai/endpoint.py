@@ -117,6 +117,7 @@ class OpenAIEndpoint:
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a response, and all others of its task."""
         call, place = await self._named(request, "DeleteTask")
+        await self._known(call, place)
         try:
             await self._services.deleter.delete(call.caller, self._key(call, place))
         except TaskUnknown:

@@ -92,7 +92,7 @@ class AgentRequest:
             rule = "can't be used with conversation"
             raise RequestInvalid("previous_response_id", rule)
         return cls(
-            agent=text_in(body, "model"),
+            agent=_model(body),
             conversation=of_items(body),
             context=context,
             previous=previous,
@@ -114,7 +114,7 @@ class AgentRequest:
             raise RequestInvalid("n", "must be 1: an agent answers once")
         context = _conversation(body) or _context("X-OpenWebUI-Chat-Id", chat)
         return cls(
-            agent=text_in(body, "model"),
+            agent=_model(body),
             conversation=of_messages(body),
             context=context,
             is_chat=context is None,
@@ -164,6 +164,13 @@ def _check_depth(body: Json) -> None:
     for name, value in body.items():
         if isinstance(value, dict | list) and is_too_deep(value):
             raise RequestInvalid(name[:100], RULE)
+
+
+def _model(body: Json) -> str:
+    found = text_in(body, "model")
+    if not found:
+        raise RequestInvalid("model", "must name an agent")
+    return found
 
 
 def _options(body: Json) -> Json:

@@ -11,6 +11,7 @@ from headrace.model.messages import ListTasks, TaskFound
 from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.context_tasks import ContextTasks
+from headrace_gateway.protocols.openai.chat import text_of_completion
 from headrace_gateway.protocols.openai.conversation import Conversation, answer_parts
 from headrace_gateway.protocols.openai.errors import RequestInvalid, ResponseUnknown
 from headrace_gateway.protocols.openai.ids import RunPlace
@@ -170,8 +171,8 @@ async def _asked_in_chat(
     A chat completion names neither task nor conversation. Its messages are those of the request
     that was answered with the question, followed by the question and the reply.
     """
-    asked = request.conversation.question
-    if asked is None or not request.is_chat:
+    conversation = request.conversation
+    if conversation.question is None or not request.is_chat:
         return None
     caller = call.caller
     query = ListTasks(
@@ -184,21 +185,26 @@ async def _asked_in_chat(
     )
     for task in (await services.state.list(query)).tasks:
         waiting = await _waiting(services, call, task["id"])
-        if waiting is not None and await _chat_of(services, call, waiting) == asked:
+        if waiting is not None and await _has_asked(services, call, waiting, conversation):
             return waiting
     return None
 
 
-async def _chat_of(services: Services, call: Call, waiting: _AskingTask) -> str | None:
-    """Return the hash of the messages with which a client began the run that has asked."""
+async def _has_asked(
+    services: Services, call: Call, waiting: _AskingTask, conversation: Conversation
+) -> bool:
+    """Return whether the conversation is that of the task, up to its question."""
     key = task_key(services.settings, call.caller, call.agent, waiting.task)
     output = ResponseOutput(RunPlace(call.agent, waiting.task, waiting.run))
     after = waiting.run - 1
     async with await services.task_streams.open_log(call.caller, key, after) as opened:
-        for block in await opened.feed.reader(after).read_now():
-            output.read(block.entry)
-    found: str | None = (output.sent.get("forwardedProps") or {}).get(CHAT)
-    return found
+        reader = opened.feed.reader(after)
+        while not output.over and (blocks := await reader.read_now()):
+            for block in blocks:
+                output.read(block.entry)
+    sent = output.sent.get("forwardedProps") or {}
+    is_same = sent.get(CHAT) == conversation.question
+    return is_same and text_of_completion(output).strip() == conversation.last_answer.strip()
 
 
 async def _after(services: Services, call: Call, previous: RunPlace) -> _SubmissionPlace:
