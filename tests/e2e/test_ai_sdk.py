@@ -1,5 +1,6 @@
 """Vercel's AI SDK: its chats in Node, and the page of the documents in a browser."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -99,6 +100,27 @@ async def test_a_user_approves_or_refuses_a_call(
     assert late.parts == window.parts
     user, answer = await kept(http, chat, there)
     assert ([user], answer["parts"]) == (chat.shown["messages"][:1], late.parts)
+
+
+@pytest.mark.usefixtures("extra_worker")
+async def test_a_call_is_decided_once_though_two_windows_decide_at_once(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    async def decided(gateway: str, chat: Chat, approved: bool) -> httpx.Response:  # noqa: FBT001 - the user's word
+        [asked] = [one for one in chat.parts if one["type"] == "tool-pay"]
+        approval = {"id": asked["approval"]["id"], "approved": approved}
+        part = {**asked, "state": "approval-responded", "approval": approval}
+        messages = [{"role": "assistant", "parts": [part]}]
+        url = f"{gateway}/v1/agents/payer/ai-sdk"
+        return await http.post(url, json={"id": chat.name, "messages": messages})
+
+    here, there = fleet.gateways
+    for _ in range(8):
+        chat = client().open(here, "payer")
+        await said(chat, "3")
+        both = await asyncio.gather(decided(here, chat, True), decided(there, chat, False))  # noqa: FBT003 - as above
+        assert sorted(one.status_code for one in both) == [200, 409]
+        assert len(await kept(http, chat, here)) == 2
 
 
 @pytest.mark.usefixtures("extra_worker")

@@ -13,6 +13,7 @@ import pytest
 from mcp.client.session import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.types import (
+    INVALID_PARAMS,
     BlobResourceContents,
     CallToolResult,
     ElicitRequestParams,
@@ -272,6 +273,22 @@ async def test_a_task_of_the_previous_revision_is_followed_to_its_result(
     found = await _javascript(task=True, **order)
     assert found["result"]["structuredContent"]["text"] == "Hello, Zoe!"
     assert found["statuses"][-1] == "result"
+
+
+async def test_a_cancel_of_an_ended_task_is_refused_in_the_previous_revision(
+    fleet: Fleet, http: httpx.AsyncClient, extra_worker: ServiceProcess
+) -> None:
+    assert extra_worker
+
+    async def asked(method: str, **params: object) -> Json:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        found: Json = (await http.post(f"{fleet.gateways[0]}/mcp", json=body)).json()
+        return found
+
+    begun = await asked("tools/call", name="asker", arguments={"message": "x"}, task={})
+    task = begun["result"]["task"]["taskId"]
+    assert (await asked("tasks/cancel", taskId=task))["result"]["status"] == "cancelled"
+    assert (await asked("tasks/cancel", taskId=task))["error"]["code"] == INVALID_PARAMS
 
 
 async def test_an_echo_over_a2a_loads_nothing_of_the_door(

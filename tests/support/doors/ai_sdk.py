@@ -134,6 +134,10 @@ def _user(content: list[Json]) -> Json:
     return {"id": "chat", "messages": [{"id": "m", "role": "user", "parts": content}]}
 
 
+def _answered(part: Json) -> Json:
+    return {"id": "chat", "messages": [{"role": "assistant", "parts": [part]}]}
+
+
 def _hostile(body: object, status: int, says: str) -> Hostile:
     return Hostile("/v1/agents/echo/ai-sdk", json.dumps(body).encode(), status, says)
 
@@ -159,6 +163,9 @@ class AiSdk:
             "reserved",
         ),
         _hostile({**_user([]), "tools": [1]}, 400, "tools"),
+        _hostile({**_user([]), "trigger": [1]}, 400, "trigger: must be"),
+        _hostile({"id": "c", "messages": [{"role": [], "parts": []}]}, 400, "messages.0.role"),
+        _hostile(_answered({"toolCallId": "x", "state": [1]}), 409, "none waits"),
         _hostile({"id": "c", "messages": [{"role": "assistant", "parts": []}]}, 409, "none waits"),
     )
 

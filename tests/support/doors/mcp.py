@@ -212,6 +212,14 @@ class Mcp:
         Hostile("/mcp", b'{"jsonrpc":"2.0","id":1,"method":"sampling/x"}', 200, "-32601"),
         Hostile(
             "/mcp",
+            b'{"jsonrpc":"2.0","id":1,"method":"tasks/result",'
+            b'"params":{"taskId":"echo.x","_meta":{"progressToken":{}}}}',
+            200,
+            "params._meta.progressToken",
+        ),
+        Hostile("/mcp", b'{"jsonrpc":"2.0","id":"echo:x:%b","result":{}}' % (b"9" * 5000), 202, ""),
+        Hostile(
+            "/mcp",
             b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo",'
             b'"arguments":{"message":'
             + b'{"a":' * (MAX_DEPTH + 1)

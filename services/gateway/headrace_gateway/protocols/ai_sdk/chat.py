@@ -4,6 +4,7 @@ The chat's id is the A2A context. As contexts are each caller's own, so are chat
 """
 
 import asyncio
+from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from headrace_gateway.json_errors import CodedError
 from headrace_gateway.protocols.ai_sdk.fold import Asked, ChatFold
 from headrace_gateway.protocols.ai_sdk.history import messages_of
 from headrace_gateway.protocols.ai_sdk.request import REGENERATE, ChatRequest, answer_part
-from headrace_gateway.refusals import TaskEnded
+from headrace_gateway.refusals import GenerationMismatch, TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.idempotency import KeyedRequest
 from headrace_gateway.tasks.ids import mint_message_id
@@ -48,6 +49,8 @@ class Waiting(NamedTuple):
 
     key: TaskKey
     asked: Asked
+    generation: int
+    """At which it waits: an answer counts only while the task is there."""
 
 
 class AgentChat:
@@ -144,12 +147,13 @@ class AgentChat:
 
     async def _answer(self, request: ChatRequest) -> AcceptedInput:
         """Continue the task that waits for the results and approvals of a request."""
-        for key, asked in await self._waiting():
+        for key, asked, generation in await self._waiting():
             names = {**asked.calls, **asked.approvals}
             if names and names.keys() <= request.answers.keys():
                 content = [answer_part(request.answers[name], own) for name, own in names.items()]
                 message = {"messageId": mint_message_id(), "role": "ROLE_USER", "parts": content}
-                return await self._submit(request, message, key)
+                with suppress(GenerationMismatch):  # Another window has answered meanwhile.
+                    return await self._submit(request, message, key, if_generation=generation)
         if (earlier := await self._replay(request, request.key())) is not None:
             return earlier
         rule = "must have a result or decision for each that a task of the chat waits for"
@@ -168,6 +172,7 @@ class AgentChat:
         message: Json,
         task: TaskKey | None = None,
         ahead: list[str] | None = None,
+        if_generation: int | None = None,
     ) -> AcceptedInput:
         call = self._call
         metadata = request.metadata | call.marks | {events.TASK_ALREADY_SENT: True}
@@ -183,6 +188,7 @@ class AgentChat:
             metadata,
             None if task is None else task.task,
             keyed=self._keyed(request, key) if key else None,
+            if_generation=if_generation,
         )
         return await self._services.submissions.submit(submission)
 
@@ -194,10 +200,11 @@ class AgentChat:
 
     async def _read(self, key: TaskKey) -> Waiting | None:
         """Return what a task waits for; None: it does not wait any more."""
-        fold = ChatFold(key.task)
+        fold, generation = ChatFold(key.task), 0
         for entry in await self._log(key):
             fold.read(entry)
-        return None if fold.asked is None else Waiting(key, fold.asked)
+            generation = entry.last_generation
+        return None if fold.asked is None else Waiting(key, fold.asked, generation)
 
     async def _log(self, key: TaskKey) -> list[Entry]:
         """Return the entries of a task's log; none if they have reached their retention."""

@@ -57,6 +57,8 @@ class WholeMessage:
         self.has_begun = False
         self._head = head
         self._held: list[Json] = []
+        self._pieces: list[str] = []
+        """Those of the last one held, if it is a delta that goes on."""
 
     def admit(self, chunks: list[Chunk], fold: ChatFold, through: int) -> list[Json]:  # noqa: ARG002
         """Withhold chunks up to the head; then start with what has become of the message."""
@@ -67,21 +69,32 @@ class WholeMessage:
         self.has_begun = through >= self._head
         if not self.has_begun:
             return []
+        self._join()
         held, self._held = self._held, []
         return _without_done_calls(held)
 
     def _hold(self, chunk: Json) -> None:
         held, kind = self._held, chunk["type"]
+        field = _DELTAS.get(kind)
+        if field is not None and held and _continues(held[-1], chunk):
+            self._pieces.append(chunk[field])
+            return
+        self._join()
         if kind == START:
             held.clear()
         elif kind == "reset-step":
             step = max(at for at, one in enumerate(held) if one["type"] == "start-step")
             del held[step + 1 :]
             return
-        elif (field := _DELTAS.get(kind)) is not None and held and _continues(held[-1], chunk):
-            held[-1] = {**held[-1], field: held[-1][field] + chunk[field]}
-            return
         held.append(chunk)
+
+    def _join(self) -> None:
+        """Complete the delta that is held last."""
+        if self._pieces:
+            last = self._held[-1]
+            field = _DELTAS[last["type"]]
+            self._held[-1] = {**last, field: "".join([last[field], *self._pieces])}
+            self._pieces = []
 
 
 def _continues(last: Json, chunk: Json) -> bool:

@@ -62,7 +62,7 @@ class ChatRequest:
         messages = given.get("messages")
         if not isinstance(messages, list) or not messages:
             raise InputInvalid("messages: must be a list with at least one message")
-        trigger = given.get("trigger") or SUBMIT
+        trigger = str(given.get("trigger") or SUBMIT)
         if trigger not in {SUBMIT, REGENERATE}:
             raise InputInvalid(f"trigger: must be {SUBMIT} or {REGENERATE}")
         path = f"messages.{len(messages) - 1}"
@@ -126,7 +126,7 @@ def _last(message: object, path: str) -> tuple[str, list[Json]]:
     """Return the role and the parts of the last message."""
     if not isinstance(message, dict):
         raise InputInvalid(f"{path}: must be an object")
-    role = message.get("role")
+    role = str(message.get("role"))
     if role not in {"user", "assistant"}:
         raise InputInvalid(f"{path}.role: must be user or assistant, in the last message")
     content = message.get("parts")
@@ -186,7 +186,7 @@ def _is_base64(text: str) -> bool:
 def _answers(content: list[Json], path: str) -> dict[str, Json]:
     found = dict[str, Json]()
     for at, part in enumerate(content):
-        state = part.get("state")
+        state = str(part.get("state"))
         if "toolCallId" not in part or state not in _ANSWERS:
             continue
         where = f"{path}.parts.{at}"

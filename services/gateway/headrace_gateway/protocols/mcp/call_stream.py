@@ -6,6 +6,7 @@ id contains what the stream needs, so that any gateway continues it.
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -27,6 +28,7 @@ from headrace_gateway.streaming.sse import frame
 
 _SEPARATOR = ":"
 _LARGEST_ID = 2048
+_GENERATION = re.compile(r"[0-9]{1,18}")
 
 type Place = tuple[str, str, str]
 """An agent's name, a task's id, and the id of its log."""
@@ -97,7 +99,7 @@ class CallStream:
 def asked_in(request_id: RpcId) -> tuple[str, str, int] | None:
     """Return agent, task and generation of the question with that id; None: it is none of ours."""
     match str(request_id).split(_SEPARATOR):
-        case [agent, task, generation] if generation.isdecimal():
+        case [agent, task, generation] if _GENERATION.fullmatch(generation):
             return agent, task, int(generation)
     return None
 
@@ -198,7 +200,7 @@ class CallRenderer(Renderer):
 def state_in(request_state: object) -> tuple[str, int] | None:
     """Return the task and the question's generation that a ``requestState`` names."""
     match str(request_state).split(_SEPARATOR):
-        case [task, generation] if generation.isdecimal():
+        case [task, generation] if _GENERATION.fullmatch(generation):
             return task, int(generation)
     return None
 

@@ -42,7 +42,7 @@ from headrace_gateway.protocols.mcp.messages import (
 from headrace_gateway.protocols.mcp.questions import AgentQuestion
 from headrace_gateway.protocols.mcp.results import old_state_of, state_of
 from headrace_gateway.protocols.mcp.tools import is_tool, submission, submission_of, tool_of
-from headrace_gateway.refusals import GenerationMismatch, TaskEnded
+from headrace_gateway.refusals import GenerationMismatch, Malformed, TaskEnded, Violation
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.body import check_content_type, parse, read_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -301,8 +301,14 @@ class McpEndpoint:
 
     async def _cancel_task(self, request: Request, rpc: McpRequest) -> Json:
         handle = await self._handle(request, rpc, "CancelTask")
-        await self._cancel(handle.call.caller, handle.key)
-        return {} if rpc.is_modern else await self._state_of(handle, elicits=True, is_old=True)
+        if rpc.is_modern:
+            await self._cancel(handle.call.caller, handle.key)
+            return {}
+        try:
+            await self._services.canceler.cancel(handle.call.caller, handle.key)
+        except TaskEnded:  # The earlier revision demands this error.
+            raise Malformed([Violation("params.taskId", "names a task that has ended")]) from None
+        return await self._state_of(handle, elicits=True, is_old=True)
 
     async def _update_task(self, request: Request, rpc: McpRequest) -> Json:
         handle = await self._handle(request, rpc, _CALL)

@@ -230,7 +230,8 @@ def _check_params(request: McpRequest) -> None:
         if request.version not in _TASK_METHODS[method]:
             raise unknown_method(method, request.version, is_modern=request.is_modern)
         _check_task_params(method, params)
-        return
+        # All requests have the same _meta.
+        method, params = "tools/list", {"_meta": params["_meta"]} if "_meta" in params else {}
     try:
         methods.validate_client_request(method, request.version, params)
     except KeyError:
