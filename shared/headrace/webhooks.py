@@ -32,13 +32,16 @@ OLD = "0.3"
 """The A2A version in which a webhook gets the whole Task each time."""
 
 MOST_PER_TASK = 16
-"""Maximum number of webhooks per task."""
+"""Maximum number of webhooks per task, without those of runs that wait for it."""
 
 _FORGET_AFTER = 60
 """Seconds after which a deletion marker expires: every task may have had webhooks."""
 
 _ATTEMPTS = 10
 
+
+WAIT = "wait "
+"""Beginning of the ids of webhooks that wake runs; clients can't use them."""
 
 ANSWERS = "answers"
 """Id of the webhook that publishes a task's answers on NATS."""
@@ -137,7 +140,7 @@ def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
 def waking_webhook(owner: str, run: WokenRun) -> Webhook:
     """Return the webhook by which a task of `owner` wakes `run` at its end."""
     return Webhook(
-        id=f"wait {run.task} {run.run}",
+        id=f"{WAIT}{run.task} {run.run}",
         owner=owner,
         address=Address(url=f"headrace-task:{run.task}"),
         progress=WebhookProgress(generation=0),
@@ -314,7 +317,7 @@ class Webhooks:
 
     def _limit(self, key: TaskKey) -> NumberLimit:
         async def count() -> int:
-            return len(await self._bucket.under(_name(key, "*")))
+            return len(await self.list(key))
 
         refusal = TooManyWebhooks(f"a task may have {MOST_PER_TASK} push notification configs")
         return NumberLimit(MOST_PER_TASK, count, refusal)

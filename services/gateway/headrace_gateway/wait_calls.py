@@ -10,6 +10,7 @@ from headrace.model.wait import SourceEvent
 from headrace_gateway.call import begin_as
 from headrace_gateway.json_errors import map_errors_to_json
 from headrace_gateway.server.auth.caller import Caller
+from headrace_gateway.server.auth.schemes import key_headers
 from headrace_gateway.server.body import CALLER, read_body
 from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.json_response import NO_STORE, json_response
@@ -46,6 +47,8 @@ class WaitCalls:
         body = await read_body(request, services.body_limits, MOST_BYTES)
         headers = headers_of(request.scope).first
         content_type = headers.get("content-type", "")
-        arrival = SourceEvent(timestamp(clock.now()), body, content_type, passed_on(headers))
+        card = services.directory.content.cards.get(key.agent)
+        kept = passed_on(headers, key_headers([card] if card else []))
+        arrival = SourceEvent(timestamp(clock.now()), body, content_type, kept)
         await services.background.run(call.record(arrival))
         return json_response({"state": "stored"}, _ACCEPTED, NO_STORE)

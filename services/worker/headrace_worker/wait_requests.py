@@ -25,10 +25,12 @@ async def request_events(bus: Bus, run: Run, sources: Iterable[WaitSource]) -> N
     A webhook is called by others, and needs no request. Requests may be repeated.
 
     Raises:
-        Misused: The owner of the run may not wait for that.
+        Misused: The owner of the run may not wait for that, or the run waits for itself.
     """
-    state = StateClient(bus)
-    for source in sources:
+    state, wanted = StateClient(bus), list(sources)
+    if TaskEnd(run.key.task) in wanted:
+        raise Misused(f"ctx.wait: a task can't wait for its own end{called_at()}")
+    for source in wanted:
         while True:
             if await _is_done(run, source, _requests(state, run, source)):
                 break
@@ -55,7 +57,7 @@ async def _is_done(run: Run, source: WaitSource, requests: Iterator[Awaitable[No
         named = source.task if isinstance(source, TaskEnd) else source.source
         raise Misused(f"ctx.wait: the task's owner has no task {named}{called_at()}") from None
     except InvalidName as invalid:
-        raise Misused(f"ctx.wait: {invalid.rule}{called_at()}") from None
+        raise Misused(f"ctx.wait: {invalid}{called_at()}") from None
     except StateUnavailable as error:
         _log.warning("task %s: %s", run.key.task, error)
         return False

@@ -138,7 +138,7 @@ async def test_what_can_t_be_waited_for_fails_the_run_with_the_reason(
     submitter = TaskSubmitter(fleet.bus)
     own = f"{fleet.settings.prefix}.event.>"
     bad = [
-        ({"subject": own, "stream": "EVENTS"}, "is none that the tenant may use"),
+        ({"subject": own, "stream": "EVENTS"}, f"subject '{own}' is none that the tenant may use"),
         ({"subject": ">", "stream": "ORDERS"}, "must be a NATS subject whose first token"),
         ({"subject": "a.b", "stream": "no stream"}, "stream: String should match pattern"),
         ({"subject": "a.b", "stream": "A", "match": {"x": 1}}, "must be subject, headers.NAME"),

@@ -75,7 +75,9 @@ async def test_a_call_wakes_its_run_once_and_others_are_told(
             "X-Signature": "abc",
             "Authorization": "Bearer secret",
             "Cookie": "secret",
+            "X-API-Key": "secret",
             "X-Forwarded-For": "10.0.0.1",
+            "CF-Connecting-IP": "10.0.0.1",
         }
         answers = await asyncio.gather(
             *(http.post(url, content=f"call {n}", headers=headers) for n in range(8))

@@ -1,6 +1,7 @@
 """Calls of the webhooks that runs wait for: who may call, and what is recorded."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
@@ -17,7 +18,11 @@ _WITHHELD = frozenset(
     {
         *("accept-encoding", "authorization", "connection", "content-length", "content-type"),
         *("cookie", "expect", "forwarded", "host", "keep-alive", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "via", "x-real-ip"),
+        *("transfer-encoding", "upgrade", "via", "x-api-key"),
+        # Clients' addresses, by proxies: nginx, Apache, Cloudflare, Akamai, Fly, Google, Envoy.
+        *("cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "fly-client-ip"),
+        *("true-client-ip", "x-appengine-user-ip", "x-client-ip", "x-cluster-client-ip"),
+        *("x-envoy-external-address", "x-original-forwarded-for", "x-real-ip"),
     }
 )
 _WITHHELD_PREFIXES = "proxy-", "x-forwarded-"
@@ -30,12 +35,15 @@ class AlreadyAnswered(HeadraceError):
     code = "already_answered"
 
 
-def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a call's headers that the agent gets; names are in lower case."""
+def passed_on(headers: Mapping[str, str], keys: AbstractSet[str]) -> dict[str, str]:
+    """Return those of a call's headers that the agent gets; names are in lower case.
+
+    `keys` are headers in which the agent accepts API keys of its own clients.
+    """
     return {
         name: value
         for name, value in headers.items()
-        if name not in _WITHHELD and not name.startswith(_WITHHELD_PREFIXES)
+        if name not in _WITHHELD | keys and not name.startswith(_WITHHELD_PREFIXES)
     }
 
 

@@ -76,7 +76,7 @@ class WaitCommands:
         try:
             await self._listen(trigger)
         except TooManyTriggers as refused:
-            raise InvalidName("subject", query.subject, f"waits for too much: {refused}") from None
+            raise InvalidName("subject", query.subject, f"can't be waited for: {refused}") from None
 
     def _trigger(self, key: TaskKey, owner: str, query: WaitForEvent) -> Trigger:
         run = _woken(key, query.run, query.source)
@@ -96,7 +96,8 @@ class WaitCommands:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise InvalidName("subject", query.subject, f"{where}: {first['msg']}") from None
+            rule = f"can't be waited for: {where}: {first['msg']}"
+            raise InvalidName("subject", query.subject, rule) from None
 
 
 def _woken(key: TaskKey, run: int, source: str) -> WokenRun:

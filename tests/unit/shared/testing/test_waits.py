@@ -95,7 +95,8 @@ async def waiting(ctx: RunContext) -> str:
 @agent
 async def reader(ctx: RunContext) -> str:
     """Waits for a task's end."""
-    end = (await ctx.wait(TaskEnd(ctx.prompt))).json()
+    task = ctx.task if ctx.prompt == "itself" else ctx.prompt
+    end = (await ctx.wait(TaskEnd(task))).json()
     return f"{end['status']['state']}: {end['artifacts'][0]['parts'][0]['text']}"
 
 
@@ -107,6 +108,8 @@ async def test_an_agent_waits_for_another_task_s_end() -> None:
         await task.result()
         assert (await waiting.result()).text.startswith("TASK_STATE_COMPLETED: http://fleet.test")
         assert (await fleet.send("reader", task.id)).text.startswith("TASK_STATE_COMPLETED")
+        itself = await fleet.send("reader", "itself")
+        assert "a task can't wait for its own end (test_waits.py:" in itself.text
         unknown = await fleet.send("reader", f"0-{'0' * 32}")
         assert "the task's owner has no task 0-0000" in unknown.text
 

@@ -12,7 +12,7 @@ from headrace.model.events import Json
 from headrace.model.messages import TaskFound
 from headrace.model.subjects import encode_token
 from headrace.model.task import FINISHED, INTERRUPTED, TaskKey
-from headrace.webhooks import OLD, Address, Webhook, WebhookProgress, id_of
+from headrace.webhooks import OLD, WAIT, Address, Webhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
@@ -109,6 +109,8 @@ def _fault_of(text: str | None, pattern: re.Pattern[str]) -> str:
 
 
 def _fault_of_id(name: str | None) -> str:
+    if (name or "").startswith(WAIT):
+        return f"must not begin with {WAIT!r}, as those of runs that wait for the task do"
     try:
         encode_token(name or "-")
     except InvalidName as invalid:
@@ -161,7 +163,7 @@ async def get_config(services: Services, call: Call, params: object) -> Json:
     parameters = read(a2a_pb2.GetTaskPushNotificationConfigRequest, params)
     key, _ = await _found(services, call, parameters["taskId"])
     kept = await services.webhooks.get(key, encode_token(parameters["id"]))
-    found = None if kept is None else kept.webhook
+    found = None if kept is None or kept.webhook.wakes is not None else kept.webhook
     if found is None and call.version == OLD and parameters["id"] == parameters["taskId"]:
         # In 0.3 the id may be omitted, which means any config.
         found = next(iter(await services.webhooks.list(key)), None)
@@ -197,7 +199,9 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
     check_push(services, call)
     parameters = read(a2a_pb2.DeleteTaskPushNotificationConfigRequest, params)
     key, _ = await _found(services, call, parameters["taskId"])
-    await services.background.run(services.webhooks.delete(key, encode_token(parameters["id"])))
+    if not parameters["id"].startswith(WAIT):
+        token = encode_token(parameters["id"])
+        await services.background.run(services.webhooks.delete(key, token))
     return {}
 
 

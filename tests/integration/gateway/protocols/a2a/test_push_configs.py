@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from headrace.jetstream.connection import Bus
+from headrace.model.messages import WokenRun
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
 from headrace.number_limit import NumberLimit
@@ -17,6 +18,7 @@ from headrace.webhooks import (
     Webhook,
     WebhookProgress,
     Webhooks,
+    waking_webhook,
 )
 from tests.support.clients.bindings import Json, Talk, message
 from tests.support.scripted_fleet import ScriptedFleet
@@ -109,6 +111,30 @@ async def test_a_task_may_have_so_many_and_no_more(talk: Talk) -> None:
     refusal = await talk.refused("CreateTaskPushNotificationConfig", {"taskId": task, "url": URL})
     assert (refusal.status, refusal.reason) == (429, "TOO_MANY_PUSH_CONFIGS")
     await created(talk, task, id="c0", url="https://replaced.example")
+
+
+async def test_those_of_runs_that_wait_are_no_clients_and_take_no_places(
+    talk: Talk, bus: Bus
+) -> None:
+    task = await a_task(talk)
+    key, hooks = TaskKey("default", "assistant", task), Webhooks(bus)
+    woken = [
+        WokenRun(agent="a", task=f"0-{n:032}", run=1, source="s") for n in range(MOST_PER_TASK)
+    ]
+    for run in woken:
+        await hooks.create(key, waking_webhook("anonymous", run))
+    first = waking_webhook("anonymous", woken[0]).id
+    refusal = await talk.refused("GetTaskPushNotificationConfig", {"taskId": task, "id": first})
+    assert refusal.reason == "TASK_NOT_FOUND"
+    params = {"taskId": task, "url": URL, "id": first}
+    refusal = await talk.refused("CreateTaskPushNotificationConfig", params)
+    assert list(refusal.fields) == ["id"]
+    await talk.call("DeleteTaskPushNotificationConfig", {"taskId": task, "id": first})
+    kept = await hooks.get(key, encode_token(first))
+    assert kept is not None
+    assert kept.webhook.wakes == woken[0]
+    await created(talk, task, id="c")
+    assert [one["id"] for one in (await listed(talk, task))["configs"]] == ["c"]
 
 
 async def test_no_more_than_that_are_made_at_the_same_time(bus: Bus) -> None:
