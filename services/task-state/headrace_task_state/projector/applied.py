@@ -39,8 +39,11 @@ class WaitingLists:
     def __init__(self, bus: Bus, place: Range, want: Callable[[int], None], position: int) -> None:
         """Call `want` with each stream sequence after `position` that is waited for."""
         self._bus, self._subject = bus, wanted_by_list(bus, place)
-        self._want, self._position = want, position
-        self._waiting: list[tuple[int, str]] = []
+        self._want = want
+        self.position = position
+        """Stream sequence up to which the range is applied; `answer` follows its change."""
+        self.waiting: list[tuple[int, str]] = []
+        """The sequences that lists wait for, and their reply subjects."""
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
@@ -55,21 +58,20 @@ class WaitingLists:
         finally:
             await self._bus.unsubscribe(subscription)
 
-    async def applied(self, position: int) -> None:
-        """Answer the lists that wait for nothing after stream sequence `position`."""
-        self._position = position
-        waiting, self._waiting = self._waiting, []
+    async def answer(self) -> None:
+        """Answer the lists that wait for nothing after `position`."""
+        waiting, self.waiting = self.waiting, []
         for sequence, reply in waiting:
-            if sequence <= position:
+            if sequence <= self.position:
                 await self._answer(reply)
             else:
-                self._waiting.append((sequence, reply))
+                self.waiting.append((sequence, reply))
 
     async def _receive(self, msg: Msg) -> None:
-        if (sequence := int(msg.data)) <= self._position:
+        if (sequence := int(msg.data)) <= self.position:
             await self._answer(msg.reply)
         else:
-            self._waiting.append((sequence, msg.reply))
+            self.waiting.append((sequence, msg.reply))
             self._want(sequence)
 
     async def _answer(self, reply: str) -> None:
@@ -83,34 +85,32 @@ wait the longest, are 1 s apart."""
 
 
 class RangeLag:
-    """``headrace_lag`` and ``headrace_position`` of one range.
+    """``headrace_lag`` and ``headrace_position`` of one range, read when they are scraped.
 
-    Each batch reports what waits behind it. While a batch is not written, because the store hangs
-    or NATS delivers nothing, the figure is read from the stream, or it would stay at the last one.
+    While a batch is not written, because the store hangs or NATS delivers nothing, the lag is read
+    from the stream, or it would stay at the last batch's.
     """
 
     def __init__(self, bus: Bus, place: Range, interval: float = LAG_INTERVAL) -> None:
         """Report on `place`; look for a standstill every `interval` seconds."""
         self._bus, self._stream = bus, bus.streams.events(place.stream)
         self._name, self._interval = place.name, interval
-        self._position: int | None = None
-        """Stream sequence up to which the range is applied; None until it is known."""
+        self.position = self.waiting = 0
+        """Stream sequence up to which the range is applied, and the messages that wait behind."""
 
-    def applied(self, position: int) -> None:
-        """Report that everything up to stream sequence `position` is applied."""
-        self._position = position
-        metrics.POSITION.labels(self._name).set(position)
-
-    def waiting(self, messages: int) -> None:
-        """Report how many messages wait behind a batch."""
-        metrics.LAG.labels(self._name).set(messages)
+    def begin(self, position: int, waiting: int) -> None:
+        """Report `position` and `waiting`, and what they are set to."""
+        self.position, self.waiting = position, waiting
+        _scraped[self._name] = self
+        metrics.POSITION.labels(self._name).set_function(lambda: self.position)
+        metrics.LAG.labels(self._name).set_function(lambda: self.waiting)
 
     async def watch(self) -> None:
         """Look for a standstill until cancelled."""
         while True:
-            before = self._position
+            before = self.position
             await asyncio.sleep(self._interval)
-            if before is not None and before == self._position:
+            if before == self.position:
                 await self._measure(before)
 
     async def _measure(self, position: int) -> None:
@@ -119,11 +119,17 @@ class RangeLag:
         except HeadraceError as error:
             _log.debug("range %s: its lag is unknown: %s", self._name, error)
             return
-        if position == self._position:
-            self.waiting(max(end - position, 0))
+        if position == self.position:
+            self.waiting = max(end - position, 0)
 
     def remove(self) -> None:
-        """Report nothing more: the next holder does."""
-        self._position = None
+        """Report nothing more: the next holder does, which may be in this process."""
+        if _scraped.get(self._name) is not self:
+            return
+        del _scraped[self._name]
         metrics.POSITION.remove(self._name)
         metrics.LAG.remove(self._name)
+
+
+_scraped: dict[str, RangeLag] = {}
+"""Whose figures are scraped, by range: a follower that ends leaves those of the next one alone."""

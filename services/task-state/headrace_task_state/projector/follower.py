@@ -181,7 +181,7 @@ class RangeFollower:
         began = progress.began or round(state.at * 1000)
         progress = replace(progress, origin=state.origin, began=began)
         metrics.FOLLOWING.labels(self._range.name).set(1)
-        self._lag.applied(progress.position)
+        self._lag.begin(progress.position, state.last - progress.position)
         try:
             shards: dict[int, int] = {}
             if not self._reads_all and (progress.is_summarizing or not progress.position):
@@ -264,10 +264,10 @@ class RangeFollower:
                     self._tombstone_seen()
                 progress = then
                 waiting = max(consumer.waiting, arrivals[-1].pending if arrivals else 0)
-                self._lag.waiting(waiting)
                 if waiting < FULL:
                     await writing.done()
                     since, is_loaded = started, len(arrivals) >= MANY
+                self._lag.waiting = waiting
 
     @asynccontextmanager
     async def _consuming(self, progress: Progress) -> AsyncIterator[tuple[Consumer, "BatchWrite"]]:
@@ -373,9 +373,11 @@ class BatchWrite:
         self._ignored += (changes[at].key for at in left_out)
         if ignored.foreign:
             await self._deal_with_foreign([changes[at] for at in ignored.foreign], then)
-        self._lag.applied(then.position)
+        self._lag.position = then.position
         if self._lists is not None:
-            await self._lists.applied(then.position)
+            self._lists.position = then.position
+            if self._lists.waiting:
+                await self._lists.answer()
         if self._changes is not None:
             if left_out:
                 changes = [one for at, one in enumerate(changes) if at not in left_out]

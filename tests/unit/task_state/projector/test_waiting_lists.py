@@ -36,13 +36,17 @@ async def test_lists_are_answered_as_far_as_the_range_is_applied() -> None:
         await bus.want(b"12", "twelve")
         await bus.want(b"15", "fifteen")
         assert (bus.replied, wanted) == (["applied"], [12, 15])
-        await lists.applied(11)
+        lists.position = 11
+        await lists.answer()
         assert bus.replied == ["applied"]
-        await lists.applied(14)
+        lists.position = 14
+        await lists.answer()
         assert bus.replied == ["applied", "twelve"]
         await bus.want(b"14", "fourteen")
-        await lists.applied(15)
+        lists.position = 15
+        await lists.answer()
         assert bus.replied == ["applied", "twelve", "fourteen", "fifteen"]
-        await lists.applied(16)
+        lists.position = 16
+        await lists.answer()
         assert len(bus.replied) == 4
     assert not bus.receivers
