@@ -11,7 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.links import MARK, Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
 from headrace.model import json_text
-from headrace.model.entry import check_version, stating
+from headrace.model.entry import Entry, check_version, stating
 from headrace.model.errors import (
     BusUnavailable,
     InvalidName,
@@ -149,13 +149,21 @@ class StateClient:
             raise
 
     async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
-        shown = None if self._links is None else self._links.entry
         try:
             async with asyncio.timeout(_SHORT_LOG):
-                return await task_in_short_log(self._bus, query, shown)
+                return await task_in_short_log(self._bus, query, self._shown)
         except (BusUnavailable, LogLost, LogTooNew, TimeoutError):
             # Task state and its client know how long to wait, and what the caller is to be told.
             return None
+
+    def _shown(self, entries: list[Entry]) -> list[Entry]:
+        """Return the entries with their links as URLs; most logs have none."""
+        if (links := self._links) is not None:
+            for entry in entries:
+                for line in entry.lines:
+                    if MARK in line:
+                        return [links.entry(one) for one in entries]
+        return entries
 
     async def _get(self, query: GetTask) -> TaskFound:
         try:

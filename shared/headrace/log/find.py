@@ -1,4 +1,4 @@
-"""Finding entries in a log: the first one, the last one, and the one with a given event."""
+"""Finding the entry with a given event in a log, and the log of a task of unknown agent."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -6,47 +6,10 @@ from sys import maxsize
 
 from headrace.jetstream.api import stream_info, until_answered
 from headrace.jetstream.connection import Bus
-from headrace.log.read import LogMessage, copy_of_next, last_stored, next_stored
+from headrace.log.read import EntrySearch, next_stored
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown, UndecodableMessage
 from headrace.model.task import TaskKey, check_task_id
-
-
-async def first_entry(bus: Bus, key: TaskKey) -> Entry | None:
-    """Return the oldest entry that the log still has, from the leader. None: no entry.
-
-    Raises:
-        BusUnavailable: No leader answered, as during an election that lasts too long.
-    """
-    sequence = 0
-    while (stored := await next_stored(bus, key, sequence)) is not None:
-        if stored.entry is not None:
-            return stored.entry
-        sequence = stored.sequence
-    return None
-
-
-async def last_entry(bus: Bus, key: TaskKey) -> Entry | None:
-    """Return the log's last entry, from the leader. None: the log is empty or deleted.
-
-    Raises:
-        BusUnavailable: No leader answered, as during an election that lasts too long.
-    """
-    last = await last_stored(bus, key)
-    if last is None or last.is_tombstone or last.entry is not None:
-        return last.entry if last else None
-    # Rare: the last message is not an entry. It does not link to earlier ones, so this is a binary
-    # search.
-    search, found = _Search(bus, key), None
-    older, newest = 0, last.sequence
-    while older < newest:
-        middle = (older + newest) // 2
-        entry = await search.entry_after(middle)
-        if entry is None:
-            newest = middle
-        else:
-            found, older = entry, entry.sequence
-    return found
 
 
 async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) -> int:
@@ -61,7 +24,7 @@ async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) 
         LogLost: That part of the log is gone.
         BusUnavailable: The stream does not answer.
     """
-    search = _Search(bus, key)
+    search = EntrySearch(bus, key)
     older, newest = 0, last.sequence
     while older < newest:
         middle = (older + newest) // 2
@@ -73,28 +36,6 @@ async def find_generation(bus: Bus, key: TaskKey, generation: int, last: Entry) 
         else:
             return entry.sequence - 1
     raise LogLost(f"generation {generation} of {key.task} is gone")
-
-
-class _Search:
-    def __init__(self, bus: Bus, key: TaskKey) -> None:
-        self._bus, self._key = bus, key
-        self._may_read_replicas = True
-
-    async def entry_after(self, sequence: int) -> Entry | None:
-        while (stored := await self._stored_after(sequence)) is not None:
-            if stored.entry is not None:
-                return stored.entry
-            sequence = stored.sequence
-        return None
-
-    async def _stored_after(self, sequence: int) -> LogMessage | None:
-        if self._may_read_replicas:
-            if found := await copy_of_next(self._bus, self._key, sequence + 1):
-                return found
-            # The replica is stale or frozen, which one search tolerates once, or no message exists
-            # there, which only the leader has.
-            self._may_read_replicas = False
-        return await next_stored(self._bus, self._key, sequence)
 
 
 async def locate(bus: Bus, task: str) -> TaskKey:

@@ -152,11 +152,11 @@ _LIMITS = SHORT, 128 * 1024
 
 
 async def task_in_short_log(
-    bus: Bus, query: GetTask, shown: Callable[[Entry], Entry] | None = None
+    bus: Bus, query: GetTask, shown: Callable[[list[Entry]], list[Entry]] | None = None
 ) -> LoggedTask | None:
     """Return the caller's task as of now, if no run is active and its log is short.
 
-    `shown` converts each entry. None: task state must be asked. It also decides what a caller
+    `shown` converts the entries. None: task state must be asked. It also decides what a caller
     learns of a task that does not exist, or is not the caller's.
 
     Raises:
@@ -171,8 +171,8 @@ async def task_in_short_log(
     if not entries:
         return None
     task = LoggedTask.started_by(entries[0], key.agent)
-    for entry in entries:
-        task.add(entry if shown is None else shown(entry))
+    for entry in entries if shown is None else shown(entries):
+        task.add(entry)
     return task if task.is_for(query) else None
 
 

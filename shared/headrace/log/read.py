@@ -260,6 +260,73 @@ async def next_stored(
     )
 
 
+async def first_entry(bus: Bus, key: TaskKey) -> Entry | None:
+    """Return the oldest entry that the log still has, from the leader. None: no entry.
+
+    Raises:
+        BusUnavailable: No leader answered, as during an election that lasts too long.
+    """
+    sequence = 0
+    while (stored := await next_stored(bus, key, sequence)) is not None:
+        if stored.entry is not None:
+            return stored.entry
+        sequence = stored.sequence
+    return None
+
+
+async def last_entry(bus: Bus, key: TaskKey) -> Entry | None:
+    """Return the log's last entry, from the leader. None: the log is empty or deleted.
+
+    Raises:
+        BusUnavailable: No leader answered, as during an election that lasts too long.
+    """
+    last = await last_stored(bus, key)
+    if last is None or last.is_tombstone or last.entry is not None:
+        return last.entry if last else None
+    # Rare: the last message is not an entry. It does not link to earlier ones, so this is a binary
+    # search.
+    search, found = EntrySearch(bus, key), None
+    older, newest = 0, last.sequence
+    while older < newest:
+        middle = (older + newest) // 2
+        entry = await search.entry_after(middle)
+        if entry is None:
+            newest = middle
+        else:
+            found, older = entry, entry.sequence
+    return found
+
+
+class EntrySearch:
+    """Finds a log's entries by stream sequence, at a replica if that has them."""
+
+    def __init__(self, bus: Bus, key: TaskKey) -> None:
+        """Search the log at `key`."""
+        self._bus, self._key = bus, key
+        self._may_read_replicas = True
+
+    async def entry_after(self, sequence: int) -> Entry | None:
+        """Return the first entry after `sequence`. None: no entry.
+
+        Raises:
+            BusUnavailable: The stream does not answer.
+        """
+        while (stored := await self._stored_after(sequence)) is not None:
+            if stored.entry is not None:
+                return stored.entry
+            sequence = stored.sequence
+        return None
+
+    async def _stored_after(self, sequence: int) -> LogMessage | None:
+        if self._may_read_replicas:
+            if found := await copy_of_next(self._bus, self._key, sequence + 1):
+                return found
+            # The replica is stale or frozen, which one search tolerates once, or no message exists
+            # there, which only the leader has.
+            self._may_read_replicas = False
+        return await next_stored(self._bus, self._key, sequence)
+
+
 async def _ask_leader(
     bus: Bus, key: TaskKey, query: dict[str, Any], timeout: float
 ) -> LogMessage | None:

@@ -13,8 +13,7 @@ from headrace.jetstream.api import get_message, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.direct_get import direct_get
 from headrace.jetstream.headers import SUBJECT
-from headrace.log.find import first_entry, last_entry
-from headrace.log.read import LogMessage, check_readable, from_message
+from headrace.log.read import LogMessage, check_readable, first_entry, from_message, last_entry
 from headrace.model.entry import Entry
 from headrace.model.errors import UndecodableMessage
 from headrace.model.task import SUBMITTED, WORKING, TaskKey, thread_token

@@ -5,7 +5,7 @@ import re
 from uuid import uuid4
 
 from headrace.jetstream.connection import Bus
-from headrace.log.find import first_entry
+from headrace.log import first_entry
 from headrace.model.errors import BusUnavailable, InvalidName, TaskUnknown
 from headrace.model.messages import GetTask
 from headrace.model.subjects import stream_of_shard

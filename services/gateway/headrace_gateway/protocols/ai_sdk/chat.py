@@ -8,8 +8,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
-from headrace.log import last_entry, replay
-from headrace.log.find import first_entry
+from headrace.log import first_entry, last_entry, replay
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, TaskUnknown
