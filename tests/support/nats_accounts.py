@@ -6,7 +6,7 @@ import secrets
 import time
 from typing import Any
 
-from headrace.jetstream.nkeys import KeyPair
+from headrace.jetstream.credentials import KeyPair
 from tests.support.nats_seeds import seed_of
 
 _OPERATOR, _ACCOUNT = 14 << 3, 0

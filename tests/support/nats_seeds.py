@@ -3,7 +3,7 @@
 import base64
 import binascii
 
-from headrace.jetstream.nkeys import USER
+from headrace.jetstream.credentials import USER
 
 _SEED = 18 << 3
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.adapters.openai_agents.session import fleet_session
     from headrace.adapters.pydantic_ai.agent import pydantic_ai_agent
     from headrace.adapters.pydantic_ai.durability import FleetDurability
-    from headrace.adapters.pydantic_ai.history import fleet_history
+    from headrace.adapters.pydantic_ai.messages import fleet_history
 
 _MODULES = {
     "ApiKey": ("a2a.credentials", "a2a"),
@@ -63,7 +63,7 @@ _MODULES = {
     "adk_agent": ("adk.agent", "google-adk"),
     "ag_ui_agent": ("ag_ui.agent", "ag-ui"),
     "executor_agent": ("a2a.executor", "a2a"),
-    "fleet_history": ("pydantic_ai.history", "pydantic-ai"),
+    "fleet_history": ("pydantic_ai.messages", "pydantic-ai"),
     "fleet_session": ("openai_agents.session", "openai-agents"),
     "langgraph_agent": ("langgraph.agent", "langgraph"),
     "openai_agent": ("openai.agent", "openai"),

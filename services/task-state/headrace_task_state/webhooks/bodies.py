@@ -15,6 +15,7 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
+from headrace.model.whole_numbers import carried, whole
 from headrace.webhooks import OLD, Webhook
 from headrace_task_state.webhooks.deliveries import (
     Continues,
@@ -22,6 +23,7 @@ from headrace_task_state.webhooks.deliveries import (
     both_working,
     extends,
 )
+from headrace_task_state.webhooks.notice import NotConvertible
 
 _MOST = 32
 """Maximum folds kept, so that the next delivery need not read the log from its start."""
@@ -80,7 +82,25 @@ class Snapshots:
 
 
 def _old_form() -> Callable[[Json], bytes]:
-    from headrace_task_state.webhooks.old_form import in_old_form  # noqa: PLC0415 - see OLD_FORM
+    from a2a.compat.v0_3 import conversions  # noqa: PLC0415 - see OLD_FORM
+    from a2a.types import a2a_pb2  # noqa: PLC0415 - as above
+    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - as above
+
+    def in_old_form(event: Json) -> bytes:
+        """Return what a StreamResponse of 1.0 contains, such as a Task, in 0.3's form.
+
+        Raises:
+            NotConvertible: 0.3, or protobuf, can't represent it.
+        """
+        try:
+            core = ParseDict(carried(event), a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
+            converted = conversions.to_compat_stream_response(core).result
+        except (ParseError, ValueError, TypeError, KeyError, RecursionError) as error:
+            why = f"the event can't be converted to A2A 0.3: {error}"
+            raise NotConvertible(why[:300]) from None
+        return json_text.encode(
+            whole(converted.model_dump(mode="json", by_alias=True, exclude_none=True))
+        )
 
     return in_old_form
 

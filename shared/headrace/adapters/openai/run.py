@@ -17,8 +17,13 @@ from headrace.adapters.conversation.turns import CallItem, ResultItem, Turn, ans
 from headrace.adapters.model_spans import note_input, note_output
 from headrace.adapters.openai.content import ContentNames, content_of
 from headrace.adapters.openai.stream import FORMAT, ResponseEmitter
-from headrace.adapters.questions.approvals import ask, interrupts_before
-from headrace.adapters.questions.tool_questions import ToolAnswer, interrupt_for, tool_answers
+from headrace.adapters.questions.approvals import (
+    ToolAnswer,
+    ask,
+    interrupt_for,
+    interrupts_before,
+    tool_answers,
+)
 from headrace.adapters.span_messages import of_chat
 from headrace.model import json_text
 from headrace.model.events import Json

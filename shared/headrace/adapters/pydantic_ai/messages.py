@@ -1,4 +1,4 @@
-"""Conversion of a conversation into pydantic-ai's messages, and of these into those of spans."""
+"""A conversation as pydantic-ai's messages: from the log, kept in memory, or for spans."""
 
 from base64 import b64decode
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.instrumented import InstrumentationSettings as Instrumentation
 
+from headrace.adapters.conversation.journal import Journal
 from headrace.adapters.conversation.turns import (
     CallItem,
     Item,
@@ -37,6 +38,7 @@ from headrace.adapters.conversation.turns import (
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.model.parts import ToolResultPart
+from headrace.sdk.context import RunContext
 
 FORMAT = "pydantic-ai"
 """Format of what is kept verbatim: a ModelResponse as JSON, or a ModelRequest with a tool's
@@ -242,3 +244,41 @@ def _shown_message(message: Json) -> Json:
 def _shown_part(part: Json) -> Json:
     renamed = {_RENAMED.get(name, name): value for name, value in part.items()}
     return {**renamed, "type": _KINDS.get(part["type"], part["type"])}
+
+
+class FleetHistory:
+    """The messages of a conversation. Workers, reloads and restarts don't change them.
+
+    They belong to the owner's conversation with the agent, and are erased with that. An attempt
+    that takes over a run finds them as they were before the run.
+    """
+
+    def __init__(self, ctx: RunContext, name: str) -> None:
+        """See `fleet_history`."""
+        self._journal = Journal(ctx, ctx.memory, "pydantic-ai", name)
+
+    async def messages(self) -> list[ModelMessage]:
+        """Return the messages, for `message_history`."""
+        return ModelMessagesTypeAdapter.validate_python(await self._journal.items())
+
+    async def add(self, messages: Sequence[ModelMessage]) -> None:
+        """Add a run's `new_messages()`."""
+        await self._journal.add(ModelMessagesTypeAdapter.dump_python([*messages], mode="json"))
+
+    async def clear(self) -> None:
+        """Delete all messages."""
+        await self._journal.clear()
+
+
+def fleet_history(ctx: RunContext, name: str = "") -> FleetHistory:
+    """Return the messages of the conversation.
+
+    ``result = await agent.run(…, message_history=await history.messages())``, and then ``await
+    history.add(result.new_messages())``. `pydantic_ai_agent` needs none: it reads the conversation
+    from the log.
+
+    Args:
+        ctx: The run's context.
+        name: A name, if the conversation has several histories, such as one for each agent.
+    """
+    return FleetHistory(ctx, name)

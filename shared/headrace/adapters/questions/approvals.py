@@ -1,12 +1,12 @@
-"""Tool calls that need approval: the questions, and the decisions.
+"""Questions before and during tool calls: approvals and their decisions, and what a tool asks.
 
 The question is an AG-UI Interrupt of the kind that AG-UI clients know as tool approval. A client
 without interrupts answers with text: the words in `_YES` approve, all others refuse.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
@@ -23,6 +23,7 @@ from headrace.model import parts
 from headrace.model.events import INPUT_SCHEMA, INTERRUPTS, PENDING_TOOL_CALLS, REFUSED, Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import InputRequired
+from headrace.sdk.tool_call import ToolQuestion
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
@@ -35,6 +36,9 @@ SCHEMA: Json = {
     },
     "required": ["approved"],
 }
+
+TOOL_STATE = "headrace.tool"
+"""Key in an interrupt's metadata: the state with which the tool goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +177,41 @@ def decision_of(answer: Any, name: str) -> Decision:  # noqa: ANN401  # any JSON
     return Decision(
         given.approved, given.edited_args if given.approved else None, given.reason or ""
     )
+
+
+class ToolAnswer(NamedTuple):
+    """The user's answer to a tool's question."""
+
+    state: Json
+    answer: Any
+    """None: the user cancelled, or did not answer."""
+
+
+def interrupt_for(call: CallItem, question: ToolQuestion) -> Json:
+    """Return the interrupt that asks the question of a call."""
+    return {
+        "id": call.id,
+        "reason": "input_required",
+        "toolCallId": call.id,
+        "message": question.message,
+        "responseSchema": question.schema,
+        "metadata": {TOOL_STATE: question.state},
+    }
+
+
+def tool_answers(message: Sequence[Json], interrupts: Sequence[Json]) -> Mapping[str, ToolAnswer]:
+    """Return the message's answers to those of `interrupts` that are tools' questions, by call."""
+    asked = [one for one in interrupts if TOOL_STATE in (one.get("metadata") or {})]
+    answers = answers_of(message, [str(one["id"]) for one in asked])
+    return {
+        call_of(one): ToolAnswer(one["metadata"][TOOL_STATE], _fitting(one, answers.get(one["id"])))
+        for one in asked
+    }
+
+
+def _fitting(interrupt: Json, answer: Any) -> Any:  # noqa: ANN401  # any JSON
+    """Return the answer; a text is the only field of a form that has one."""
+    fields = (interrupt.get("responseSchema") or {}).get("properties") or {}
+    if isinstance(answer, str) and len(fields) == 1:
+        return {next(iter(fields)): answer}
+    return answer

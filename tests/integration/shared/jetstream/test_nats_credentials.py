@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.nkeys import KeyPair
+from headrace.jetstream.credentials import KeyPair
 from headrace.model.errors import BusUnavailable
 from headrace.settings import BusSettings
 from tests.support.certificates import Authority

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.jetstream.nkeys import InvalidSeed, KeyPair
+from headrace.jetstream.credentials import InvalidSeed, KeyPair
 from tests.support.nats_seeds import seed_of
 
 

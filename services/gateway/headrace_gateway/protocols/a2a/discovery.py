@@ -1,6 +1,8 @@
-"""Agent discovery: the list of agents, the well-known pages and the cards."""
+"""Agent discovery: the list of agents, the AI Catalog, the well-known pages and the cards."""
 
+from collections.abc import Iterable
 from email.utils import formatdate
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +14,6 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.signing import MAX_AGE
 from headrace_gateway.call import AGENT
-from headrace_gateway.protocols.a2a.ai_catalog import CATALOG_PATH, CATALOG_TYPE, ai_catalog
 from headrace_gateway.protocols.a2a.cards import GET_CARD, agent_path, shown, signed_card
 from headrace_gateway.protocols.a2a.errors import RestErrors
 from headrace_gateway.protocols.a2a.versions import Versions, forms_of
@@ -23,6 +24,11 @@ from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.server.public_url import mounted_at, public_url
 from headrace_gateway.services import Services
 from headrace_gateway.signed_cards import JWKS_PATH, SignedCard
+
+CATALOG_PATH = "/.well-known/ai-catalog.json"
+CATALOG_TYPE = "application/ai-catalog+json"
+
+_CARD_TYPE = "application/a2a-agent-card+json"
 
 CARD_MAX_AGE = 60
 """Seconds for which a card may be cached."""
@@ -102,7 +108,7 @@ class Discovery:
         base, cards = public_url(request, self._settings), self._directory.cards()
         providers = {card.provider.organization for card in cards if card.provider is not None}
         # The agents of one provider are that provider's catalog.
-        catalog = ai_catalog(base, cards, providers.pop() if len(providers) == 1 else "")
+        catalog = _ai_catalog(base, cards, providers.pop() if len(providers) == 1 else "")
         content = self._services.cards.signed_catalog(base, catalog)
         return Response(json_text.encode(content), 200, NO_STORE, CATALOG_TYPE)
 
@@ -157,3 +163,31 @@ class Discovery:
 
 def _named(card: AgentCard, root: str) -> Json:
     return {"id": card.name, "name": card.title, "url": root + agent_path(card.name)}
+
+
+def _ai_catalog(base: str, cards: Iterable[AgentCard], host: str) -> Json:
+    """Return the AI Catalog (specification 0.9) of the agents with these cards.
+
+    An entry repeats nothing that is in a card, as the specification has it.
+
+    Args:
+        base: Scheme and host of the agents' URLs.
+        cards: The agents' cards.
+        host: What the operator is called; empty: as the host is.
+    """
+    name = urlsplit(base).hostname or ""
+    return {
+        "specVersion": "0.9",
+        "host": {"displayName": host or name, "identifier": name},
+        "entries": [_catalog_entry(base, name, card) for card in cards],
+    }
+
+
+def _catalog_entry(base: str, host: str, card: AgentCard) -> Json:
+    tags = {tag for skill in card.skills for tag in skill.get("tags") or ()}
+    return {
+        "identifier": f"urn:air:{host}:agent:{card.name}",
+        "type": _CARD_TYPE,
+        "url": f"{base}{agent_path(card.name)}/.well-known/agent-card.json",
+        **({"tags": sorted(tags)} if tags else {}),
+    }
