@@ -66,6 +66,7 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.further_attempts} attempts after the first",
         f"{outcome.children} child tasks",
         f"{outcome.stepped} tasks with steps, {outcome.steps} steps in {outcome.step_calls} calls",
+        f"{outcome.waits} waits, {outcome.stored_calls} calls of their webhooks answered with 202",
         f"{outcome.by_events} tasks begun by events, {outcome.by_schedules} by schedules",
         f"{outcome.console} console requests answered",
         f"{outcome.answers} answers to events on the bus",

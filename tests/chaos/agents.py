@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from headrace import Agents, InputRequired, Retry, RunContext, agent
 from headrace.model.parts import text_of
+from tests.chaos.awaited_calls import WAITS, until_called
 from tests.chaos.step_journal import STEPS, did, got
 
 STEADY = 1000
@@ -20,7 +21,7 @@ DROPPED = "dropped"
 """Prefix of the keys of child tasks that a head does not wait for."""
 
 DROPPED_PROMPT = "1000 1000"
-STEPPING = ("stepping", "branching")
+STEPPING = ("stepping", "branching", "waiting")
 """Agents that do steps themselves."""
 
 _STRIDE = 7
@@ -49,7 +50,7 @@ def delegated_by(agent: str, text: str) -> list[tuple[str, str]] | None:
             # The same prompt twice: two children.
             return [("head", text), ("head", further), ("head", text)]
         case "foreman":
-            return [("stepping", text), ("branching", text)]
+            return [(stepper, text) for stepper in STEPPING]
         case "head":
             return [("plain", text), ("plain", further)]
     return None
@@ -162,6 +163,16 @@ async def branching(ctx: RunContext) -> str:
 
 
 @agent(retry=Retry(attempts=STEADY))
+async def waiting(ctx: RunContext) -> str:
+    """Do steps one by one, and wait before some of them."""
+    for number in range(1, STEPS + 1):
+        if number in WAITS:
+            await until_called(ctx, number)
+        await _step(ctx, number)
+    return f"{STEPS} steps"
+
+
+@agent(retry=Retry(attempts=STEADY))
 async def foreman(ctx: RunContext) -> str:
     """Delegate to agents that do steps."""
     return await _ask("foreman", ctx)
@@ -185,5 +196,8 @@ async def _ask(agent: str, ctx: RunContext) -> str:
 
 
 agents = Agents(
-    [plain, careful, blocking, steered, asking, manager, head, stepping, branching, foreman]
+    [
+        *(plain, careful, blocking, steered, asking, manager, head),
+        *(stepping, branching, waiting, foreman),
+    ]
 )

@@ -475,7 +475,7 @@ class DelegatingClient(TaskClient):
 class SteppingClient(TaskClient):
     """Uses agents that do steps, by themselves or by those that they delegate to."""
 
-    agents: tuple[str, ...] = ("stepping", "branching", "foreman")
+    agents: tuple[str, ...] = ("stepping", "branching", "waiting", "foreman")
 
 
 CLIENTS: tuple[tuple[int, type[Client]], ...] = (

@@ -15,6 +15,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import Json
 from headrace.model.fold import TaskFold
+from headrace.model.step import StepRecord
 from headrace.model.task import INPUT_REQUIRED, TERMINAL, TaskKey
 from tests.support.resuming_log import WholeLog
 
@@ -75,6 +76,15 @@ class Log:
     def lines(self) -> list[bytes]:
         """Return its events, byte by byte."""
         return [line for entry in self.entries for line in entry.lines]
+
+    def records(self) -> list[StepRecord]:
+        """Return the records of its steps and waits."""
+        found = (
+            StepRecord.decode(entry.stamp.step, entry.last_generation)
+            for entry in self.entries
+            if entry.stamp.step is not None
+        )
+        return [record for record in found if record is not None]
 
     def whole(self) -> WholeLog:
         """Return the log as clients receive it."""

@@ -13,6 +13,7 @@ import httpx
 
 from headrace.jetstream.connection import Bus
 from headrace_cli.dev.readiness import until_ready
+from tests.chaos.awaited_calls import stored_calls
 from tests.chaos.clients import Client, ClientContext, SteppingClient, client_of
 from tests.chaos.console import Console
 from tests.chaos.faults import Fault, FaultInjector, plan
@@ -89,6 +90,10 @@ class Outcome:
     """Steps that were done, in all tasks."""
     step_calls: int = 0
     """Calls of their functions."""
+    waits: int = 0
+    """Waits whose event was checked."""
+    stored_calls: int = 0
+    """Calls of their webhooks that were answered with 202."""
     forks: int = 0
     """Forks that clients have seen end."""
     by_events: int = 0
@@ -282,6 +287,7 @@ def _judge(record: Record, steps: StepJournal, clients: list[Client], outcome: O
     outcome.erased = sum(log.is_erased for log in record.logs.values())
     outcome.unrecorded = judge.unrecorded
     outcome.stepped, outcome.steps, outcome.step_calls = judge.stepped, steps.done, steps.calls
+    outcome.waits, outcome.stored_calls = judge.waited, stored_calls(steps)
 
 
 @asynccontextmanager

@@ -1,12 +1,11 @@
-"""What steps did outside of their tasks, in a file that survives every process."""
+"""What steps and waits did outside of their tasks, in a file that survives every process."""
 
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headrace.model.entry import Entry
 from headrace.model.step import StepRecord
 
 FILE = "CHAOS_STEPS"
@@ -22,16 +21,17 @@ DID, GOT = "did", "got"
 def did(task: str, step: int, key: str) -> str:
     """Note the effect of a step, and return its result, which no other call returns."""
     result = secrets.token_hex(4)
-    _note(DID, task, step, key)
+    note(DID, task, step, key)
     return result
 
 
 def got(task: str, step: int, result: str) -> None:
     """Note what an attempt got as the step's result."""
-    _note(GOT, task, step, result)
+    note(GOT, task, step, result)
 
 
-def _note(kind: str, task: str, step: int, what: str) -> None:
+def note(kind: str, task: str, step: int, what: str) -> None:
+    """Add a line about a task's step, or about the wait before it."""
     # One call, so that a killed process leaves no half of a line.
     file = os.open(os.environ[FILE], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     try:
@@ -45,38 +45,28 @@ class StepJournal:
 
     def __init__(self, path: Path) -> None:
         """Read the file at `path`; without one, no step was done."""
-        self._lines: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+        self.lines: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+        """What they tell, by kind, task and step."""
         for line in path.read_text().splitlines() if path.exists() else ():
             kind, task, step, what = line.split()
-            self._lines[kind, task, int(step)].append(what)
-
-    @property
-    def calls(self) -> int:
-        """How often functions of steps were called."""
-        return sum(len(keys) for (kind, *_), keys in self._lines.items() if kind == DID)
+            self.lines[kind, task, int(step)].append(what)
 
     @property
     def done(self) -> int:
         """How many steps were done."""
-        return sum(kind == DID for kind, *_ in self._lines)
+        return sum(kind == DID for kind, *_ in self.lines)
 
-    def problems(self, task: str, entries: list[Entry]) -> Iterator[str]:
+    @property
+    def calls(self) -> int:
+        """How often functions of steps were called."""
+        return sum(len(keys) for (kind, *_), keys in self.lines.items() if kind == DID)
+
+    def problems(self, task: str, records: Sequence[StepRecord]) -> Iterator[str]:
         """Yield where a completed task did a step not once, by its key, or got several results."""
-        records = list(_records(entries))
-        if len(records) != len({record.id for record in records}):
-            yield f"a step has two records: {sorted(str(record.id) for record in records)}"
         if len(records) != STEPS:
             yield f"{len(records)} steps are recorded"
         for step in range(1, STEPS + 1):
-            if len(set(self._lines[DID, task, step])) != 1:
-                yield f"step {step} was done with keys {self._lines[DID, task, step]}"
-            if len(set(self._lines[GOT, task, step])) != 1:
-                yield f"step {step} had the results {self._lines[GOT, task, step]}"
-
-
-def _records(entries: list[Entry]) -> Iterator[StepRecord]:
-    for entry in entries:
-        if entry.stamp.step is not None:
-            record = StepRecord.decode(entry.stamp.step, entry.last_generation)
-            if record is not None:
-                yield record
+            if len(set(self.lines[DID, task, step])) != 1:
+                yield f"step {step} was done with keys {self.lines[DID, task, step]}"
+            if len(set(self.lines[GOT, task, step])) != 1:
+                yield f"step {step} had the results {self.lines[GOT, task, step]}"

@@ -4,13 +4,16 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from headrace.model.entry import Entry
+from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json
 from headrace.model.fork import FORK_OF, FORK_WRITER
 from headrace.model.parts import text_of
+from headrace.model.step import StepRecord
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, TERMINAL
+from headrace.model.wait import source_of
 from headrace_gateway.protocols.agui.fold import Fold
 from tests.chaos.agents import STEPPING, answer_to, mark_of
+from tests.chaos.awaited_calls import WAITS, check_waits, is_of_wait
 from tests.chaos.clients import AguiClient, Client, ForkingClient, TaskClient
 from tests.chaos.record import Log, Record
 from tests.chaos.step_journal import StepJournal
@@ -38,6 +41,8 @@ class Judge:
         """Forks that clients have seen end."""
         self.stepped = 0
         """Tasks whose steps are checked."""
+        self.waited = 0
+        """Waits whose event is checked."""
         self.task_trees = TaskTrees()
 
     def check_client(self, client: Client) -> Iterator[str]:
@@ -78,12 +83,22 @@ class Judge:
             found = [*overlaps(log.entries), *ends(log), *_twice(sent)]
             if log.key.agent in STEPPING and log.entries[-1].stamp.state == COMPLETED:
                 self.stepped += 1
-                found += self._steps.problems(log.key.task, log.entries)
+                found += self._check_records(log)
             yield from (f"{log.key.agent} {log.key.task}: {each}" for each in found)
             if not _is_child(log) and not _is_fork(log):
                 names.update(sent.keys())
         yield from (f"tasks: {each}" for each in _twice(names))
         yield from self.task_trees.problems()
+
+    def _check_records(self, log: Log) -> Iterator[str]:
+        """Yield where a completed task did a step, or got a wait's event, not once."""
+        task, records = log.key.task, log.records()
+        if len(records) != len({record.id for record in records}):
+            yield f"something has two records: {sorted(str(record.id) for record in records)}"
+        yield from self._steps.problems(task, [one for one in records if not is_of_wait(one)])
+        waits = WAITS if log.key.agent == "waiting" else ()
+        self.waited += len(waits)
+        yield from check_waits(self._steps, task, records, waits)
 
     def _log_of(self, client: Client) -> Log | None:
         if isinstance(client, AguiClient):
@@ -215,14 +230,33 @@ def overlaps(entries: list[Entry]) -> Iterator[str]:
     holds = [(stamp.run, stamp.attempt) for stamp in worked]
     if holds != sorted(holds):
         yield f"attempts overlap: {[hold for hold, _ in itertools.groupby(holds)]}"
-    writers = dict[tuple[int, int], str]()
+    writers, before = dict[tuple[int, int], str](), None
     for hold, stamp in zip(holds, worked, strict=True):
-        # A message that is queued beside a holder does not change the attempt.
+        if _is_beside(stamp):
+            if before is not None and _place(stamp) != _place(before):
+                yield f"{stamp.writer} has changed attempt {_place(before)} to {_place(stamp)}"
         # The beginning of a fork is a copy of its source's attempts.
-        if stamp.writer.startswith(("input-", "key-", f"{FORK_WRITER}-")):
-            continue
-        if writers.setdefault(hold, stamp.writer) != stamp.writer:
+        elif (
+            not stamp.writer.startswith(f"{FORK_WRITER}-")
+            and writers.setdefault(hold, stamp.writer) != stamp.writer
+        ):
             yield f"attempt {hold} has two writers: {writers[hold]} and {stamp.writer}"
+        before = stamp
+
+
+def _is_beside(stamp: Stamp) -> bool:
+    """Return whether an entry is of another writer than the holder, which continues after it.
+
+    It has a queued message, or the event of a wait.
+    """
+    if stamp.writer.startswith("wake-"):
+        record = None if stamp.step is None else StepRecord.decode(stamp.step, 0)
+        return record is not None and source_of(record) is not None
+    return stamp.writer.startswith(("input-", "key-"))
+
+
+def _place(stamp: Stamp) -> tuple[str, int, int]:
+    return stamp.state, stamp.run, stamp.attempt
 
 
 def ends(log: Log) -> Iterator[str]:

@@ -19,11 +19,14 @@ from headrace.model.delegation import DELEGATION, Lineage
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json, artifact_update, status_update, task_submitted
 from headrace.model.schedule import ScheduleFirings
+from headrace.model.step import StepRecord
 from headrace.model.task import CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, TaskKey
+from headrace.model.wait import SIGNING_STEP, SourceEvent, arrived, timed_out
 from headrace.settings import BusSettings
 from tests.chaos.__main__ import summary
 from tests.chaos.agents import DROPPED_PROMPT, answer_to
 from tests.chaos.answers import BusAnswer
+from tests.chaos.awaited_calls import WAITED, check_waits, is_of_wait
 from tests.chaos.clients import CLIENTS, ClientContext, TaskClient, TaskFollower
 from tests.chaos.faults import KINDS, plan
 from tests.chaos.firings import EVENTS, FiredTask, FiringJudge, text_of_event, trigger_of_event
@@ -31,6 +34,7 @@ from tests.chaos.fleet import fleet_in
 from tests.chaos.hostile import CHAIN_TASKS, HostileEvents, kind_of
 from tests.chaos.record import Log
 from tests.chaos.run import Size, run
+from tests.chaos.step_journal import StepJournal
 from tests.chaos.task_trees import TaskTrees
 from tests.chaos.verdict import ends, forked, overlaps
 from tests.support.forked_process import HEADRACE
@@ -108,8 +112,17 @@ async def test_a_client_without_an_answer_when_its_task_is_erased_has_not_seen_i
     assert (client.outcome_name, client.follower.over) == ("erased", False)
 
 
-def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
-    return Entry(Stamp("log1", 1, writer, state, run, attempt), [b"{}"], 1, "")
+def entry(
+    run: int, attempt: int, writer: str, state: str = WORKING, record: StepRecord | None = None
+) -> Entry:
+    step = None if record is None else record.encode()
+    return Entry(Stamp("log1", 1, writer, state, run, attempt, step=step), [b"{}"], 1, "")
+
+
+def arrival(source: str = "webhook/step 5", body: str = "a1") -> StepRecord:
+    """Return the record of a wait's event."""
+    event = SourceEvent("2026-11-30T10:00:00.000Z", body.encode())
+    return StepRecord(arrived(source), event.encode())
 
 
 @pytest.mark.parametrize(
@@ -118,11 +131,52 @@ def entry(run: int, attempt: int, writer: str, state: str = WORKING) -> Entry:
         [entry(1, 1, "a"), entry(1, 2, "b"), entry(1, 1, "a")],
         [entry(1, 1, "a"), entry(1, 1, "b")],
         [entry(2, 1, "a"), entry(1, 2, "b")],
+        [entry(1, 1, "a"), entry(1, 1, "wake-1")],
+        [entry(1, 1, "a"), entry(1, 1, "wake-1", record=StepRecord(("work", 0), "1"))],
+        [entry(1, 1, "a"), entry(1, 1, "b", record=arrival())],
+        [entry(1, 1, "a"), entry(1, 2, "wake-1", record=arrival())],
+        [entry(1, 1, "a"), entry(1, 1, "wake-1", COMPLETED, record=arrival())],
     ],
 )
 def test_overlapping_attempts_are_reported(log: list[Entry]) -> None:
     assert list(overlaps(log))
     assert not list(overlaps([entry(1, 1, "a"), entry(1, 2, "b"), entry(4, 1, "c")]))
+    others = [entry(1, 1, "wake-1", record=arrival()), entry(1, 1, "input-1")]
+    assert not list(overlaps([entry(1, 1, "a"), *others, entry(1, 1, "a")]))
+
+
+CALLED = ["409:c3", "202:a1", "heard:a1", "heard:a1", "404:d4"]
+
+
+@pytest.mark.parametrize(
+    ("records", "lines", "wrong"),
+    [
+        ([arrival()], CALLED, ""),
+        ([arrival()], ["heard:a1"], ""),  # The caller was killed before it noted the answer.
+        ([], ["202:a1", "heard:a1"], "it has the events {} instead of"),
+        ([arrival(), arrival(body="b2")], CALLED, "instead of one each"),
+        ([arrival(), arrival("webhook/step 6")], CALLED, "instead of one each"),
+        ([arrival(body="b2")], ["202:a1", "heard:b2"], "202 was answered for ['a1'], and the log"),
+        ([arrival()], ["202:a1", "202:b2", "heard:a1"], "202 was answered for ['a1', 'b2']"),
+        ([arrival()], ["202:a1", "202:a1", "heard:a1"], "202 was answered for ['a1', 'a1']"),
+        ([arrival()], ["202:a1", "heard:a1", "heard:b2"], "the agent got ['a1', 'b2']"),
+        ([arrival()], ["202:a1"], "the agent got []"),
+        ([arrival()], ["404:b2", *CALLED], "with 404 while the agent waited"),
+    ],
+)
+def test_waits_without_exactly_one_event_and_lost_calls_are_reported(
+    records: list[StepRecord], lines: list[str], wrong: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "steps"
+    path.write_text("".join(f"{WAITED} t 5 {line}\n" for line in lines))
+    found = list(check_waits(StepJournal(path), "t", records, [5]))
+    assert any(wrong in each for each in found) if wrong else found == []
+
+
+def test_records_of_waits_are_no_steps() -> None:
+    secret = StepRecord((SIGNING_STEP, SIGNING_STEP), '"s"')
+    assert all(map(is_of_wait, [arrival(), StepRecord(timed_out("w"), "null"), secret]))
+    assert not is_of_wait(StepRecord(("work", 0), "1"))
 
 
 def log_of(task: str, requests: str, state: str, *, name: str = "") -> list[Entry]:
