@@ -21,7 +21,8 @@ DROPPED = "dropped"
 """Prefix of the keys of child tasks that a head does not wait for."""
 
 DROPPED_PROMPT = "1000 1000"
-STEPPING = ("stepping", "branching", "waiting")
+ONLY_STEPPING = ("stepping", "branching")
+STEPPING = (*ONLY_STEPPING, "waiting")
 """Agents that do steps themselves."""
 
 _STRIDE = 7

@@ -63,6 +63,8 @@ class StepJournal:
 
     def problems(self, task: str, records: Sequence[StepRecord]) -> Iterator[str]:
         """Yield where a completed task did a step not once, by its key, or got several results."""
+        if len(records) != len({record.id for record in records}):
+            yield f"a step has two records: {sorted(str(record.id) for record in records)}"
         if len(records) != STEPS:
             yield f"{len(records)} steps are recorded"
         for step in range(1, STEPS + 1):

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from headrace.model.task import COMPLETED
-from tests.chaos.agents import STEPPING
+from tests.chaos.agents import ONLY_STEPPING
+from tests.chaos.record import Log
 from tests.chaos.step_journal import FILE, STEPS, StepJournal
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import TaskSubmitter
@@ -36,7 +37,7 @@ async def test_each_step_is_done_under_one_key_and_has_one_result(
         worker.environment = {**(worker.environment or {}), FILE: str(path)}
         await asyncio.to_thread(worker.start)
     try:
-        tasks = [await submitter.start(STEPPING[n % 2], "1 20") for n in range(TASKS)]
+        tasks = [await submitter.start(ONLY_STEPPING[n % 2], "1 20") for n in range(TASKS)]
         for kill in range(1, KILLS + 1):
             wanted = TASKS * STEPS * kill // (KILLS + 2)
             await asyncio.to_thread(until, partial(has_done, path, wanted), f"{wanted} steps")
@@ -50,6 +51,7 @@ async def test_each_step_is_done_under_one_key_and_has_one_result(
     journal = StepJournal(path)
     assert [log[-1].stamp.state for log in logs] == [COMPLETED] * TASKS
     assert sum(log[-1].stamp.attempt > 1 for log in logs) > 0
-    found = [journal.problems(task.key.task, log) for task, log in zip(tasks, logs, strict=True)]
+    records = [Log(task.key, log).records() for task, log in zip(tasks, logs, strict=True)]
+    found = [journal.problems(t.key.task, each) for t, each in zip(tasks, records, strict=True)]
     assert [problem for problems in found for problem in problems] == []
     assert journal.done == TASKS * STEPS
