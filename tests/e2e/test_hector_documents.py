@@ -74,9 +74,8 @@ NOT_MET = """
   `tests/integration/gateway/protocols/hector/test_shapes.py` and `test_codes.py`, parts and events
   by `tests/unit/gateway/protocols/hector/test_events.py`, a card's `security` by
   `tests/integration/gateway/server/auth/test_schemes.py`.
-- `response.metadata` is that of the task or message, without `tokens_used`, `model` and
-  `execution_time`. Usage that an agent reports is in a stream's `task.metadata`.
-- Hector's built-in user interface: a console comes later.
+- `response.metadata` is the task's. It has `tokens_used`, `model` and `execution_time` if the agent reports its usage.
+- Hector's built-in user interface: Headrace has [its own console](console.md).
 """
 """Lines that are not met as they stand, with the reason."""
 
