@@ -74,7 +74,8 @@ NOT_MET = """
   `tests/integration/gateway/protocols/hector/test_shapes.py` and `test_codes.py`, parts and events
   by `tests/unit/gateway/protocols/hector/test_events.py`, a card's `security` by
   `tests/integration/gateway/server/auth/test_schemes.py`.
-- `response.metadata` is the task's. It has `tokens_used`, `model` and `execution_time` if the agent reports its usage.
+- `response.metadata` is the task's. It has `tokens_used`, `model` and `execution_time` if the agent
+  reports its usage.
 - Hector's built-in user interface: Headrace has [its own console](console.md).
 """
 """Lines that are not met as they stand, with the reason."""
