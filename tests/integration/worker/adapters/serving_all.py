@@ -1,4 +1,4 @@
-"""One agent of each adapter that asks, for a stack whose processes come and go (`Asking`)."""
+"""One agent of each adapter that asks, and the examples, for a stack whose processes are killed."""
 
 import json
 import os
@@ -11,12 +11,16 @@ from pathlib import Path
 from headrace import Agent, Agents
 from headrace.adapters import ag_ui_agent, remote_agent
 from headrace.clock import TaskClock
+from tests.integration.worker.adapters.approval_examples import EXAMPLES, Ledger
 from tests.integration.worker.adapters.office import Office
 from tests.support.examples import example
 
+MODELS = json.loads(os.environ["MODELS"])
+OFFICES = Path(os.environ["OFFICES"])
+
 
 def _made(name: str, url: str) -> Agent:
-    office = Office(Path(os.environ["OFFICES"]) / name)
+    office = Office(OFFICES / name)
     made: Agent = import_module(f"tests.integration.worker.adapters.{name}").build(url, office)
     return replace(made, card=made.card.model_copy(update={"name": name}))
 
@@ -33,7 +37,8 @@ if Path("a-day").exists():
 
 agents = Agents(
     [
-        *(_made(*one) for one in json.loads(os.environ["MODELS"]).items()),
+        *(_made(*one) for one in MODELS.items()),
+        *(made(MODELS[model], Ledger(OFFICES)) for model, made in EXAMPLES.values()),
         example("executor").translator,
         ag_ui_agent(os.environ["AG_UI"], name="backend"),
         remote_agent(os.environ["REMOTE"], name="outside"),

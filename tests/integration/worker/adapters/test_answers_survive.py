@@ -19,6 +19,7 @@ import pytest
 
 from headrace.model import parts
 from headrace.model.events import Json
+from tests.integration.worker.adapters.approval_examples import EXAMPLES, Ledger
 from tests.integration.worker.adapters.behaviour import PAINT, lines
 from tests.integration.worker.adapters.gemini_wire import gemini_model
 from tests.integration.worker.adapters.office import Office
@@ -37,6 +38,7 @@ from tests.support.chat_stub import AgUiStub, Reply, serving
 from tests.support.module_loops import module_fixture
 from tests.support.pids import freeze, living
 from tests.support.plain_http import NO_TLS
+from tests.support.resuming_sizes import sized
 from tests.support.scripted_executor import ScriptedExecutor
 from tests.support.sdk_server import sdk_server
 from tests.support.stack import Stack
@@ -83,9 +85,15 @@ def model_says(received: list[ModelMessage]) -> ModelOutput:
     if last.text == EARLY:
         return replies(f"You said {EARLY} early.")
     verb, what = last.text.rstrip(".").split()
-    if verb == "Paint":
-        return calls(("p1", "paint", {"colour": what}))
-    return calls(("c1", "refund", {"order": what, "amount": 5}))
+    city = {"city": f"Oakland {what}"}
+    called: dict[str, list[tuple[str, str, Json]]] = {
+        "Refund": [("c1", "refund", {"order": what, "amount": 5})],
+        "Paint": [("p1", "paint", {"colour": what})],
+        "Book": [("b1", "book_hotel", {"hotel_name": what})],
+        "Measure": [("w1", "get_weather", city), ("w2", "get_temperature", city)],
+        "Transfer": [("t1", "transfer_funds", {"amount": 200, "recipient": what})],
+    }
+    return calls(*called[verb])
 
 
 ASKS: Json = {
@@ -112,11 +120,12 @@ class World:
     models: dict[str, Model]
     backend: AgUiStub
     outside: ScriptedExecutor
+    ledger: Ledger
 
     @property
     def http(self) -> httpx.AsyncClient:
         """A client of the gateway."""
-        return httpx.AsyncClient(base_url=self.stack.url, timeout=120, verify=NO_TLS)
+        return httpx.AsyncClient(base_url=self.stack.url, timeout=300, verify=NO_TLS)
 
     def heard(self, framework: str, prompt: str) -> list[str]:
         """Return the longest conversation that begins with `prompt`, as its model got it."""
@@ -157,7 +166,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         save(stack)
         await asyncio.to_thread(stack.start)
         try:
-            yield World(stack, offices, models, backend, outside)
+            yield World(stack, offices, models, backend, outside, Ledger(folder))
         finally:
             await asyncio.to_thread(stack.stop)
 
@@ -224,6 +233,9 @@ class InWords(Asker):
     async def answer(self, world: World, event: str, asked: str) -> Told:
         """Answer the task."""
         task = await self._said(world, self.answers.format(event), asked)
+        return self._told(world, event, task)
+
+    def _told(self, world: World, event: str, task: Json) -> Told:
         said = "".join(parts.text_of(one["parts"]) for one in task.get("artifacts", ()))
         return Told(task["status"]["state"], said, *self.heard(world, event))
 
@@ -239,16 +251,17 @@ class InWords(Asker):
         sent.release()
         await release.wait()
         url, state = f"/v1/agents/{self.agent}/tasks/{task['id']}", ""
-        async with world.http as http, asyncio.timeout(120):
+        async with world.http as http, asyncio.timeout(300):
             while state != "TASK_STATE_INPUT_REQUIRED":
                 await asyncio.sleep(0.1)
                 state = (await http.get(url)).json()["status"]["state"]
         return str(task["id"])
 
     async def _said(
-        self, world: World, words: str, task: str = "", *, at_once: bool = False
+        self, world: World, words: str | Json, task: str = "", *, at_once: bool = False
     ) -> Json:
-        message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": words}]}
+        part = {"text" if isinstance(words, str) else "data": words}
+        message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [part]}
         body: Json = {"message": message | ({"taskId": task} if task else {})}
         body["configuration"] = {"returnImmediately": at_once}
         async with world.http as http:
@@ -285,6 +298,30 @@ class Approval(InWords):
             f"assistant: refund({event},5)",
             f"tool: refunded {event}",
         ]
+
+
+class Example(InWords):
+    """One of the frameworks' examples of approvals."""
+
+    told = "So be it."
+
+    def __init__(self, agent: str, prompt: str, effect: str, answer: Json | str = "yes") -> None:
+        """Send `prompt`, and give the `answer` after which there is the `effect`, once."""
+        super().__init__(agent)
+        self.prompt, self._effect, self._answer = prompt, effect, answer
+
+    async def answer(self, world: World, event: str, asked: str) -> Told:
+        """Answer the task."""
+        return self._told(world, event, await self._said(world, self._answer, asked))
+
+    def heard(self, world: World, event: str) -> tuple[list[Any], list[str]]:
+        """Return its effect, as often as it happened."""
+        effect = self._effect.format(event)
+        return [each for each in world.ledger.lines() if each == effect], []
+
+    def done(self, event: str) -> tuple[list[Any], list[str]]:
+        """Return one effect."""
+        return [self._effect.format(event)], []
 
 
 class AskingExecutor(InWords):
@@ -485,3 +522,32 @@ async def test_a_word_that_was_sent_before_the_question_decides_nothing(world: W
         expected = row.expected("early")
         assert (one.state, one.effects) == (row.state_after, expected.effects), name
         assert one.text == f"{expected.text}{row.told_after}", name
+
+
+EXAMPLE_ROWS: Final = (
+    Example("booking", "Book {}.", "booked {}", {"type": "accept"}),
+    Example("weather", "Measure {}.", "measured Oakland {}"),
+    Example("transfers", "Transfer {}.", "transferred {}"),
+)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(sized(600, 1800))
+async def test_the_frameworks_examples_are_answered_once_over_kills(world: World) -> None:
+    """All workers are killed while agents begin to ask, and between question and answer."""
+    assert {row.agent for row in EXAMPLE_ROWS} == set(EXAMPLES)
+    expected = list[Told]()
+    told = list[Told]()
+    for number in range(sized(1, 20)):
+        name = f"round-{number}"
+        asking = [asyncio.create_task(row.ask(world, name)) for row in EXAMPLE_ROWS]
+        await asyncio.sleep(sized(0.2, number * 0.05))
+        await _killed(world.stack)
+        asked = await asyncio.gather(*asking)
+        await _killed(world.stack)
+        answering = (
+            row.answer(world, name, task) for row, task in zip(EXAMPLE_ROWS, asked, strict=True)
+        )
+        told += await asyncio.gather(*answering)
+        expected += [row.expected(name) for row in EXAMPLE_ROWS]
+    assert told == expected
