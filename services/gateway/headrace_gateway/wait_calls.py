@@ -16,6 +16,7 @@ from headrace_gateway.server.endpoints import headers_of
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.tasks.webhook_call import MOST_BYTES, WebhookCall, passed_on
+from headrace_gateway.tasks.webhook_secrets import WebhookSecrets
 
 PATH = "/v1/waits/{token}"
 
@@ -30,7 +31,7 @@ class WaitCalls:
 
     def __init__(self, services: Services) -> None:
         """Record calls with `services`."""
-        self._services = services
+        self._services, self._secrets = services, WebhookSecrets(services.bus)
 
     def routes(self) -> list[Route]:
         """Return the route."""
@@ -38,7 +39,7 @@ class WaitCalls:
 
     async def _call(self, request: Request) -> Response:
         services = self._services
-        call = await WebhookCall.of(services.bus, request.path_params["token"])
+        call = await WebhookCall.of(services.bus, self._secrets, request.path_params["token"])
         key = call.address.key
         caller = Caller.by_signature(key.tenant, call.owner, key.agent, _OPERATION)
         await begin_as(services, request, caller, _OPERATION, agent=key.agent, task=key.task)

@@ -19,7 +19,7 @@ from headrace.model.messages import WokenRun
 from headrace.model.sleep import asleep_for
 from headrace.model.step import COMPLETED, MOST_IN_HEADER, ShownStep, StepId, StepRecord
 from headrace.model.task import TaskKey
-from headrace.model.wait import SIGNING_STEP, SourceEvent, arrived, shown_name, source_of
+from headrace.model.wait import SourceEvent, arrived, shown_name, source_of
 from headrace.tasks.end import context_of
 from headrace.tasks.runs import release
 from headrace.wait_for import ELECTION
@@ -83,14 +83,6 @@ class OpenRun:
     def context(self) -> str:
         """The task's context."""
         return context_of(self.last)
-
-    @property
-    def secret(self) -> str | None:
-        """What signs the run's webhooks. None: it has none."""
-        record = self.records.get((SIGNING_STEP, SIGNING_STEP))
-        if record is None or record.value is None:
-            return None
-        return str(json_text.decode(record.value))
 
     async def _read(self, after: int) -> None:
         async for batch in replay(self.bus, self.key, after, self.last.sequence):

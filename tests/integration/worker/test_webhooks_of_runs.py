@@ -9,10 +9,12 @@ import httpx
 import pytest
 
 from headrace import RunContext, Webhook, agent
+from headrace.model.sleep import asleep_until
 from headrace.model.task import COMPLETED, FAILED
 from headrace.model.wait import WebhookAddress
 from headrace_gateway.settings import GatewaySettings
 from headrace_gateway.tasks.webhook_call import MOST_BYTES
+from headrace_gateway.tasks.webhook_secrets import WebhookSecrets
 from tests.integration.worker.conftest import Spawn, Working
 from tests.integration.worker.test_sleeping import attempts, said
 from tests.integration.worker.test_waits import BRISK, arrivals, asleep
@@ -20,6 +22,7 @@ from tests.support.plain_http import NO_TLS
 from tests.support.running_gateway import own_settings, running
 from tests.support.servers import NatsProcess
 from tests.support.task_submitter import Task, TaskSubmitter
+from tests.support.waiting import eventually
 
 
 @agent
@@ -144,6 +147,41 @@ async def test_who_has_no_url_learns_and_changes_nothing(
         assert arrivals(await task.entries()) == []
         assert (await http.post(url, content=b"x")).status_code == 202
         await task.ended()
+
+
+@agent
+async def talker(ctx: RunContext) -> AsyncIterator[str]:
+    """Says much, and then waits; without a message it has no webhook."""
+    if ctx.prompt:
+        yield await ctx.webhook("paid")
+    for _ in range(3):
+        yield "\n" + "x" * 200_000
+    await ctx.checkpoint(None)
+    if not ctx.prompt:
+        await ctx.sleep(1000)
+    yield (await ctx.wait(Webhook("paid"))).text
+
+
+@pytest.mark.parametrize("prompt", ["hello", ""])
+async def test_forged_calls_do_not_have_a_log_read_again_and_again(
+    submitter: TaskSubmitter, working: Working, prompt: str
+) -> None:
+    async with working(talker, timing=BRISK, public_url="http://gateway"):
+        task = await submitter.start("talker", prompt)
+
+        async def sleeps() -> bool:
+            return asleep_until((await task.entries())[-1].events[-1]) is not None
+
+        await eventually(sleeps, "it sleeps")
+        secrets = WebhookSecrets(task.bus)
+        first = await secrets.of(task.key, 1)
+        assert (first is None) == (not prompt)
+        received = task.bus.connection.stats
+        before = received["in_bytes"]
+        found = [await secrets.of(task.key, 1) for _ in range(20)]
+        assert found == [first] * 20
+        assert received["in_bytes"] - before < 200_000, "the log is three times as long"
+        assert await secrets.of(task.key, 2) is None
 
 
 async def test_a_url_is_the_same_after_a_kill_and_wakes_through_another_gateway(

@@ -201,6 +201,19 @@ class Mcp:
         Hostile("/mcp", b"[]", 400, "-32600"),
         Hostile("/mcp", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', 400, "id must be"),
         Hostile("/mcp", b'{"jsonrpc":"2.0","id":1,"method":5}', 400, "method must be"),
+        Hostile(
+            "/mcp",
+            b'{"jsonrpc":"2.0","id":"%b","method":"ping"}' % (b"x" * 300),
+            400,
+            "at most 256",
+        ),
+        Hostile(
+            "/mcp",
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo",'
+            b'"_meta":{"progressToken":"%b"},"arguments":{"message":"x"}}}' % (b"x" * 300),
+            200,
+            "progressToken",
+        ),
         Hostile("/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', 200, "params.name"),
         Hostile(
             "/mcp",

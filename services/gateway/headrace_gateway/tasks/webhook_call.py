@@ -10,6 +10,7 @@ from headrace.model.task import is_task_id
 from headrace.model.wait import SourceEvent, WebhookAddress, arrived
 from headrace.tasks.end import owner_of
 from headrace.tasks.wake import NotWaiting, OpenRun, record_event
+from headrace_gateway.tasks.webhook_secrets import WebhookSecrets
 
 MOST_BYTES = 256 * 1024
 """Maximum size of a call's body."""
@@ -57,8 +58,8 @@ class WebhookCall:
     """Of the task, as a subject token."""
 
     @classmethod
-    async def of(cls, bus: Bus, token: str) -> "WebhookCall":
-        """Return the call of the URL that ends with `token`.
+    async def of(cls, bus: Bus, secrets: WebhookSecrets, token: str) -> "WebhookCall":
+        """Return the call of the URL that ends with `token`, which one of the `secrets` signs.
 
         Raises:
             NotWaiting: No open run has made the URL.
@@ -67,12 +68,13 @@ class WebhookCall:
         address = WebhookAddress.read(token)
         if address is None or not is_task_id(address.key.task):
             raise _unknown()
+        secret = await secrets.of(address.key, address.run)
+        if secret is None or not address.is_signed(token, secret):
+            raise _unknown()
         try:
             run = await OpenRun.read(bus, address.key, address.run)
         except NotWaiting:
             raise _unknown() from None
-        if run.secret is None or not address.is_signed(token, run.secret):
-            raise _unknown()
         return cls(address, run, await owner_of(bus, address.key) or "")
 
     def check(self) -> None:

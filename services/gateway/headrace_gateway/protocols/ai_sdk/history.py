@@ -25,6 +25,8 @@ class Answer:
             "parts": [],
         }
         self._open: dict[tuple[str, str], Json] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
+        """The pieces of open blocks, which are joined once."""
         self._tools: dict[str, Callable[[Json, Json], None]] = {
             "tool-approval-request": _asked,
             "tool-approval-response": _decided,
@@ -57,11 +59,17 @@ class Answer:
         if what == "start":
             named = {"id": chunk["id"]} if kind == REASONING else {}
             self._open[key] = {"type": kind, **named, "text": "", "state": "streaming"}
+            self._texts[key] = []
             self.message["parts"].append(self._open[key])
         elif what == "delta":
-            self._open[key]["text"] += chunk["delta"]
+            self._texts[key].append(chunk["delta"])
         else:
-            self._open.pop(key)["state"] = "done"
+            self._open.pop(key).update(text="".join(self._texts.pop(key)), state="done")
+
+    def settle(self) -> None:
+        """Join the texts of the blocks that are still open; nothing follows."""
+        for key, part in self._open.items():
+            part["text"] = "".join(self._texts[key])
 
     def _step(self, kind: str) -> None:
         parts = self.message["parts"]
@@ -70,7 +78,7 @@ class Answer:
             return
         steps = [at for at, part in enumerate(parts) if part["type"] == "step-start"]
         del parts[steps[-1] + 1 :]
-        self._open = {}
+        self._open, self._texts = {}, {}
 
     def _data(self, chunk: Json) -> None:
         for part in self.message["parts"] if "id" in chunk else ():
@@ -128,11 +136,15 @@ def messages_of(task: str, entries: list[Entry]) -> list[Json]:
     for entry in entries:
         for chunk in fold.read(entry):
             if chunk.content["type"] == START:
+                if answer is not None:
+                    answer.settle()
                 found += _users(entry, chunk.generation)
                 answer = Answer(chunk.content)
                 found.append(answer.message)
             elif answer is not None:
                 answer.take(chunk.content)
+    if answer is not None:
+        answer.settle()
     return found
 
 

@@ -53,8 +53,8 @@ _NAMED = {
 """The parameter that ``Mcp-Name`` repeats, by method."""
 
 _TASK_METHODS: Mapping[str, tuple[str, ...]] = {
-    "tasks/get": VERSIONS,
-    "tasks/cancel": VERSIONS,
+    "tasks/get": (MODERN, *HANDSHAKE[:1]),
+    "tasks/cancel": (MODERN, *HANDSHAKE[:1]),
     "tasks/update": (MODERN,),
     "tasks/result": HANDSHAKE[:1],
 }
@@ -141,6 +141,10 @@ class McpAnswer:
     """None: the client could not answer."""
 
 
+_LONGEST_ID = 256
+"""Maximum characters of ids and tokens of clients: each event of a stream repeats them."""
+
+
 def id_of(parsed: object) -> RpcId | None:
     """Return the id for the response to `parsed`; None if it has no valid one."""
     given = parsed.get("id") if isinstance(parsed, dict) else None
@@ -166,6 +170,8 @@ def read_message(
         return McpNotification(method, params, McpSession.of(headers))
     if (request_id := id_of(parsed)) is None:
         raise invalid_request("id must be a string or an integer")
+    if _is_long(request_id):
+        raise invalid_request(f"id must have at most {_LONGEST_ID} characters")
     if method is None and ("result" in parsed or "error" in parsed):
         result = parsed.get("result")
         return McpAnswer(request_id, result if isinstance(result, dict) else None)
@@ -176,6 +182,9 @@ def read_message(
     if request.is_modern:
         _check_headers(headers, request)
     _check_params(request)
+    if (token := request.progress_token) is not None and _is_long(token):
+        rule = f"must have at most {_LONGEST_ID} characters"
+        raise Malformed([Violation("params._meta.progressToken", rule)])
     return request
 
 
@@ -241,6 +250,10 @@ def _check_params(request: McpRequest) -> None:
         raise Malformed(
             [Violation(".".join(map(str, one["loc"])), one["msg"]) for one in found]
         ) from None
+
+
+def _is_long(given: RpcId) -> bool:
+    return (len(given) if isinstance(given, str) else given.bit_length()) > _LONGEST_ID
 
 
 def _check_task_params(method: str, params: Json) -> None:
