@@ -79,7 +79,7 @@ async def test_a_user_approves_or_refuses_a_call(
     approved: bool,  # noqa: FBT001 - the user's word
 ) -> None:
     here, there = fleet.gateways
-    chat = client().open(here, "payer")
+    chat = client().open(here, "cashier")
     await said(chat, "3")
     [asked] = [one for one in chat.parts if one["type"] == "tool-pay"]
     assert (asked["state"], asked["approval"]["requestReason"]) == ("approval-requested", "Pay?")
@@ -94,7 +94,7 @@ async def test_a_user_approves_or_refuses_a_call(
     assert tools(window) == [
         {"type": "tool-pay", **(state if approved else {"state": "output-denied"})}
     ]
-    late = client().open(here, "payer", id=chat.name)
+    late = client().open(here, "cashier", id=chat.name)
     late.order("resume", url=here)
     await late.rest()
     assert late.parts == window.parts
@@ -111,12 +111,12 @@ async def test_a_call_is_decided_once_though_two_windows_decide_at_once(
         approval = {"id": asked["approval"]["id"], "approved": approved}
         part = {**asked, "state": "approval-responded", "approval": approval}
         messages = [{"role": "assistant", "parts": [part]}]
-        url = f"{gateway}/v1/agents/payer/ai-sdk"
+        url = f"{gateway}/v1/agents/cashier/ai-sdk"
         return await http.post(url, json={"id": chat.name, "messages": messages})
 
     here, there = fleet.gateways
     for _ in range(8):
-        chat = client().open(here, "payer")
+        chat = client().open(here, "cashier")
         await said(chat, "3")
         both = await asyncio.gather(decided(here, chat, True), decided(there, chat, False))  # noqa: FBT003 - as above
         assert sorted(one.status_code for one in both) == [200, 409]

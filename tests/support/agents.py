@@ -122,7 +122,7 @@ async def painter(run: RunContext) -> AsyncIterator[Emission]:
 
 
 @agent()
-async def payer(run: RunContext) -> AsyncIterator[Emission]:
+async def cashier(run: RunContext) -> AsyncIterator[Emission]:
     """Pays what it is told to, if that is approved."""
     if run.run > 1:
         approved = run.parts[0]["data"]["approved"]
@@ -150,7 +150,7 @@ async def buyer(run: RunContext) -> AsyncIterator[str]:
 agents = Agents(
     [
         *(sleeper, asker, chooser, filer, flaky, gated, delegator),
-        *(everything, patcher, caller, painter, payer, buyer),
+        *(everything, patcher, caller, painter, cashier, buyer),
     ]
 )
 """What the extra workers of the shared stack serve."""

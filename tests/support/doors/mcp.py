@@ -230,7 +230,7 @@ class Mcp:
             200,
             "params._meta.progressToken",
         ),
-        Hostile("/mcp", b'{"jsonrpc":"2.0","id":"echo:x:%b","result":{}}' % (b"9" * 5000), 202, ""),
+        Hostile("/mcp", b'{"jsonrpc":"2.0","id":"echo:x:%b","result":{}}' % (b"9" * 200), 202, ""),
         Hostile(
             "/mcp",
             b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo",'
