@@ -1,7 +1,7 @@
 """What a question and a run cost over the bus, by FastStream and without it.
 
 ``python -m tests.benchmarks.bus_costs`` prints microseconds of processor time in the thread that
-answers, or pulls. `docs/design.md` says what follows from the figures.
+answers, or pulls. `docs/design/processes.md` says what follows from the figures.
 """
 
 import asyncio

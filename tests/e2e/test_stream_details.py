@@ -1,4 +1,4 @@
-"""What others rely on in a stream, byte by byte (docs/design.md, "Streams to clients")."""
+"""What others rely on in a stream, byte by byte (docs/design/gateways.md)."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

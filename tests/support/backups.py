@@ -10,7 +10,7 @@ from tests.support.servers import NatsProcess
 
 @dataclass(frozen=True, slots=True)
 class Backups:
-    """Copies of a server's streams, taken and put back while it is stopped (docs/operations.md)."""
+    """Copies of a server's streams, taken and put back while it is stopped (docs/run/backup.md)."""
 
     server: NatsProcess
     folder: Path

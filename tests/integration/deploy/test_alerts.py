@@ -14,7 +14,7 @@ from tests.support.compose_file import ROOT
 from tests.support.prometheus import needs_prometheus, promtool
 
 RULES = ROOT / "deploy" / "alerts.yml"
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "run" / "runbooks.md"
 
 
 FIRST = "first"

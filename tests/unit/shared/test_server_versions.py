@@ -60,7 +60,7 @@ async def test_a_service_starts_with_a_server_whose_version_can_not_be_compared(
 
 
 def test_the_documents_name_the_minimum() -> None:
-    page = Path("docs/operations.md").read_text()
+    page = Path("docs/run/nats-and-redis.md").read_text()
     nats, redis = (".".join(map(str, one)) for one in (NATS_MINIMUM, REDIS_MINIMUM))
     assert f"**NATS:** {nats} or later" in page
     assert f"**Redis:** {redis} or later" in page
