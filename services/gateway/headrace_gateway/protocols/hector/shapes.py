@@ -274,7 +274,21 @@ def _security(card: Json) -> Json:
 def _scheme(scheme: Json) -> Json:
     if (key := scheme.get("apiKeySecurityScheme")) is not None:
         return {"type": "apiKey", "name": key["name"], "in": key["location"]}
+    if (oauth2 := scheme.get("oauth2SecurityScheme")) is not None:
+        return {"type": "oauth2", "flows": _flows(oauth2["flows"])}
+    if (connect := scheme.get("openIdConnectSecurityScheme")) is not None:
+        return {"type": "openIdConnect", "openIdConnectUrl": connect["openIdConnectUrl"]}
+    if "mtlsSecurityScheme" in scheme:
+        return {"type": "mutualTLS"}
     return {"type": "http", "scheme": scheme["httpAuthSecurityScheme"]["scheme"].lower()}
+
+
+def _flows(flows: Json) -> Json:
+    """Return OAuth 2's flows with OpenAPI's fields, which are A2A's but for one."""
+    return {
+        name: {key: value for key, value in flow.items() if key != "pkceRequired"}
+        for name, flow in flows.items()
+    }
 
 
 def refused(code: str, message: str, details: Json) -> tuple[int, Json]:

@@ -26,6 +26,7 @@ from headrace_gateway.server.auth.credentials_file import (
     grants_of,
     read_file,
 )
+from headrace_gateway.server.auth.issuer_document import with_discovery
 from headrace_gateway.server.auth.schemes import (
     BEARER,
     KEY,
@@ -205,7 +206,7 @@ class Callers:
 
     def _read(self, path: Path) -> _KnownCallers:
         """Read the file; in any thread."""
-        known = read_file(path)
+        known = with_discovery(read_file(path), path.parent)
         grants = known.grants()
         tokens = None if known.jwt is None else _web_tokens(known.jwt, path.parent, grants)
         by_digest = {
@@ -232,11 +233,12 @@ class Callers:
                 _log.info("credentials reloaded: %d", len(self._by_digest))
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return a value that changes with the file, and with the key file that it names."""
+        """Return a value that changes with the file, and with the files that it names."""
         if self._path is None:
             return ()
         issuer = None if self._known is None else self._known.jwt
-        files = [self._path, *([] if issuer is None else [self._path.parent / issuer.keys])]
+        named = [] if issuer is None else _files_of(issuer)
+        files = [self._path, *(self._path.parent / file for file in named)]
         return tuple(_stamp_of(file) for file in files)
 
 
@@ -265,6 +267,12 @@ def _check_single(headers: Headers, name: str) -> None:
     repeated = repeated_credentials([sent for sent, _ in headers.raw], [name.encode()])
     if repeated is not None:
         raise CredentialsRefused(str(repeated))
+
+
+def _files_of(issuer: TokenIssuer) -> list[Path]:
+    sign_in = issuer.sign_in
+    document = None if sign_in is None else sign_in.discovery
+    return [issuer.keys] if document is None else [issuer.keys, document]
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:

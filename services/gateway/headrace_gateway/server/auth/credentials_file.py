@@ -1,8 +1,10 @@
 """The credentials file: roles, and callers with their tokens, which are stored only as hashes."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -114,6 +116,73 @@ class Credential(Table):
         return _encodable(name)
 
 
+type Flow = Literal["authorization_code", "client_credentials"]
+
+
+class SignIn(Table):
+    """Where callers get the issuer's tokens: named in agents' cards, and used by the console."""
+
+    discovery: Path | None = None
+    """File with the issuer's OpenID Connect discovery document, relative to the credentials file's
+    folder. Its URLs apply where this table names none."""
+    authorization_url: str = ""
+    """Where people sign in. It may have a query, such as ``?audience=headrace``."""
+    token_url: str = ""
+    """Where codes and client credentials are exchanged for tokens."""
+    end_session_url: str = ""
+    """Where people sign out of the issuer. Empty: they sign out of the console only."""
+    flows: tuple[Flow, ...] = Field(default=("authorization_code",), min_length=1)
+    """How the issuer gives out tokens: to people (with PKCE), to programs, or both."""
+    scopes: Mapping[str, str] = Field(default={"openid": "Identifies the caller"}, min_length=1)
+    """The scopes that callers ask for, and what each is for."""
+    console_client: str | None = None
+    """The console's client id, a public client of the issuer. None: people give the console a
+    token."""
+
+    @field_validator("authorization_url", "token_url", "end_session_url")
+    @classmethod
+    def _is_safe(cls, url: str) -> str:
+        if url and not is_issuers_url(url):
+            raise ValueError("must be an https URL; http is for this machine only")
+        return url
+
+    @model_validator(mode="after")
+    def _people_can_sign_in(self) -> Self:
+        if self.console_client is not None and not self.has_people:
+            raise ValueError("console_client needs 'authorization_code' in flows")
+        if self.discovery is None and self.missing:
+            raise ValueError(f"needs {self.missing}, or a discovery document")
+        return self
+
+    @property
+    def has_people(self) -> bool:
+        """Whether people sign in, beside programs."""
+        return "authorization_code" in self.flows
+
+    @property
+    def missing(self) -> str:
+        """Name of a URL that the flows need and that is not known; empty if there is none."""
+        if not self.token_url:
+            return "token_url"
+        return "authorization_url" if self.has_people and not self.authorization_url else ""
+
+
+_HOST = re.compile(r"(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
+
+def is_issuers_url(url: str) -> bool:
+    """Return whether codes and tokens may be sent to `url`: https, or on this machine."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    is_private = parts.scheme == "https" or (
+        parts.scheme == "http" and parts.hostname in _THIS_MACHINE
+    )
+    return is_private and _HOST.fullmatch(parts.netloc) is not None and not parts.fragment
+
+
 class TokenIssuer(Table):
     """The issuer of accepted JSON Web Tokens, and the claims that identify the caller."""
 
@@ -135,6 +204,8 @@ class TokenIssuer(Table):
     tasks."""
     leeway: float = Field(default=10.0, ge=0, le=300)
     """Seconds by which clocks may differ."""
+    sign_in: SignIn | None = None
+    """None: cards do not say where tokens are issued, and people give the console a token."""
 
 
 class KnownCredentials(Table):
@@ -144,6 +215,9 @@ class KnownCredentials(Table):
     """Whether credentials are required; if not, callers without them are anonymous."""
     public_cards: bool = True
     """Whether agents' cards and lists may be read without credentials."""
+    mutual_tls: bool = False
+    """Whether the proxy in front of gateways demands a client's certificate, as cards then say.
+    Certificates identify nobody here: callers send their credentials, too."""
     credential: tuple[Credential, ...] = ()
     jwt: TokenIssuer | None = None
     role: tuple[Role, ...] = ()

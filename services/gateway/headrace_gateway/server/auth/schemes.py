@@ -10,6 +10,7 @@ from headrace.model.agent_card import AgentCard, SecurityScheme
 from headrace.model.events import Json
 from headrace_gateway.refusals import Violation
 from headrace_gateway.server.auth.credentials_file import KnownCredentials
+from headrace_gateway.server.auth.issuer_schemes import issuer_schemes
 
 CHALLENGE = 'Bearer realm="headrace"'
 """``WWW-Authenticate`` of a refused request (RFC 6750); API keys have no scheme of their own."""
@@ -18,6 +19,8 @@ REFUSED = f'{CHALLENGE}, error="invalid_token"'
 """The same for credentials that are unknown or invalid."""
 
 _API_KEY = "apiKey"
+_SCOPES = ("scope", "scp")
+"""Claims in which issuers put a token's scopes (RFC 9068, 2.2.3)."""
 _SEND = "SendMessage"
 """The operation whose roles a card lists: those that a caller needs to send messages."""
 
@@ -90,22 +93,33 @@ def security_of(card: AgentCard, known: KnownCredentials | None) -> Json:
     """Return ``securitySchemes`` and ``securityRequirements`` of an agent's card.
 
     Each requirement is sufficient on its own. If callers need a role, each requirement names one
-    that permits sending messages.
+    that permits sending messages. Tokens of an issuer are bearer tokens; the schemes of OAuth 2
+    and OpenID Connect say where to get one.
     """
     schemes = schemes_of(card, known)
     if not schemes.declared:
         return {}
+    issued = {} if card.security.schemes else issuer_schemes(known)
+    certificate: Json = {} if known is None or not known.mutual_tls else {"mutualTls": {}}
     described: Json = {
         "securitySchemes": {
-            name: _described(scheme, known) for name, scheme in schemes.declared.items()
+            **{name: _described(scheme, known) for name, scheme in schemes.declared.items()},
+            **issued,
+            **{name: {"mtlsSecurityScheme": {}} for name in certificate},
         }
     }
     if schemes.are_required:
-        described["securityRequirements"] = [
-            {"schemes": {name: {"list": [role]} if role else {}}}
+        needs: list[Json] = [
+            {name: {"list": [role]} if role else {}}
             for name in schemes.accepted
             for role in _roles(card.name, schemes.declared.get(name), known) or [""]
         ]
+        needs += [
+            {name: {"list": [scope]} if scope else {}}
+            for name in issued
+            for scope in _scopes(card.name, known) or [""]
+        ]
+        described["securityRequirements"] = [{"schemes": one | certificate} for one in needs]
     return described
 
 
@@ -117,6 +131,14 @@ def _roles(agent: str, scheme: SecurityScheme | None, known: KnownCredentials | 
     if takes_tokens and known.jwt is not None and known.jwt.roles_claim is None:
         return []
     return [role.name for role in known.role if role.grant().covers(agent, _SEND)]
+
+
+def _scopes(agent: str, known: KnownCredentials | None) -> list[str]:
+    """Return the scopes of which an issuer's token needs one: roles, where scopes name them."""
+    issuer = None if known is None else known.jwt
+    if issuer is None or issuer.roles_claim not in _SCOPES:
+        return []
+    return _roles(agent, BEARER, known)
 
 
 def _described(scheme: SecurityScheme, known: KnownCredentials | None) -> Json:

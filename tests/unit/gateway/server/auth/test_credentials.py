@@ -9,11 +9,16 @@ from pathlib import Path
 
 import jwt
 import pytest
+from a2a.compat.v0_3 import proto_utils, types
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict
 from jwt.utils import base64url_encode
 from starlette.datastructures import Headers
 
 from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
 from headrace.model.subjects import decode_token
+from headrace_gateway.protocols.a2a.cards import agent_card
+from headrace_gateway.protocols.a2a_v03.bindings import readable_by_old
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth import authenticate
 from headrace_gateway.server.auth.authenticate import Callers
@@ -248,6 +253,123 @@ def test_cards_state_which_credentials_are_accepted(tmp_path: Path, issuer: Issu
     ]
     path.write_text("required = false")
     assert "securityRequirements" not in security_of(card, read_file(path))
+
+
+SIGN_IN = """
+[jwt.sign_in]
+authorization_url = "https://auth.test/authorize?audience=headrace"
+token_url = "https://auth.test/token"
+flows = ["authorization_code", "client_credentials"]
+scopes = { openid = "Who calls" }
+"""
+
+
+def test_cards_state_where_tokens_are_issued_to_clients_of_all_versions(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    assert issuer
+    path = write(tmp_path / "credentials.toml", head=f"mutual_tls = true\n{JWT}{SIGN_IN}")
+    card = agent_card(AgentCard(name="a"), "https://fleet.test", None, read_file(path))
+    core = ParseDict(card, a2a_pb2.AgentCard())
+    schemes = core.security_schemes
+    assert set(schemes) == {"bearer", "oauth2", "clientCredentials", "mutualTls"}
+    people = schemes["oauth2"].oauth2_security_scheme.flows.authorization_code
+    assert people.pkce_required
+    assert people.authorization_url == "https://auth.test/authorize?audience=headrace"
+    assert dict(people.scopes) == {"openid": "Who calls"}
+    assert schemes["mutualTls"].HasField("mtls_security_scheme")
+    older = types.AgentCard.model_validate(readable_by_old(card, "a"))
+    assert older.security is not None
+    assert [set(one) for one in older.security] == [
+        {"bearer", "mutualTls"},
+        {"oauth2", "mutualTls"},
+        {"clientCredentials", "mutualTls"},
+    ]
+    assert len(proto_utils.ToProto.agent_card(older).security_schemes) == len(schemes)
+    programs = (older.security_schemes or {})["clientCredentials"].root
+    assert isinstance(programs, types.OAuth2SecurityScheme)
+    assert programs.flows.client_credentials is not None
+    assert programs.flows.client_credentials.token_url == "https://auth.test/token"
+
+
+def test_scopes_that_are_roles_are_in_the_cards_requirements(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    assert issuer
+    role = '[[role]]\nname = "sender"\n\n[[role]]\nname = "reader"\noperations = ["read"]\n'
+    head = f'{role}{JWT}roles_claim = "scope"\n{SIGN_IN}'
+    path = write(tmp_path / "credentials.toml", head=head)
+    found = security_of(AgentCard(name="a"), read_file(path))["securityRequirements"]
+    assert found == [
+        {"schemes": {name: {"list": ["sender"]}}}
+        for name in ("bearer", "oauth2", "clientCredentials")
+    ]
+
+
+def test_a_discovery_document_completes_the_sign_in_and_is_read_again(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    assert issuer
+    document = {
+        "issuer": ISSUER,
+        "authorization_endpoint": f"{ISSUER}/authorize",
+        "token_endpoint": f"{ISSUER}/token",
+        "end_session_endpoint": f"{ISSUER}/out",
+    }
+    (tmp_path / "discovery.json").write_text(json.dumps(document))
+    own = '[jwt.sign_in]\ndiscovery = "discovery.json"\ntoken_url = "https://own.test/token"\n'
+    known = Callers(write(tmp_path / "credentials.toml", head=JWT + own)).known
+    assert known is not None
+    assert known.jwt is not None
+    assert known.jwt.sign_in is not None
+    assert known.jwt.sign_in.authorization_url == f"{ISSUER}/authorize"
+    assert known.jwt.sign_in.token_url == "https://own.test/token", "the setting takes precedence"
+    assert known.jwt.sign_in.end_session_url == f"{ISSUER}/out"
+    connect = security_of(AgentCard(name="a"), known)["securitySchemes"]["openIdConnect"]
+    assert connect["openIdConnectSecurityScheme"] == {
+        "openIdConnectUrl": f"{ISSUER}/.well-known/openid-configuration"
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("[]", "not a discovery document of the issuer"),
+        ('{"issuer": "https://other.test"}', "not a discovery document of the issuer"),
+        (f'{{"issuer": "{ISSUER}", "token_endpoint": "http://a.test"}}', "must be an https URL"),
+        (f'{{"issuer": "{ISSUER}", "token_endpoint": "https://a.test"}}', "authorization_endpoint"),
+        ("{", "discovery.json"),
+    ],
+)
+def test_an_unusable_discovery_document_is_refused(
+    tmp_path: Path, issuer: Issuer, document: str, message: str
+) -> None:
+    assert issuer
+    (tmp_path / "discovery.json").write_text(document)
+    own = '[jwt.sign_in]\ndiscovery = "discovery.json"\n'
+    with pytest.raises(CredentialsUnreadable, match=message):
+        Callers(write(tmp_path / "credentials.toml", head=JWT + own))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('authorization_url = "https://a.test"', "needs token_url"),
+        ('token_url = "https://a.test"', "needs authorization_url"),
+        ('token_url = "http://a.test"', "http is for this machine only"),
+        ('token_url = "https://a.test; script-src *"', "must be an https URL"),
+        (
+            'token_url = "https://a.test"\nflows = ["client_credentials"]\nconsole_client = "c"',
+            "console_client needs 'authorization_code'",
+        ),
+    ],
+)
+def test_an_unusable_sign_in_is_refused_with_the_setting(
+    tmp_path: Path, lines: str, message: str
+) -> None:
+    path = write(tmp_path / "credentials.toml", head=f"{JWT}[jwt.sign_in]\n{lines}\n")
+    with pytest.raises(CredentialsUnreadable, match=message):
+        read_file(path)
 
 
 async def test_an_agents_schemes_follow_its_card_and_the_credentials_file(tmp_path: Path) -> None:
