@@ -14,6 +14,7 @@ from headrace.log_lines import LogOptions
 from headrace.model.entry import CONTRACT_VERSION
 from headrace.model.subjects import Subjects
 from headrace.secret_settings import SecretSettings, SecretStr
+from headrace.setting_groups import CHOICE, LIMIT, LOGIN, MUST_SET, RETENTION, SIZE
 
 _LOGINS = ("nats_user", "nats_token", "nats_nkey", "nats_creds")
 """The ways to log in to NATS. A connection uses one."""
@@ -37,123 +38,125 @@ class BusSettings(SecretSettings):
     role: ClassVar[str] = "operator"
     """What a process with these settings is on the bus."""
 
-    nats_url: str = "nats://127.0.0.1:4222"
+    nats_url: Annotated[str, MUST_SET] = "nats://127.0.0.1:4222"
     """Comma-separated NATS server URLs (``nats://``, ``tls://``). One server is enough: clients
     learn the other servers of a cluster from it. Prefer the credential settings below to
     credentials in the URL, which must be percent-encoded and apply to all servers."""
 
-    nats_user: SecretStr = SecretStr("")
+    nats_user: Annotated[SecretStr, MUST_SET] = SecretStr("")
     """NATS user name. Requires HEADRACE_NATS_PASSWORD."""
 
-    nats_user_file: Path | None = None
+    nats_user_file: Annotated[Path | None, MUST_SET] = None
     """File that contains the NATS user name."""
 
-    nats_password: SecretStr = SecretStr("")
+    nats_password: Annotated[SecretStr, MUST_SET] = SecretStr("")
     """NATS password. Any characters are allowed."""
 
-    nats_password_file: Path | None = None
+    nats_password_file: Annotated[Path | None, MUST_SET] = None
     """File that contains the NATS password."""
 
-    nats_token: SecretStr = SecretStr("")
+    nats_token: Annotated[SecretStr, LOGIN] = SecretStr("")
     """NATS token, instead of user and password."""
 
-    nats_token_file: Path | None = None
+    nats_token_file: Annotated[Path | None, LOGIN] = None
     """File that contains the NATS token."""
 
-    nats_nkey: SecretStr = SecretStr("")
+    nats_nkey: Annotated[SecretStr, LOGIN] = SecretStr("")
     """NKey seed of the NATS user (``SU…``), instead of user and password."""
 
-    nats_nkey_file: Path | None = None
+    nats_nkey_file: Annotated[Path | None, LOGIN] = None
     """File that contains the NKey seed."""
 
-    nats_creds: SecretStr = SecretStr("")
+    nats_creds: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Content of a NATS ``.creds`` file (user JWT and NKey seed), instead of user and password."""
 
-    nats_creds_file: Path | None = None
+    nats_creds_file: Annotated[Path | None, LOGIN] = None
     """Path of a NATS ``.creds`` file."""
 
-    nats_ca: SecretStr = SecretStr("")
+    nats_ca: Annotated[SecretStr, LOGIN] = SecretStr("")
     """CA certificates (PEM) that verify the NATS servers. Default: the system's CAs. If set,
     connections without TLS are refused."""
 
-    nats_ca_file: Path | None = None
+    nats_ca_file: Annotated[Path | None, LOGIN] = None
     """File that contains the CA certificates."""
 
-    nats_cert: SecretStr = SecretStr("")
+    nats_cert: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Client certificate (PEM) for NATS. Requires HEADRACE_NATS_KEY."""
 
-    nats_cert_file: Path | None = None
+    nats_cert_file: Annotated[Path | None, LOGIN] = None
     """File that contains the client certificate."""
 
-    nats_key: SecretStr = SecretStr("")
+    nats_key: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Private key (PEM) of the client certificate."""
 
-    nats_key_file: Path | None = None
+    nats_key_file: Annotated[Path | None, LOGIN] = None
     """File that contains the private key."""
 
-    nats_tls_first: bool = False
+    nats_tls_first: Annotated[bool, LOGIN] = False
     """Start TLS before the server sends its INFO message (``handshake_first`` in the configuration
     of nats-server)."""
 
-    nats_jetstream_domain: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+    nats_jetstream_domain: Annotated[str, LOGIN] = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """JetStream domain of the servers that hold the streams. Set it where the server in `nats_url`
     is a leaf node with a JetStream domain of its own. If empty, the server's JetStream is used."""
 
-    prefix: str = Field(default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
+    prefix: Annotated[str, CHOICE] = Field(
+        default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
+    )
     """Prefix of all NATS subjects."""
 
-    stream_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+    stream_prefix: Annotated[str, CHOICE] = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """Prefix of all stream and bucket names. Use it to run several fleets in one NATS account."""
 
     log_version: Literal["2", "3"] = CONTRACT_VERSION
     """Version of the bus contract in which this process writes logs. It reads both. Set the later
     one in all services once none runs that reads only the earlier ones (docs/upgrades.md)."""
 
-    replicas: int | None = Field(default=None, ge=1, le=5)
+    replicas: Annotated[int | None, MUST_SET] = Field(default=None, ge=1, le=5)
     """Replicas of each stream and bucket; use 3 on a cluster. If unset, existing streams keep
     theirs, and new ones get 1. A service refuses to start if the streams have another number
     (`headrace streams apply` changes it)."""
 
-    event_streams: int = Field(default=1, ge=1, le=64)
+    event_streams: Annotated[int, SIZE] = Field(default=1, ge=1, le=64)
     """Number of event streams, with 16 shards each. A service refuses to start if there are more or
     fewer. To add some: `headrace streams apply`; the number can't shrink."""
 
-    events_max_bytes: int | None = Field(default=None, ge=-1)
+    events_max_bytes: Annotated[int | None, MUST_SET] = Field(default=None, ge=-1)
     """Maximum size of each event stream in bytes; -1: unlimited. A full stream refuses new tasks
     with 503. If unset, existing streams keep their limit, and new ones have none. To change it:
     `headrace streams apply`."""
 
-    retention: float | None = Field(default=None, gt=0)
+    retention: Annotated[float | None, RETENTION] = Field(default=None, gt=0)
     """Seconds for which a finished task is kept. After that it is erased; an empty tombstone stays
     for `HEADRACE_TOMBSTONE_SECONDS`. If unset, it is what the fleet was created with, or 7 days. A
     service refuses to start if the fleet keeps tasks for another time. To change it: `headrace
     streams apply`, then restart task state."""
 
-    waiting_retention: float | None = Field(default=None, gt=0)
+    waiting_retention: Annotated[float | None, RETENTION] = Field(default=None, gt=0)
     """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
     for `HEADRACE_RETENTION` like any finished task. If unset, it is what the fleet was created
     with, or 30 days. To change it: `headrace streams apply`, then restart task state."""
 
-    tombstone_seconds: float = Field(default=600.0, ge=1, le=30 * 24 * 3600)
+    tombstone_seconds: Annotated[float, RETENTION] = Field(default=600.0, ge=1, le=30 * 24 * 3600)
     """Seconds for which an expired task leaves an empty tombstone in place of its log, so that a
     process that was frozen meanwhile cannot restart the log. Tombstones of deleted tasks stay for
     at least a day. After that nothing is left."""
 
-    files_max_bytes: int | None = Field(default=None, ge=-1)
+    files_max_bytes: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
     """Maximum size of the file store in bytes; -1: unlimited. A full store refuses files with 503.
     If unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
     streams apply`."""
 
-    memory_max_bytes: int | None = Field(default=None, ge=-1)
+    memory_max_bytes: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
     """Maximum size in bytes of what agents remember; -1: unlimited. A full store refuses values. If
     unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
     streams apply`."""
 
-    inline_bytes: int = Field(default=128 * 1024, ge=0)
+    inline_bytes: Annotated[int, LIMIT] = Field(default=128 * 1024, ge=0)
     """Largest file in bytes that is stored inside a task's log. Larger files are stored in the file
     store."""
 
-    runs_max: int | None = Field(default=None, ge=-1)
+    runs_max: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
     """Maximum number of runs in the work queue, waiting or running; -1: unlimited. Tasks that do
     not fit are REJECTED. If unset, an existing queue keeps its limit, and a new one gets 1,000,000.
     To change it: `headrace streams apply`."""
@@ -164,11 +167,11 @@ class BusSettings(SecretSettings):
     data_dir: Path = Path(".headrace")
     """Data directory of `headrace dev`."""
 
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _LOWERED] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _LOWERED, CHOICE] = "info"
     """Log level: debug, info, warning or error. `headrace logs level` changes that of running
     services; SIGUSR2 switches between this level and debug."""
 
-    log_format: Annotated[Literal["text", "json"], _LOWERED] = "text"
+    log_format: Annotated[Literal["text", "json"], _LOWERED, CHOICE] = "text"
     """Format of log lines: text, or json with one object per line."""
 
     log_lines_per_minute: int = Field(default=30, ge=0)
@@ -281,15 +284,15 @@ def without_credentials(urls: str) -> str:
 class RunLimitSettings(BusSettings):
     """Limits of services that begin tasks for clients, for events and by the clock."""
 
-    max_waiting_per_agent: int = Field(default=20_000, ge=-1)
+    max_waiting_per_agent: Annotated[int, LIMIT] = Field(default=20_000, ge=-1)
     """Maximum number of runs that wait for one agent's workers. More are refused with 429, and
     events and firings wait. -1: unlimited. All processes count together; simultaneous requests may
     exceed the limit slightly."""
 
-    max_waiting_per_tenant: int = Field(default=10_000, ge=-1)
+    max_waiting_per_tenant: Annotated[int, LIMIT] = Field(default=10_000, ge=-1)
     """Maximum number of runs of one tenant that wait for one agent's workers. More are refused with
     429, and events and firings wait. -1: unlimited."""
 
-    quotas: Path | None = None
+    quotas: Annotated[Path | None, CHOICE] = None
     """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
     Changes take effect when the service starts again."""

@@ -1,7 +1,9 @@
 """The page of settings is what the classes say."""
 
+from headrace.setting_groups import SETTING_GROUPS, group_of
 from headrace.setting_names import setting_names
-from headrace_cli.settings_table import table, variables
+from headrace_cli.dev.settings import DevSettings
+from headrace_cli.settings_table import settings_classes, table, variables
 from tests.architecture.tree import ROOT
 
 
@@ -13,7 +15,21 @@ def test_the_settings_page_is_made_anew() -> None:
 def test_every_variable_is_explained() -> None:
     rows = [line for line in table().splitlines() if line.startswith("| `HEADRACE_")]
     assert len(rows) > 20
-    assert [row for row in rows if not row.split("|")[3].strip()] == []
+    assert [row for row in rows if not row.split("|")[4].strip()] == []
+
+
+def test_every_group_has_settings() -> None:
+    titles = [line.removeprefix("## ") for line in table().splitlines() if line.startswith("## ")]
+    assert titles == [*(group.title for group in SETTING_GROUPS), "The development stack"]
+
+
+def test_a_variable_is_in_one_group() -> None:
+    groups: dict[str, set[str]] = {}
+    for one in settings_classes().values():
+        for name, field in one.model_fields.items():
+            if one is not DevSettings:
+                groups.setdefault(name, set()).add(group_of(field.metadata).title)
+    assert {name: found for name, found in groups.items() if len(found) > 1} == {}
 
 
 def test_services_recognize_every_setting() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from headrace.setting_groups import CHOICE, LIMIT, MUST_SET, RETENTION, SIZE
 from headrace.settings import RunLimitSettings, split_commas
 from headrace.wait_for import ELECTION
 
@@ -37,50 +38,50 @@ class GatewaySettings(RunLimitSettings):
 
     role = "gateway"
 
-    http_host: str = "127.0.0.1"
+    http_host: Annotated[str, MUST_SET] = "127.0.0.1"
     """Address to listen on."""
 
-    http_port: int = Field(default=8080, ge=0, le=65535)
+    http_port: Annotated[int, CHOICE] = Field(default=8080, ge=0, le=65535)
     """Port for HTTP and WebSocket; 0: any free port."""
 
-    extra_http_ports: list[Port] = Field(default_factory=list)
+    extra_http_ports: Annotated[list[Port], CHOICE] = Field(default_factory=list)
     """Comma-separated further ports for HTTP and WebSocket, such as ``8081,8082``: clients that
     expect REST and JSON-RPC on separate ports find both on each."""
 
-    grpc_port: int = Field(default=50051, ge=0, le=65535)
+    grpc_port: Annotated[int, CHOICE] = Field(default=50051, ge=0, le=65535)
     """Port for gRPC; 0: any free port."""
 
-    public_url: str | None = None
+    public_url: Annotated[str | None, MUST_SET] = None
     """URL under which clients reach the fleet. Default: the host of each request."""
 
-    trusted_proxies: list[Proxy] = Field(default_factory=list)
+    trusted_proxies: Annotated[list[Proxy], CHOICE] = Field(default_factory=list)
     """Comma-separated addresses and networks of reverse proxies whose ``Forwarded``, or
     ``X-Forwarded-Proto``, ``-Host`` and ``-Prefix``, name the URL that a client used. ``*``: any.
     They must replace these headers of their clients. HEADRACE_PUBLIC_URL takes precedence."""
 
-    public_grpc: str | None = None
+    public_grpc: Annotated[str | None, CHOICE] = None
     """Address (``host:port``) under which clients reach gRPC. Default: the host of each request;
     with HEADRACE_PUBLIC_URL, agent cards then name no gRPC address."""
 
-    credentials: Path | None = None
+    credentials: Annotated[Path | None, MUST_SET] = None
     """File that defines who may call (docs/security.md). Without it any client may call, all
     callers are one owner, and the gateway listens on loopback only. Changes take effect within two
     seconds."""
 
-    audit: Literal["operators", "changes", "all"] = "operators"
+    audit: Annotated[Literal["operators", "changes", "all"], CHOICE] = "operators"
     """What the audit log contains: requests of operators; also the requests with which owners
     change something (changes); or all requests. Denied requests are always in it."""
 
-    allow_anonymous: bool = False
+    allow_anonymous: Annotated[bool, CHOICE] = False
     """Allow a gateway without HEADRACE_CREDENTIALS to listen on addresses other than loopback.
     Any client that can reach it may then call and see all tasks."""
 
-    signing_keys: list[Path] = Field(default_factory=list)
+    signing_keys: Annotated[list[Path], CHOICE] = Field(default_factory=list)
     """Comma-separated files with private keys (PEM). The first one signs agent cards and
     notifications; the others are only published. If empty, the fleet generates a key and stores it
     in NATS."""
 
-    console: bool = True
+    console: Annotated[bool, CHOICE] = True
     """Serve the console at ``/console/`` and send browsers there from ``/``. ``off``: ``/`` is the
     default agent's card for them too."""
 
@@ -88,41 +89,41 @@ class GatewaySettings(RunLimitSettings):
     """Set by `headrace dev` only: the socket through which the console's page *Break it* kills
     processes of the development stack. Ignored unless the gateway listens on loopback."""
 
-    push_notifications: bool = True
+    push_notifications: Annotated[bool, CHOICE] = True
     """Allow clients to register webhooks for their tasks."""
 
-    default_agent: str = "assistant"
+    default_agent: Annotated[str, CHOICE] = "assistant"
     """Agent that is served at the root paths. If unset and only one agent is registered, that agent
     is used."""
 
-    cors_origins: list[str] = Field(default_factory=list)
+    cors_origins: Annotated[list[str], CHOICE] = Field(default_factory=list)
     """Comma-separated origins whose pages may call the gateway. ``*``: all; ``loopback``: pages of
     this machine that use CORS (the default of `headrace dev`). The same origin is always
     allowed."""
 
-    allowed_hosts: list[str] = Field(default_factory=list)
+    allowed_hosts: Annotated[list[str], CHOICE] = Field(default_factory=list)
     """Comma-separated host names that requests may name, in addition to loopback names, IP
     addresses and the host of HEADRACE_PUBLIC_URL. If empty and the gateway does not listen on
     loopback, any host name is accepted."""
 
-    max_body_bytes: int = Field(default=10_000_000, gt=0)
+    max_body_bytes: Annotated[int, LIMIT] = Field(default=10_000_000, gt=0)
     """Maximum size of a request body in bytes. Larger requests are refused with 413."""
 
-    max_held_bytes: int = Field(default=256_000_000, ge=-1)
+    max_held_bytes: Annotated[int, SIZE] = Field(default=256_000_000, ge=-1)
     """Maximum bytes of request bodies that a gateway holds at a time: those that are coming in, and
     those of requests that are not answered yet. More are refused with 503. -1: unlimited."""
 
-    max_held_bytes_per_owner: int = Field(default=64_000_000, ge=-1)
-    """The same per owner and gateway. More are refused with 429. -1: unlimited. Without
-    authentication, all callers are one owner."""
+    max_held_bytes_per_owner: Annotated[int, LIMIT] = Field(default=64_000_000, ge=-1)
+    """Maximum bytes of one owner's request bodies that a gateway holds at a time. More are refused
+    with 429. -1: unlimited. Without authentication, all callers are one owner."""
 
     feed_bytes: int = Field(default=1024 * 1024, gt=0)
     """Bytes of recent events that a gateway caches per watched task. Older events are read from the
     log again."""
 
-    feed_total_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
-    """Maximum memory of these caches in bytes, for all watched tasks together. Above it, the caches
-    of the tasks that have been silent longest are emptied."""
+    feed_total_bytes: Annotated[int, SIZE] = Field(default=256 * 1024 * 1024, gt=0)
+    """Maximum bytes of recent events that a gateway caches for all watched tasks together. Above
+    it, the caches of the tasks that have been silent longest are emptied."""
 
     keepalive: float = Field(default=15.0, gt=0)
     """Seconds of silence after which a stream sends a keep-alive comment."""
@@ -134,19 +135,19 @@ class GatewaySettings(RunLimitSettings):
     long_poll: float = Field(default=25.0, gt=0, le=60)
     """Maximum seconds that GetTask with currentGeneration waits for a newer generation."""
 
-    max_streams: int = Field(default=20_000, ge=-1)
+    max_streams: Annotated[int, SIZE] = Field(default=20_000, ge=-1)
     """Maximum number of open streams per gateway (SSE, AG-UI, WebSockets and their subscriptions).
     More are refused with 503. -1: unlimited."""
 
-    max_streams_per_owner: int = Field(default=-1, ge=-1)
+    max_streams_per_owner: Annotated[int, LIMIT] = Field(default=-1, ge=-1)
     """Maximum number of open streams per owner and gateway. More are refused with 429. -1:
     unlimited. Without authentication, all callers are one owner."""
 
-    max_watches_per_owner: int = Field(default=256, ge=-1)
+    max_watches_per_owner: Annotated[int, LIMIT] = Field(default=256, ge=-1)
     """Maximum number of open watches of lists per owner and gateway: they have no end. More are
     refused with 429. -1: unlimited. Without authentication, all callers are one owner."""
 
-    socket_streams: int = Field(default=256, ge=1)
+    socket_streams: Annotated[int, LIMIT] = Field(default=256, ge=1)
     """Maximum number of concurrent subscriptions and calls on one WebSocket or gRPC connection. A
     WebSocket refuses more; gRPC clients wait."""
 
@@ -155,25 +156,25 @@ class GatewaySettings(RunLimitSettings):
     After that the client gets the task's id, and the gateway continues until the outcome is
     known."""
 
-    owner_requests_per_minute: RequestRate = -1
+    owner_requests_per_minute: Annotated[RequestRate, LIMIT] = -1
     """Maximum requests per minute of one owner, over all gateways; at least 1. More are refused
     with 429. -1: unlimited."""
 
-    tenant_requests_per_minute: RequestRate = -1
+    tenant_requests_per_minute: Annotated[RequestRate, LIMIT] = -1
     """Maximum requests per minute of one tenant, over all gateways; at least 1. More are refused
     with 429. -1: unlimited."""
 
-    agent_requests_per_minute: RequestRate = -1
+    agent_requests_per_minute: Annotated[RequestRate, LIMIT] = -1
     """Maximum requests per minute to one agent from all clients, over all gateways; at least 1.
     More are refused with 429. -1: unlimited."""
 
-    trigger_subjects: list[str] = Field(default_factory=list)
+    trigger_subjects: Annotated[list[str], CHOICE] = Field(default_factory=list)
     """Comma-separated NATS subjects whose events may begin tasks (docs/triggers.md). ``{tenant}``
     stands for the tenant's name, as a subject token; a subject without it is the default tenant's.
     If empty, the default tenant may use all subjects but the fleet's own, and other tenants
     none."""
 
-    idempotency_seconds: int = Field(default=86400, ge=1)
+    idempotency_seconds: Annotated[int, RETENTION] = Field(default=86400, ge=1)
     """Seconds for which an Idempotency-Key is remembered."""
 
     @field_validator("cors_origins", "allowed_hosts", mode="before")

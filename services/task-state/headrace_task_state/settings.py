@@ -1,9 +1,11 @@
 """Task state's settings, from environment variables."""
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from headrace.setting_groups import CHOICE, LIMIT, MUST_SET, RETENTION
 from headrace.settings import BusSettings, split_commas
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.usage import KEPT_DAYS
@@ -14,16 +16,16 @@ class TaskStateSettings(RedisSettings, BusSettings):
 
     role = "task-state"
 
-    metrics_port: int = Field(default=0, ge=0, le=65535)
+    metrics_port: Annotated[int, MUST_SET] = Field(default=0, ge=0, le=65535)
     """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
 
-    metrics_host: str = "127.0.0.1"
+    metrics_host: Annotated[str, MUST_SET] = "127.0.0.1"
     """Address that the metrics port listens on."""
 
-    usage_days: int = Field(default=KEPT_DAYS, ge=1, le=3650)
+    usage_days: Annotated[int, RETENTION] = Field(default=KEPT_DAYS, ge=1, le=3650)
     """Days for which the usage of a day is kept in Redis."""
 
-    push_allow: list[str] = Field(default_factory=list)
+    push_allow: Annotated[list[str], CHOICE] = Field(default_factory=list)
     """Comma-separated hosts and networks (``10.1.0.0/16``) that webhooks may use in addition to
     public addresses. Plain HTTP is allowed only for these."""
 
@@ -31,40 +33,40 @@ class TaskStateSettings(RedisSettings, BusSettings):
     """Number of attempts to deliver a notification. If all fail, it becomes a dead letter."""
 
     push_backoff: float = Field(default=1.0, gt=0)
-    """Approximate delay in seconds before the second attempt. It doubles with each further
-    attempt."""
+    """Approximate delay in seconds before the second attempt to deliver a notification. It doubles
+    with each further attempt."""
 
     push_backoff_max: float = Field(default=300.0, gt=0)
-    """Maximum delay between attempts in seconds."""
+    """Maximum delay in seconds between attempts to deliver a notification."""
 
     push_timeout: float = Field(default=15.0, gt=0, le=60)
-    """Timeout of one delivery in seconds, including the connection."""
+    """Timeout in seconds of one attempt to deliver a notification, including the connection."""
 
-    push_per_owner: int = Field(default=64, ge=1, le=1000)
+    push_per_owner: Annotated[int, LIMIT] = Field(default=64, ge=1, le=1000)
     """Maximum number of concurrent notifications for one owner's tasks, per replica."""
 
-    push_per_host: int = Field(default=16, ge=1, le=1000)
+    push_per_host: Annotated[int, LIMIT] = Field(default=16, ge=1, le=1000)
     """Maximum number of one owner's concurrent notifications to one host, per replica."""
 
-    trigger_subjects: list[str] = Field(default_factory=list)
+    trigger_subjects: Annotated[list[str], CHOICE] = Field(default_factory=list)
     """Comma-separated NATS subjects for whose events runs may wait, as of gateways."""
 
-    signing_keys: list[Path] = Field(default_factory=list)
-    """Comma-separated files with private keys (PEM). The first one signs notifications and agent
-    cards; the others are only published. If empty, the fleet generates a key and stores it in
-    NATS."""
+    signing_keys: Annotated[list[Path], CHOICE] = Field(default_factory=list)
+    """Comma-separated files with private keys (PEM). The first one signs agent cards and
+    notifications; the others are only published. If empty, the fleet generates a key and stores it
+    in NATS."""
 
     sweep_after: float = Field(default=5.0, gt=0)
     """Seconds after which a run that no worker has started is requested again."""
 
-    delegation_depth: int = Field(default=8, ge=0, le=64)
+    delegation_depth: Annotated[int, LIMIT] = Field(default=8, ge=0, le=64)
     """Maximum depth of delegation. 1: an agent may call another one, which may not call any."""
 
-    delegation_repeats: int = Field(default=3, ge=1)
+    delegation_repeats: Annotated[int, LIMIT] = Field(default=3, ge=1)
     """How often one agent may occur in a chain of delegations. This ends agents that call each
     other."""
 
-    start_within: float = Field(default=24 * 3600.0, gt=0)
+    start_within: Annotated[float, LIMIT] = Field(default=24 * 3600.0, gt=0)
     """Seconds within which a worker must start a run; otherwise its task is REJECTED. Agents and
     clients may ask for less."""
 

@@ -1,9 +1,11 @@
 """Settings of a worker, from its environment."""
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
+from headrace.setting_groups import CHOICE, LIMIT, MUST_SET, RETENTION, SIZE
 from headrace.settings import BusSettings
 
 
@@ -12,35 +14,35 @@ class WorkerSettings(BusSettings):
 
     role = "worker"
 
-    metrics_port: int = Field(default=0, ge=0, le=65535)
+    metrics_port: Annotated[int, MUST_SET] = Field(default=0, ge=0, le=65535)
     """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
 
-    metrics_host: str = "127.0.0.1"
+    metrics_host: Annotated[str, MUST_SET] = "127.0.0.1"
     """Address that the metrics port listens on."""
 
-    concurrency: int = Field(default=500, ge=1, le=10_000)
+    concurrency: Annotated[int, SIZE] = Field(default=500, ge=1, le=10_000)
     """Maximum number of concurrent runs per worker. Of more than 64, a worker allows only as many
     as leave it processor time."""
 
-    drain_seconds: float = Field(default=2.0, ge=0)
+    drain_seconds: Annotated[float, CHOICE] = Field(default=2.0, ge=0)
     """After SIGTERM, seconds that active runs have to finish. Then they are handed to other
     workers."""
 
-    cleanup_seconds: float = Field(default=5.0, ge=0, le=300)
+    cleanup_seconds: Annotated[float, LIMIT] = Field(default=5.0, ge=0, le=300)
     """Seconds that a canceled agent has to clean up. Then the worker continues without it."""
 
-    public_url: str | None = None
+    public_url: Annotated[str | None, MUST_SET] = None
     """URL under which the gateways are reached, as of gateways: for `ctx.webhook`."""
 
-    owner_memory_seconds: int = Field(default=0, ge=0)
+    owner_memory_seconds: Annotated[int, RETENTION] = Field(default=0, ge=0)
     """Seconds after its last write for which a value in an owner's memory (`ctx.memory.of_owner`)
     is kept; 0: until it is deleted."""
 
-    prices: Path | None = None
+    prices: Annotated[Path | None, CHOICE] = None
     """File with prices of models (docs/usage.md), for what agents report without its cost. Without
     it such tokens cost nothing. It is read at the start."""
 
-    delegation_children: int = Field(default=1000, ge=0)
+    delegation_children: Annotated[int, LIMIT] = Field(default=1000, ge=0)
     """Maximum number of child tasks of one run, over all its attempts."""
 
     emit_buffer_events: int = Field(default=2048, ge=1)

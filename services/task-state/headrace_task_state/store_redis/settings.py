@@ -1,12 +1,13 @@
 """Where Redis is, and what a connection to it proves itself with."""
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import field_validator, model_validator
 
 from headrace.secret_settings import SecretSettings, SecretStr
+from headrace.setting_groups import LOGIN, MUST_SET
 from headrace.settings import comma_separated, without_credentials
 
 type Login = tuple[str, str] | tuple[str] | None
@@ -18,58 +19,58 @@ _SCHEMES = ("redis", "rediss", "unix")
 class RedisSettings(SecretSettings):
     """One server, or those that Sentinel names."""
 
-    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, MUST_SET] = "redis://127.0.0.1:6379/0"
     """URL of Redis 7 or later, or Valkey (``redis://``, ``rediss://`` for TLS, ``unix://``). One
     server, not a cluster. It must have `maxmemory-policy noeviction`: evicted keys would make the
     view silently wrong. With Sentinel, only the scheme and the database number are used."""
 
-    redis_user: SecretStr = SecretStr("")
+    redis_user: Annotated[SecretStr, LOGIN] = SecretStr("")
     """ACL user name. Requires HEADRACE_REDIS_PASSWORD. Default: the user `default`."""
 
-    redis_user_file: Path | None = None
+    redis_user_file: Annotated[Path | None, LOGIN] = None
     """File that contains the Redis user name."""
 
-    redis_password: SecretStr = SecretStr("")
+    redis_password: Annotated[SecretStr, MUST_SET] = SecretStr("")
     """Redis password. Any characters are allowed."""
 
-    redis_password_file: Path | None = None
+    redis_password_file: Annotated[Path | None, MUST_SET] = None
     """File that contains the Redis password."""
 
-    redis_ca: SecretStr = SecretStr("")
+    redis_ca: Annotated[SecretStr, LOGIN] = SecretStr("")
     """CA certificates (PEM) that verify Redis and Sentinel. Default: the system's CAs."""
 
-    redis_ca_file: Path | None = None
+    redis_ca_file: Annotated[Path | None, LOGIN] = None
     """File that contains the CA certificates."""
 
-    redis_cert: SecretStr = SecretStr("")
+    redis_cert: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Client certificate (PEM) for Redis. Requires HEADRACE_REDIS_KEY."""
 
-    redis_cert_file: Path | None = None
+    redis_cert_file: Annotated[Path | None, LOGIN] = None
     """File that contains the client certificate."""
 
-    redis_key: SecretStr = SecretStr("")
+    redis_key: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Private key (PEM) of the client certificate."""
 
-    redis_key_file: Path | None = None
+    redis_key_file: Annotated[Path | None, LOGIN] = None
     """File that contains the private key."""
 
-    redis_sentinels: str = ""
+    redis_sentinels: Annotated[str, LOGIN] = ""
     """Comma-separated Sentinel URLs (``redis://host:26379``, ``rediss://`` for TLS). They are asked
     for the current master whenever a connection is made."""
 
-    redis_master: str = ""
+    redis_master: Annotated[str, LOGIN] = ""
     """Name of the master that Sentinel monitors."""
 
-    redis_sentinel_user: SecretStr = SecretStr("")
+    redis_sentinel_user: Annotated[SecretStr, LOGIN] = SecretStr("")
     """ACL user name for Sentinel."""
 
-    redis_sentinel_user_file: Path | None = None
+    redis_sentinel_user_file: Annotated[Path | None, LOGIN] = None
     """File that contains the Sentinel user name."""
 
-    redis_sentinel_password: SecretStr = SecretStr("")
+    redis_sentinel_password: Annotated[SecretStr, LOGIN] = SecretStr("")
     """Password for Sentinel."""
 
-    redis_sentinel_password_file: Path | None = None
+    redis_sentinel_password_file: Annotated[Path | None, LOGIN] = None
     """File that contains the Sentinel password."""
 
     @field_validator("redis_url", "redis_sentinels")
