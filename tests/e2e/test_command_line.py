@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import httpx
 import pytest
 
 from headrace.model.case import parse_case
@@ -74,7 +75,17 @@ def test_a_task_is_tailed_through_another_gateway(stack: Stack, tmp_path: Path) 
     with counting(stack, tmp_path, "40 50") as task:
         followed = headrace(stack.gateways[1], "tail", task)
     assert followed.out == "".join(f"{n} " for n in range(1, 41)) + "\n"
-    assert headrace(stack.gateways[1], "tail", task).out == followed.out
+    again = headrace(stack.gateways[1], "tail", task)
+    assert again.out == followed.out
+    assert "feedback" not in again.err
+    body = {"rating": "down", "comment": "too slow"}
+    path = f"{stack.url}/v1/agents/counter/tasks/{task}/feedback"
+    httpx.put(path, json=body, timeout=_TIMEOUT).raise_for_status()
+    rated = headrace(stack.gateways[1], "tail", task)
+    assert rated.out == followed.out
+    assert "feedback down: too slow" in rated.err
+    lines = headrace(stack.gateways[1], "tail", "--json", task).out.splitlines()
+    assert json.loads(lines[-1])["feedback"]["rating"] == "down"
 
 
 def test_a_task_is_listed_and_cancelled(stack: Stack, tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ class ChatSession:
                 await self._output.show_ended(found)
                 if found.state in TERMINAL_NAMES:
                     self.task = ""
+                    self._output.show_feedback(await client.feedback(self.agent, found.id))
                 return
             self._stream = client.resume(self.agent, self.task, after)
             await self._follow(client, self._stream)

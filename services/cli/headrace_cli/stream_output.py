@@ -95,6 +95,16 @@ class StreamOutput:
         self._transcript.end()
         await self._save_files(task)
 
+    def show_feedback(self, feedback: Json | None) -> None:
+        """Show what its owner thinks of the task; None: it has said nothing."""
+        if feedback is None:
+            return
+        if self._as_json:
+            click.echo(json.dumps({"feedback": feedback}))
+            return
+        comment = f": {feedback['comment']}" if feedback["comment"] else ""
+        self._transcript.remark(f"feedback {feedback['rating']}{comment}")
+
     async def _save_files(self, task: "ClientTask") -> None:
         if self._save:
             for path in await save_files(await task.files(), self._save):

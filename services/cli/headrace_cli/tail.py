@@ -45,7 +45,7 @@ def tail(
 ) -> None:
     """Stream TASK's answer; dropped connections are resumed.
 
-    Without --agent, the agent is looked up.
+    Without --agent, the agent is looked up. Of an ended task, its feedback is shown, too.
 
     Exits as `headrace send` does.
     """

@@ -37,6 +37,7 @@ from headrace.schedules import (
 from headrace.tasks.admission import TooManyWaiting
 from headrace.tasks.dead_letters import LetterUnknown, NotRetryable
 from headrace.tasks.end import AlreadyOver
+from headrace.tasks.feedback import NotOver
 from headrace.tasks.quotas import QuotaExceeded
 from headrace.tasks.wake import NotWaiting
 from headrace.triggers import (
@@ -169,6 +170,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     RouteRefused: _conflict("ROUTE_REFUSED"),
     NotRetryable: _conflict("NOT_RETRYABLE"),
     AlreadyOver: _conflict("ALREADY_OVER"),
+    NotOver: _conflict("NOT_OVER"),
     NotWaiting: _not_found("NOT_WAITING"),
     AlreadyAnswered: _conflict("ALREADY_ANSWERED"),
     BodyTooLarge: _TOO_LARGE,

@@ -230,6 +230,23 @@ class Client:
         """Erase a task permanently; one that has not ended is canceled first."""
         await self._gateways.json(Request("DELETE", task_path(agent, task)))
 
+    async def give_feedback(
+        self, agent: str | None, task: str, rating: str | None, comment: str = ""
+    ) -> Json:
+        """Say what its owner thinks of an ended task, in place of what was said before.
+
+        `rating` is ``up`` or ``down``; None withdraws it. Returns what `feedback` returns.
+        """
+        path = f"{task_path(agent, task)}/feedback"
+        body = {"rating": rating, "comment": comment}
+        return await self._gateways.json(Request("PUT", path, body))
+
+    async def feedback(self, agent: str | None, task: str) -> Json | None:
+        """Return the feedback on a task: rating, comment and time. None: nobody gave any."""
+        found = await self._gateways.json(Request("GET", f"{task_path(agent, task)}/feedback"))
+        feedback: Json | None = found["feedback"]
+        return feedback
+
     async def agents(self) -> list[AgentInfo]:
         """Return the fleet's agents."""
         found = await self._gateways.json(Request("GET", "/v1/agents"))

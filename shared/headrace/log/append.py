@@ -207,6 +207,24 @@ class LogWriter:
         self._is_appending = True
         return await self.finish(AppendRequest(payload, end.stamp, len(end.lines), answer), timeout)
 
+    async def repeat_with(self, end: Entry, header: str, value: str) -> None:
+        """Append `end`, the log's last entry, once more, with one header that no reader needs.
+
+        The message is sent once. If the outcome is unknown, the caller looks at the log's end.
+
+        Raises:
+            EventTooLarge: There is no room for the header. Nothing was sent.
+            LogFull: The stream is at its limit.
+            BusUnavailable: It is not certain that it is stored; another entry may be there.
+        """
+        payload, headers = b"\n".join(end.lines), self.check(end.stamp) | {header: value}
+        room = self._bus.max_payload - _FRAMING - _size(headers)
+        if len(payload) > room:
+            raise EventTooLarge(len(payload), room)
+        outcome = await self._outcome(self._publish(payload, headers))
+        if isinstance(outcome, BusUnavailable):
+            raise outcome
+
     def send(self, drafts: Sequence[Draft], stamp: Stamp) -> AppendRequest:
         """Begin an append: send its message without waiting, in a fraction of the processor time.
 

@@ -40,6 +40,9 @@ ATTEMPT = "Headrace-Attempt"
 OWNER = "Headrace-Owner"
 CHECKPOINT = "Headrace-Checkpoint"
 STEP = "Headrace-Step"
+FEEDBACK = "Headrace-Feedback"
+"""Header of an end that stands in the log once more: what a person thinks of the task. Readers of
+entries ignore it."""
 
 DEEPEST = 200
 """Maximum nesting depth of an event's objects and arrays."""

@@ -13,6 +13,7 @@ from headrace_gateway.json_errors import map_errors_to_json
 from headrace_gateway.protocols.fleet import (
     dead_letters,
     dev_processes,
+    feedback,
     fleet_state,
     operator_actions,
     own_letters,
@@ -32,7 +33,7 @@ from headrace_gateway.services import Services
 def routes(services: Services) -> Sequence[BaseRoute]:
     """Return the routes."""
     log, fleet = task_log.TaskLog(services), fleet_state.FleetState(services)
-    watching = watch.TaskWatch(services)
+    watching, opinions = watch.TaskWatch(services), feedback.TaskFeedback(services)
     letters = dead_letters.DeadLetterPages(services)
     triggering, one_trigger = triggers.TriggerPages(services), f"{triggers.PATH}/{{name}}"
     asking = processes.ProcessPages(services)
@@ -40,6 +41,8 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     scheduling, one_schedule = schedules.SchedulePages(services), f"{schedules.PATH}/{{name}}"
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
+        ("GET", f"{AGENT}{feedback.PATH}", opinions.read),
+        ("PUT", f"{AGENT}{feedback.PATH}", opinions.put),
         ("GET", f"{AGENT}{watch.PATH}", watching.watch),
         ("GET", fleet_state.PATH, fleet.read),
         ("GET", f"{versions.PATH}/versions", of_agent.list),

@@ -10,6 +10,7 @@ from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
 from headrace.model.task import TaskKey
+from headrace.tasks.feedback import Feedback, feedback_on
 from headrace_gateway.call import Call, call_of
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.json_errors import InputInvalid
@@ -74,7 +75,10 @@ class TaskLog:
         self, call: Call, key: TaskKey, after: Cursor | int | None, limit: int
     ) -> Response:
         async with await self._services.task_streams.open_log(call.caller, key, after) as opened:
-            return _answer(opened, await _rows(opened, limit))
+            rows = await _rows(opened, limit)
+            is_whole = opened.feed.ended and opened.after + len(rows) >= opened.feed.head
+            feedback = await feedback_on(self._services.bus, key) if is_whole else None
+            return _answer(opened, rows, feedback)
 
 
 async def _rows(opened: OpenedLog, limit: int) -> list[bytes]:
@@ -92,18 +96,22 @@ async def _rows(opened: OpenedLog, limit: int) -> list[bytes]:
     return rows[:limit]
 
 
-def _answer(opened: OpenedLog, rows: list[bytes]) -> Response:
+def _answer(opened: OpenedLog, rows: list[bytes], feedback: Feedback | None) -> Response:
     feed, end = opened.feed, opened.after + len(rows)
     following = b'"%b"' % str(Cursor(feed.log, end)).encode() if end < feed.head else b"null"
     last = feed.last
-    body = b'{"task":"%b","log":"%b","first":%d,"head":%d,"state":"%b","events":[%b],"next":%b}' % (
-        feed.key.task.encode(),
-        feed.log.encode(),
-        opened.first,
-        feed.head,
-        (last.stamp.state if last is not None else "").encode(),
-        b",".join(rows),
-        following,
+    body = (
+        b'{"task":"%b","log":"%b","first":%d,"head":%d,"state":"%b","events":[%b],"next":%b,"feedback":%b}'
+        % (
+            feed.key.task.encode(),
+            feed.log.encode(),
+            opened.first,
+            feed.head,
+            (last.stamp.state if last is not None else "").encode(),
+            b",".join(rows),
+            following,
+            json_text.encode(None if feedback is None else feedback.shown()),
+        )
     )
     return Response(body, 200, NO_STORE, JSON)
 
