@@ -555,14 +555,32 @@ def test_a_rule_about_agents_is_tested_with_a_retired_one() -> None:
     assert about_agents.isdisjoint(name for name, of in NOT_TESTED.items() if RETIRED in of)
 
 
-def test_the_page_states_what_to_do_about_each_alert_and_what_made_it_fire() -> None:
-    section = PAGE.read_text().partition("## Alerts\n")[2].partition("\n## ")[0]
-    explained, fired = section.split("Each of them was also made to fire")
-    assert re.findall(r"^\| `(Headrace\w+)`", explained, re.MULTILINE) == sorted(
-        rules(), key=explained.index
-    )
-    causes = "".join(line.split("|")[1] for line in fired.splitlines() if line.startswith("| `"))
-    assert sorted(re.findall(r"`(Headrace\w+)`", causes)) == sorted(rules())
+def runbooks() -> dict[str, str]:
+    """Return the sections of the page of runbooks that are about an alert, by its name."""
+    _, *sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    named = (section.partition("\n") for section in sections)
+    return {name: text for name, _, text in named if name.startswith("Headrace")}
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert sorted(runbooks()) == sorted(rules())
+
+
+@pytest.mark.parametrize("name", sorted(rules()))
+def test_a_runbook_says_what_to_look_at_what_to_do_and_whom_to_wake(name: str) -> None:
+    text = runbooks()[name]
+    assert text.strip().startswith(f"*{rules()[name]['labels']['severity']}.* ")
+    parts = ["**Users see:** ", "**Look at:**\n\n```sh\n", "**Do:**\n\n1. ", "**Wake somebody"]
+    assert [part for part in parts if part not in text] == []
+    assert parts == sorted(parts, key=text.index)
+
+
+@pytest.mark.parametrize("name", sorted(rules()))
+def test_an_alert_links_to_its_runbook(name: str) -> None:
+    """A page served elsewhere is named by a label of Prometheus; else it is the file here."""
+    start, file, end = '{{ or $externalLabels.headrace_runbooks "', "docs/run/runbooks.md", '" }}'
+    assert rules()[name]["annotations"]["runbook_url"] == f"{start}{file}{end}#{name.lower()}"
+    assert ROOT / file == PAGE
 
 
 @needs_prometheus
