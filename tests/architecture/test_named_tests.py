@@ -58,7 +58,7 @@ def test_each_claim_of_the_comparison_names_a_test() -> None:
 
 
 def test_each_cell_of_the_frameworks_names_a_test() -> None:
-    table = (ROOT / "docs" / "frameworks.md").read_text().partition("## What is tested")[2]
+    table = (ROOT / "docs" / "adapter-tests.md").read_text()
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     named = {f"test_{name}" for row in rows for name in re.findall(r"`([a-z_0-9]+)`", row)}
     folders = [ROOT / "tests" / folder for folder in ("integration/worker", "unit/shared/adapters")]

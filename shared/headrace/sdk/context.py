@@ -70,6 +70,7 @@ class RunContext:
     """
 
     key: TaskKey
+    """Tenant, agent and id of the task."""
     context: str
     """Id of the conversation: A2A's contextId, AG-UI's threadId."""
     owner: str

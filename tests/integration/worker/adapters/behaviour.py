@@ -4,7 +4,7 @@ An adapter's test module subclasses the classes of what its framework can do (`A
 `StreamsArguments`, `Images`, `ClientTools`, `Approvals`, `SharedState`), names a model server that
 speaks the wire format of its framework, and has a function ``build(url, office, **options)`` at its
 top level, which makes the agent ``agent`` of the model at `url` with the tools of an `Office`. What
-works differently in a framework the module overrides, with the reason; `docs/frameworks.md` says
+works differently in a framework the module overrides, with the reason; `docs/adapter-tests.md` says
 why a class is left out.
 """
 

@@ -1,4 +1,4 @@
-"""The guides for users of other servers and frameworks: their files do what the pages say."""
+"""The pages for users of other servers and frameworks: their files do what the pages say."""
 
 import subprocess
 import sys
@@ -9,13 +9,15 @@ import pytest
 from tests.architecture.tree import ROOT
 from tests.support.document import blocks, examples, pytest_in
 
+FRAMEWORKS = ROOT / "docs" / "frameworks"
 GUIDES = ROOT / "docs" / "guides"
 _PYTEST = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 
 
-@pytest.mark.parametrize("name", ["a2a-sdk", "langgraph"])
-def test_the_tests_of_a_guide_pass(name: str, tmp_path: Path) -> None:
-    files = {block.title: block.code for block in blocks(GUIDES / f"{name}.md", "python")}
+@pytest.mark.parametrize("name", ["a2a-sdk", "langgraph", "pydantic-ai"])
+def test_the_tests_of_a_framework_pass(name: str, tmp_path: Path) -> None:
+    shown = blocks(FRAMEWORKS / f"{name}.md", "python")
+    files = {block.title: block.code for block in shown if block.title}
     assert len(files) == 2
     for title, code in files.items():
         (tmp_path / title).write_text(code)

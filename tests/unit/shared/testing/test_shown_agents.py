@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from headrace import Agent, RunContext, agent
+from headrace import Agent, File, RunContext, agent
 from headrace.model.sleep import sleep_of
 from headrace.testing import TestFleet
 from tests.architecture.tree import ROOT
@@ -81,6 +81,24 @@ async def test_readmes_agent_delegates_in_parallel() -> None:
     )
     async with TestFleet([fragment, planner, researcher]) as fleet:
         assert (await fleet.send("fragment", "mills")).text == FOUND
+
+
+async def test_the_page_on_people_books_what_is_approved_in_words_or_data() -> None:
+    trip = declared(shown(DOCS / "people.md", "CHOICE"), "trip")
+    async with TestFleet([trip]) as fleet:
+        asked = await fleet.send("trip", "Oslo")
+        assert (asked.state, asked.text) == ("input-required", "Book Oslo?")
+        assert (await asked.reply("no")).text == "Not booked."
+        again = await fleet.send("trip", "Oslo")
+        assert (await again.reply([{"data": {"approved": True}}])).text == "Booked."
+
+
+async def test_the_page_on_files_counts_lines() -> None:
+    report = declared(shown(DOCS / "files.md", "ctx.content"), "report")
+    async with TestFleet([report]) as fleet:
+        sent = [File("a.csv", b"a\nb\n", "text/csv"), File("b.txt", b"c\n" * 2, "text/plain")]
+        made = await fleet.send("report", "Count.", files=sent)
+    assert [file.content for file in made.files] == [b"lines\n4\n"]
 
 
 async def test_the_page_on_versions_has_an_agent_with_one() -> None:
