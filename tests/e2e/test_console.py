@@ -111,6 +111,7 @@ async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
 ) -> None:
     await page.open(f"{fleet.gateways[0]}/")
     await page.until("location.pathname === '/console/'", "the console opens for browsers")
+    await page.click("a[href='#/fleet']")
     await page.click("a[href='#/chat/counter']")
     await say(page, f"{_COUNT} 20")
     await page.until(f"{_LAST}?.includes('10 ')", "the answer streams")
@@ -151,7 +152,7 @@ async def test_a_tab_outlives_two_hours_and_a_restart_of_every_process(
     await page.until("!document.querySelector('[data-state=running]')", "it ends", timeout=120)
     whole = " ".join(str(number) for number in range(1, _COUNT + 1))
     await page.until(f"{_LAST}?.trim() === {json.dumps(whole)}", "all of it is drawn")
-    await page.evaluate("location.hash = '#/'")
+    await page.evaluate("location.hash = '#/fleet'")
     await page.until("document.body.innerText.includes('available')", "the fleet is there")
     await page.fast_forward(_TWO_HOURS)
     await page.evaluate("history.back()")
@@ -191,7 +192,7 @@ async def test_what_is_sent_while_a_thread_is_restored_comes_after_it(
     await say(page, "2 1")
     await page.until(f"{_LAST}?.trim() === '1 2'", "it is answered")
     place = await page.evaluate("location.hash")
-    await page.evaluate("location.hash = '#/'")
+    await page.evaluate("location.hash = '#/fleet'")
     await page.until("document.body.innerText.includes('available')", "the fleet is there")
     await page.evaluate(
         "{const real = fetch; globalThis.fetch = async (url, init) => {"
@@ -211,7 +212,7 @@ async def test_a_chat_that_is_left_while_it_is_restored_follows_no_run(
     await say(page, f"{_COUNT} 500")
     await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
     place = await page.evaluate("location.hash")
-    await page.evaluate("location.hash = '#/'")
+    await page.evaluate("location.hash = '#/fleet'")
     await page.until("document.body.innerText.includes('available')", "the fleet is there")
     await page.evaluate(
         "{const real = fetch; globalThis.asked = []; globalThis.fetch = async (url, init) => {"
@@ -221,8 +222,8 @@ async def test_a_chat_that_is_left_while_it_is_restored_follows_no_run(
     )
     await page.evaluate(f"location.hash = {json.dumps(place)}")
     await page.until("globalThis.go", "the thread is being restored")
-    await page.evaluate("location.hash = '#/'")
-    await page.until("document.querySelector('h1').innerText === 'Fleet'", "the chat is left")
+    await page.evaluate("location.hash = '#/fleet'")
+    await page.until("document.querySelector('h1')?.innerText === 'Agents'", "the chat is left")
     await page.evaluate("go(); globalThis.go = null; 0")
     await page.evaluate(f"location.hash = {json.dumps(place)}")
     await page.until("globalThis.go", "the thread is being restored again")
@@ -239,6 +240,7 @@ async def test_the_console_works_below_a_path_and_announces_a_new_build(
     async with prefixed(fleet.gateways[0], "/fleet/one") as proxy:
         await page.open(f"{proxy.url}/")
         await page.until("location.pathname === '/fleet/one/console/'", "browsers are sent there")
+        await page.click("a[href='#/fleet']")
         await page.until("document.body.innerText.includes('available')", "the fleet is live")
         await page.click("a[href='#/chat/counter']")
         await say(page, "5 1")
@@ -290,7 +292,7 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
     fleet: Fleet, page: Page
 ) -> None:
     javascript.install(_SOURCE)
-    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.open(f"{fleet.gateways[0]}/console/#/fleet")
     await page.until(r"/per second\s+\d/.test(document.body.innerText)", "a change brings rates")
     assert await page.evaluate("document.querySelectorAll('tbody tr').length > 3")
     assert await violations(page) == []
@@ -392,13 +394,14 @@ async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
     sent = (await counter.send("3 1")).json()["task"]["id"]
     rows = "document.querySelectorAll('tbody tr').length"
     pages = {
-        "#/": f"{rows} > 3",
+        "#/fleet": f"{rows} > 3",
+        "#/nowhere": "document.querySelector('.empty-state')",
         "#/chat/counter": "document.querySelector('.composer')",
         "#/tasks?agent=counter": f"{rows} > 0",
         f"#/tasks/counter/{sent}": "document.querySelector('.log tbody button')",
-        "#/triggers": "document.querySelector('h1').innerText === 'Triggers'",
+        "#/triggers": "document.querySelector('h1')?.innerText === 'Triggers'",
         "#/triggers?new=1": "document.querySelector('.declaration')",
-        "#/schedules": "document.querySelector('h1').innerText === 'Schedules'",
+        "#/schedules": "document.querySelector('h1')?.innerText === 'Schedules'",
         "#/schedules?new=1": "document.querySelector('.declaration')",
         "#/inspect?agent=echo": "document.body.innerText.includes('has all fields that A2A 1.0')",
         "#/operate": "document.querySelector('.versions')",
@@ -461,7 +464,7 @@ async def test_the_token_that_a_gateway_requests_is_sent_in_a_header_only(
 ) -> None:
     ann = Person("acme", "ann")
     with guarded_gateway(fleet, tmp_path, ann, "public_cards = false") as url:
-        await page.open(f"{url}/console/")
+        await page.open(f"{url}/console/#/fleet")
         await sign_in(page, ann)
         await page.until("document.querySelectorAll('tbody tr').length > 3", "agents are listed")
         addresses = "performance.getEntries().map((one) => one.name).join() + location.href"
@@ -860,7 +863,7 @@ async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page:
     await page.until("document.querySelector('.task-head')?.innerText.includes('completed')", "so")
     await page.evaluate(f"location.hash = '#/schedules/{name}?owner=anonymous'")
     await confirmed(page, "Delete")
-    await page.until("document.querySelector('h1').innerText === 'Schedules'", "the list is shown")
+    await page.until("document.querySelector('h1')?.innerText === 'Schedules'", "the list is shown")
     await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
 
 
@@ -891,7 +894,7 @@ async def test_a_schedule_is_back_filled_and_states_for_how_many_times(
     await page.click(".page .actions a")
     await until_figure(page, "tasks begun", "2")
     await confirmed(page, "Delete")
-    await page.until("document.querySelector('h1').innerText === 'Schedules'", "the list is shown")
+    await page.until("document.querySelector('h1')?.innerText === 'Schedules'", "the list is shown")
 
 
 async def until_failure(page: Page, reason: str) -> None:
@@ -964,7 +967,7 @@ async def test_a_trigger_is_declared_and_shows_what_its_events_began(
         assert set(await page.evaluate(kind)) == {"event"}
         await page.evaluate(f"location.hash = '#/triggers/{name}'")
         await confirmed(page, "Delete")
-        await page.until("document.querySelector('h1').innerText === 'Triggers'", "the list")
+        await page.until("document.querySelector('h1')?.innerText === 'Triggers'", "the list")
         await page.until(f"!document.body.innerText.includes('{name}')", "it is gone")
 
 
@@ -1031,13 +1034,13 @@ async def test_an_operator_routes_new_tasks_between_versions_of_an_agent(
         assert await page.evaluate(percent) == "10", "what was entered stays"
         await page.click("dialog[open] [type=submit]")
         await page.until(f"{rows}.join().includes('10 % of contexts')", "a part is routed")
-        await page.evaluate("location.hash = '#/'")
-        await page.until("document.querySelector('h1').innerText === 'Fleet'", "the fleet")
+        await page.evaluate("location.hash = '#/fleet'")
+        await page.until("document.querySelector('h1')?.innerText === 'Agents'", "the fleet")
         await choose(page, ".versions select", "booth")
         await page.until(f"{rows}.join().includes('90 % of contexts')", "all may look at it")
         await page.evaluate("location.hash = '#/operate'")
         # The page that is left has such a list, too.
-        await page.until("document.querySelector('h1').innerText === 'Operate'", "the operators'")
+        await page.until("document.querySelector('h1')?.innerText === 'Operate'", "the operators'")
         await choose(page, ".versions select", "booth")
         await page.click("[aria-label='Roll back 2']")
         await page.until("document.querySelector('dialog[open]')", "it is confirmed")
@@ -1100,4 +1103,4 @@ async def test_callers_that_are_no_operators_are_refused_with_the_reason(
         await sign_in(page, ann)
         await page.until("document.body.innerText.includes('is for operators')", "it is refused")
         links = "[...document.querySelectorAll('nav a')].map((one) => one.innerText).join()"
-        assert await page.evaluate(links) == "Fleet,Chat,Tasks,Triggers,Schedules,Inspect"
+        assert await page.evaluate(links) == "Tasks,Chat,Agents,Triggers,Schedules,Inspect"

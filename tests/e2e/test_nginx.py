@@ -30,6 +30,7 @@ async def test_the_console_is_used_through_it(nginx: Nginx, page: Page) -> None:
     await page.open(f"{nginx.url}/")
     path = httpx.URL(nginx.url).path.rstrip("/")
     await page.until(f"location.pathname === '{path}/console/'", "browsers are sent there")
+    await page.click("a[href='#/fleet']")
     await page.until("document.body.innerText.includes('available')", "the fleet is live")
     await page.click("a[href='#/chat/counter']")
     await page.type("textarea[name=message]", "5 1")

@@ -1,58 +1,51 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 
 import { build } from "./build";
+import { useAccess } from "./operator";
 import { BreakPage } from "./pages/break";
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
 import { InspectPage } from "./pages/inspect";
+import { NotFoundPage } from "./pages/not_found";
 import { OperatePage } from "./pages/operate";
 import { SchedulesPage } from "./pages/schedules";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
 import { TriggersPage } from "./pages/triggers";
-import { useAccess } from "./operator";
 import { reach } from "./reach";
 import { route, type Place } from "./route";
-import { SignIn } from "./sign_in";
+import { showTabState } from "./shell/favicon";
+import { Keys } from "./shell/keys";
+import { Navigation } from "./shell/navigation";
 import { useStore } from "./store";
-import { ThemeButton } from "./theme";
-
-const PAGES: [string, string, RegExp][] = [
-  ["#/", "Fleet", /^$/],
-  ["#/chat", "Chat", /^chat$/],
-  ["#/tasks", "Tasks", /^tasks$/],
-  ["#/triggers", "Triggers", /^triggers$/],
-  ["#/schedules", "Schedules", /^schedules$/],
-  ["#/inspect", "Inspect", /^inspect$/],
-];
-const OPERATE: (typeof PAGES)[number] = ["#/operate", "Operate", /^operate$/];
-const BREAK: (typeof PAGES)[number] = ["#/break", "Break it", /^break$/];
+import { ToastList } from "./ui/toasts";
 
 /** The console: navigation, and the page that the address names. */
 export function App() {
   const { place } = useStore(route);
-  const { isOther } = useStore(build);
-  const { isLost } = useStore(reach);
-  const { isOperator, isDevelopment } = useAccess();
-  const pages = [...PAGES, ...(isOperator ? [OPERATE] : []), ...(isDevelopment ? [BREAK] : [])];
-  const name = place.parts[0] ?? "";
+  const access = useAccess();
+  const [areKeysShown, setKeysShown] = useState(false);
+  useTabState();
   return (
     <>
-      <header class="bar">
-        <a class="brand" href="#/">
-          headrace
-        </a>
-        <nav aria-label="Pages">
-          {pages.map(([to, title, names]) => (
-            <a key={to} href={to} aria-current={names.test(name) ? "page" : undefined}>
-              {title}
-            </a>
-          ))}
-        </nav>
-        <span class="grow" />
-        <ThemeButton />
-        <SignIn />
-      </header>
+      <Navigation name={place.parts[0] ?? ""} access={access} onKeys={() => setKeysShown(true)} />
+      <div class="content-column">
+        <Notices />
+        <main>{pageOf(place)}</main>
+      </div>
+      <Keys isOpen={areKeysShown} onToggle={setKeysShown} />
+      <ToastList />
+    </>
+  );
+}
+
+/** What concerns every page: the gateway is away, or serves another build. */
+function Notices() {
+  const { isOther } = useStore(build);
+  const { isLost } = useStore(reach);
+  return (
+    <>
       {isLost && (
         <p class="update" role="status">
           The gateway does not answer. The page keeps trying.
@@ -66,19 +59,25 @@ export function App() {
           </button>
         </p>
       )}
-      <main>{pageOf(place)}</main>
     </>
   );
+}
+
+function useTabState(): void {
+  const { isLost } = useStore(reach);
+  const state = isLost ? "lost" : "calm";
+  useEffect(() => showTabState(state), [state]);
 }
 
 function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): ComponentChildren {
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
   if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
-  if (name === "tasks") return <TasksPage query={query} />;
+  if (name === "" || (name === "tasks" && !first)) return <TasksPage query={query} />;
+  if (name === "fleet") return <FleetPage />;
   if (name === "triggers") return <TriggersPage key={first} name={first} query={query} />;
   if (name === "schedules") return <SchedulesPage key={first} name={first} query={query} />;
   if (name === "inspect") return <InspectPage query={query} />;
   if (name === "operate") return <OperatePage query={query} />;
   if (name === "break") return <BreakPage />;
-  return <FleetPage />;
+  return <NotFoundPage />;
 }

@@ -1,7 +1,11 @@
+import { Moon, Sun, SunMoon } from "lucide";
 import { useState } from "preact/hooks";
+
+import { IconButton } from "./ui/icon_button";
 
 const KEY = "headrace.theme";
 const THEMES = ["auto", "light", "dark"];
+const ICONS = { auto: SunMoon, light: Sun, dark: Moon };
 
 function chosen(): string {
   const theme = localStorage.getItem(KEY) ?? "auto";
@@ -23,10 +27,5 @@ export function ThemeButton() {
     show(next);
     setTheme(next);
   };
-  return (
-    <button type="button" class="quiet" onClick={change} title={`Colours: ${theme}`}>
-      <span aria-hidden="true">{theme === "dark" ? "●" : theme === "light" ? "○" : "◐"}</span>
-      <span class="unseen">{`Colours: ${theme}. Change to ${next}`}</span>
-    </button>
-  );
+  return <IconButton icon={ICONS[theme as keyof typeof ICONS]} label={`Colours: ${theme}. Change to ${next}`} onClick={change} />;
 }

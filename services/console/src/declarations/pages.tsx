@@ -1,3 +1,4 @@
+import { Plus } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
@@ -6,7 +7,9 @@ import { fetchJson, postJson, putJson, type Json } from "../gateway";
 import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
+import { PageHead } from "../shell/page_head";
 import { Table } from "../table";
+import { Icon } from "../ui/icon";
 import { ConfirmedAction } from "./confirmed_action";
 import { Failures } from "./failures";
 import type { Field } from "./fields";
@@ -99,7 +102,9 @@ function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
   const heads = [capitalized(word), "State", ...columns.map(({ head }) => head), "Agent", "Owner"];
   return (
     <>
-      <h1>{capitalized(plural)}</h1>
+      <PageHead title={capitalized(plural)}>
+        <a class="button" href={linkTo([plural], { new: "1" })}><Icon of={Plus} />New {word}</a>
+      </PageHead>
       {error && <p class="error" role="alert">{error}</p>}
       {value && (
         <Table title={kind.title} heads={heads} empty={`No ${word} yet.`}>
@@ -115,7 +120,6 @@ function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
         </Table>
       )}
       <div class="actions">
-        <a class="button" href={linkTo([plural], { new: "1" })}>New {word}</a>
         {after && <a class="button plain" href={linkTo([plural])}>First page</a>}
         {value?.["next"] && <a class="button plain" href={linkTo([plural], { after: String(value["next"]) })}>Next page</a>}
       </div>
@@ -191,7 +195,7 @@ export function AskedAction({ action, verb, fields, hint, resultOf, ...named }: 
   if (!result) {
     return (
       <>
-        <h1>{title}</h1>
+        <PageHead title={title} />
         <p class="hint">{hint}</p>
         <DeclarationForm title={title} fields={fields} old={{ name }} back={back} verb={verb} onSave={act} />
       </>
@@ -199,7 +203,7 @@ export function AskedAction({ action, verb, fields, hint, resultOf, ...named }: 
   }
   return (
     <>
-      <h1>{title}</h1>
+      <PageHead title={title} />
       <p role="status">{result}</p>
       <div class="actions"><a class="button" href={back}>Go back</a></div>
     </>
@@ -215,7 +219,7 @@ function NewDeclaration({ kind }: { kind: Kind }) {
   };
   return (
     <>
-      <h1>{title}</h1>
+      <PageHead title={title} />
       <DeclarationForm title={title} fields={kind.fields} old={null} back={linkTo([kind.plural])} onSave={save} />
     </>
   );
@@ -224,7 +228,7 @@ function NewDeclaration({ kind }: { kind: Kind }) {
 function Heading({ kind, name, error }: { kind: Kind; name: string; error: string }) {
   return (
     <>
-      <h1>{capitalized(kind.word)} {name}</h1>
+      <PageHead title={`${capitalized(kind.word)} ${name}`} />
       {error && <p class="error" role="alert">{error}</p>}
     </>
   );

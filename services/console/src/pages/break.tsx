@@ -4,6 +4,7 @@ import { Counting } from "../break/counting";
 import type { Process } from "../break/stack";
 import { Figures } from "../figures";
 import { session } from "../session";
+import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
 import { Table } from "../table";
 
@@ -28,7 +29,7 @@ export function BreakPage() {
   const isIdle = isRunning && open === undefined;
   return (
     <section class="page">
-      <h1>Break it</h1>
+      <PageHead title="Break it" />
       <p class="hint">
         An agent counts 50 numbers a second while you kill what it runs on. Each event of its log has a number of its
         own, so that an event that is lost or comes twice is counted.

@@ -5,6 +5,7 @@ import { FleetState } from "../fleet_state";
 import type { Json } from "../gateway";
 import { linkTo } from "../route";
 import { session } from "../session";
+import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
 import { Table } from "../table";
 import { Versions } from "../versions/versions";
@@ -21,7 +22,7 @@ export function FleetPage() {
   const { agents = [], workers, queues = [], ranges = [], streams = [], rates } = state ?? {};
   return (
     <section class="page">
-      <h1>Fleet</h1>
+      <PageHead title="Agents" />
       {error && <p class="error" role="alert">{error}</p>}
       {rates && <FleetFigures state={state!} />}
       {state && (

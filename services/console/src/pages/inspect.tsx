@@ -8,6 +8,7 @@ import { OPERATIONS, requestsOf, type Operation } from "../inspect/requests";
 import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
+import { PageHead } from "../shell/page_head";
 
 /** An agent's card with what is wrong in it, and the same request in every binding. */
 export function InspectPage({ query }: { query: URLSearchParams }) {
@@ -19,7 +20,7 @@ export function InspectPage({ query }: { query: URLSearchParams }) {
   const set = (changes: Record<string, string>) => route.replace(["inspect"], linkTo(["inspect"], { ...asked, agent, ...changes }));
   return (
     <section class="page">
-      <h1>Inspect</h1>
+      <PageHead title="Inspect" />
       {error && <p class="error" role="alert">{error}</p>}
       <div class="filters">
         <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />

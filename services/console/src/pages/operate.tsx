@@ -7,6 +7,7 @@ import { VersionActions } from "../operate/version_actions";
 import { WebhookDeliveries } from "../operate/webhooks";
 import { Workers } from "../operate/workers";
 import { session } from "../session";
+import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
 import { Table } from "../table";
 import { Versions } from "../versions/versions";
@@ -23,7 +24,7 @@ export function OperatePage({ query }: { query: URLSearchParams }) {
   const isRefused = state !== null && !("queues" in state);
   return (
     <section class="page">
-      <h1>Operate</h1>
+      <PageHead title="Operate" />
       {error && <p class="error" role="alert">{error}</p>}
       {isRefused && <p class="error" role="alert">This page is for operators: it needs a role with operator = true and GetFleet on all agents.</p>}
       {state?.["queues"] && (

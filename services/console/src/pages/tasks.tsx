@@ -6,6 +6,7 @@ import { useLoaded } from "../loaded";
 import { useAccess } from "../operator";
 import { linkTo, route } from "../route";
 import { session } from "../session";
+import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
 import { StateDot } from "../task/state_dot";
 import { stateName } from "../task/timeline";
@@ -30,7 +31,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   const set = (changes: Record<string, string>) => route.go(linkTo(["tasks"], { ...asked, agent, page: "", ...changes }));
   return (
     <section class="page">
-      <h1>Tasks</h1>
+      <PageHead title="Tasks" />
       {/* Fields keep what is typed while the list changes under them; another address replaces them. */}
       <div class="filters">
         <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />

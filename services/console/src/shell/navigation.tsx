@@ -1,0 +1,106 @@
+import { Bomb, Bot, CalendarClock, Keyboard, ListChecks, Menu, MessageSquare, ScanSearch, SlidersHorizontal, Waves, Zap } from "lucide";
+import type { IconNode } from "lucide";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { SignIn } from "../sign_in";
+import { useStore } from "../store";
+import { ThemeButton } from "../theme";
+import { Icon } from "../ui/icon";
+import { IconButton } from "../ui/icon_button";
+import { title } from "./title";
+
+interface PageLink {
+  to: string;
+  title: string;
+  icon: IconNode;
+  /** Names of the places that it stands for: the first part of their addresses. */
+  names: readonly string[];
+  /** Who sees it; absent: everybody. */
+  needs?: "isOperator" | "isDevelopment";
+}
+
+const GROUPS: readonly (readonly [string, readonly PageLink[]])[] = [
+  ["", [
+    { to: "#/", title: "Tasks", icon: ListChecks, names: ["", "tasks"] },
+    { to: "#/chat", title: "Chat", icon: MessageSquare, names: ["chat"] },
+  ]],
+  ["Fleet", [
+    { to: "#/fleet", title: "Agents", icon: Bot, names: ["fleet"] },
+    { to: "#/triggers", title: "Triggers", icon: Zap, names: ["triggers"] },
+    { to: "#/schedules", title: "Schedules", icon: CalendarClock, names: ["schedules"] },
+    { to: "#/operate", title: "Operate", icon: SlidersHorizontal, names: ["operate"], needs: "isOperator" },
+  ]],
+  ["Develop", [
+    { to: "#/inspect", title: "Inspect", icon: ScanSearch, names: ["inspect"] },
+    { to: "#/break", title: "Break it", icon: Bomb, names: ["break"], needs: "isDevelopment" },
+  ]],
+];
+
+interface Access {
+  isOperator: boolean;
+  isDevelopment: boolean;
+}
+
+interface Shown {
+  /** The first part of the page's address. */
+  name: string;
+  access: Access;
+  onKeys: () => void;
+}
+
+/** All pages: at the side, and on a phone in a menu under a bar with the page's title. */
+export function Navigation({ name, access, onKeys }: Shown) {
+  const [isOpen, setOpen] = useState(false);
+  const sidebar = useRef<HTMLElement>(null);
+  const { parts } = useStore(title);
+  const close = () => setOpen(false);
+  useEffect(() => {
+    if (!isOpen) return;
+    sidebar.current?.querySelector<HTMLElement>("a[aria-current]")?.focus();
+    const pressed = ({ key }: KeyboardEvent) => key === "Escape" && close();
+    addEventListener("keydown", pressed);
+    addEventListener("hashchange", close);
+    return () => {
+      removeEventListener("keydown", pressed);
+      removeEventListener("hashchange", close);
+    };
+  }, [isOpen]);
+  return (
+    <>
+      <header class="bar">
+        <IconButton icon={Menu} label="Menu" onClick={() => setOpen(true)} />
+        <span class="title grow">{parts[0] ?? "Headrace"}</span>
+      </header>
+      {isOpen && <div class="shade" onClick={close} />}
+      <aside ref={sidebar} class={isOpen ? "sidebar is-open" : "sidebar"}>
+        <a class="brand" href="#/">
+          <Icon of={Waves} size={18} />
+          headrace
+        </a>
+        <nav aria-label="Pages">
+          {GROUPS.map(([heading, links]) => (
+            <section key={heading}>
+              {heading && <h2>{heading}</h2>}
+              <ul>
+                {links.filter(({ needs }) => !needs || access[needs]).map((link) => (
+                  <li key={link.to}>
+                    <a href={link.to} aria-current={link.names.includes(name) ? "page" : undefined} onClick={close}>
+                      <Icon of={link.icon} />
+                      <span>{link.title}</span>
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            </section>
+          ))}
+        </nav>
+        <div class="sidebar-foot">
+          <SignIn />
+          <span class="grow" />
+          <IconButton icon={Keyboard} label="Keys" onClick={onKeys} />
+          <ThemeButton />
+        </div>
+      </aside>
+    </>
+  );
+}
