@@ -8,7 +8,7 @@ import pytest
 
 from tests.architecture.tree import ROOT, modules, parsed
 
-PAGE = ROOT / "docs" / "failures.md"
+PAGE = ROOT / "docs" / "design" / "failures.md"
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 _SHOWN = re.compile(rf"{_NAMED.pattern}(?:, {_NAMED.pattern})*")
 _ROW = re.compile(r"^\| (?!failure |command |---)", re.MULTILINE)

@@ -11,8 +11,6 @@ from tests.architecture.test_document_paths import pages
 from tests.architecture.tree import ROOT, tracked
 
 _TEST = re.compile(r"`((?:[\w-]+/)*\w+\.py)::(\w+)`")
-_COMPARED = re.compile(r"^\| (?!\||--)([^|]+) \| ([^|]+) \|", re.MULTILINE)
-_FILE = re.compile(r"`(?:tests/\S+/)?test_\w+\.py`")
 
 
 @cache
@@ -26,10 +24,11 @@ def _modules() -> dict[str, Path]:
 def _defined_in(path: str) -> frozenset[str]:
     """Return the names that the test modules define whose paths end so."""
     found = [file for whole, file in _modules().items() if whole.endswith(f"/{path}")]
-    return frozenset(name for file in found for name in _names(file))
+    return frozenset(name for file in found for name in names_in(file))
 
 
-def _names(file: Path) -> list[str]:
+def names_in(file: Path) -> list[str]:
+    """Return the functions and classes that a module defines."""
     return re.findall(r"^\s*(?:async )?(?:def|class) (\w+)", file.read_text(), re.MULTILINE)
 
 
@@ -41,7 +40,7 @@ def missing(text: str) -> list[str]:
 
 def test_named_tests_exist() -> None:
     texts = {page.name: page.read_text() for page in pages()}
-    assert sum(len(_TEST.findall(text)) for text in texts.values()) > 300
+    assert sum(len(_TEST.findall(text)) for text in texts.values()) > 200
     assert {name: tests for name, text in texts.items() if (tests := missing(text))} == {}
 
 
@@ -51,12 +50,6 @@ def test_a_test_that_does_not_exist_is_seen(path: str) -> None:
     assert missing(f"{named} `{path}::test_nothing`")[-1] == f"{path}::test_nothing"
 
 
-def test_each_claim_of_the_comparison_names_a_test() -> None:
-    rows = dict(_COMPARED.findall((ROOT / "docs" / "comparison.md").read_text()))
-    assert len(rows) > 15
-    assert [what for what, cell in rows.items() if cell != "no" and not _FILE.search(cell)] == []
-
-
 def test_each_cell_of_the_frameworks_names_a_test() -> None:
     table = (ROOT / "docs" / "adapter-tests.md").read_text()
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
@@ -64,7 +57,7 @@ def test_each_cell_of_the_frameworks_names_a_test() -> None:
     folders = [ROOT / "tests" / folder for folder in ("integration/worker", "unit/shared/adapters")]
     files = [file for folder in folders for file in folder.rglob("*.py")]
     assert len(rows) > 10
-    assert named - {name for file in files for name in _names(file)} == set()
+    assert named - {name for file in files for name in names_in(file)} == set()
 
 
 def test_every_event_and_every_field_of_an_input_of_agui_has_a_row() -> None:

@@ -15,10 +15,15 @@ _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)")
 _OTHER_PAGES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 
 
+def sections() -> dict[str, list[str]]:
+    """Return the pages of each section of the site's navigation."""
+    listed = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    return {title: pages for section in listed for title, pages in section.items()}
+
+
 def navigation() -> list[str]:
     """Return the pages of the site's navigation."""
-    sections = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
-    return [page for section in sections for pages in section.values() for page in pages]
+    return [page for pages in sections().values() for page in pages]
 
 
 def on_site() -> list[Path]:
