@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 
 from headrace.model.cursor import RECOVERED_HEADER
 from headrace.model.task import TASK_HEADER
+from headrace_gateway.api_pages import OpenApiPages
 from headrace_gateway.call import AGENT
 from headrace_gateway.console.pages import ConsolePages
 from headrace_gateway.extensions import NAMES
@@ -193,6 +194,7 @@ def _routes(services: Services) -> list[BaseRoute]:
         *MetricsPage(services).routes(),
         *files.routes(),
         *WaitCalls(services).routes(),
+        *OpenApiPages().routes(),
     ]
 
 

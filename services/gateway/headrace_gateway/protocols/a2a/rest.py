@@ -45,7 +45,7 @@ from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HEADERS
 from headrace_gateway.tasks.subscribe import NothingFollows
 
-_IDS = ("contextId", "messageId", "taskId")
+IDS = ("contextId", "messageId", "taskId")
 """Message ids as query parameters, for clients that send only the message's text."""
 
 
@@ -83,12 +83,12 @@ def _message(query: QueryParams) -> Json:
         raise Malformed([Violation("message", "is required in the query, as text or JSON")])
     if text.lstrip().startswith("{"):
         return parse_object(text.encode())
-    return {"parts": [{"text": text}], **{name: query[name] for name in _IDS if query.get(name)}}
+    return {"parts": [{"text": text}], **{name: query[name] for name in IDS if query.get(name)}}
 
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 
-_ROUTES = (
+ROUTES = (
     ("POST", "/message:stream", "SendStreamingMessage"),
     ("POST", "/message:send", "SendMessage"),
     ("GET", "/tasks/{id}:subscribe", "SubscribeToTask"),
@@ -106,12 +106,12 @@ _ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
-_FROM_QUERY = "/message:stream"
+FROM_QUERY = "/message:stream"
 """Path on which GET requests may also send a message."""
 
 _ROUTES_03 = (
-    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[:6]),
-    *((method, f"/v1{path}", operation) for method, path, operation in _ROUTES[7:11]),
+    *((method, f"/v1{path}", operation) for method, path, operation in ROUTES[:6]),
+    *((method, f"/v1{path}", operation) for method, path, operation in ROUTES[7:11]),
     ("GET", "/v1/card", "GetExtendedAgentCard"),
 )
 """The routes of 0.3, which has no list of tasks."""
@@ -119,7 +119,7 @@ _ROUTES_03 = (
 _ROUTING = ("agent", "tenant")
 """Path parameters for routing, which are not operation parameters."""
 
-_REQUESTS: Mapping[str, type[Message]] = {
+REQUESTS: Mapping[str, type[Message]] = {
     method.name: getattr(a2a_pb2, method.input_type.name)
     for method in a2a_pb2.DESCRIPTOR.services_by_name["A2AService"].methods
 } | {"DeleteTask": a2a_pb2.CancelTaskRequest}
@@ -143,9 +143,9 @@ class RestBinding:
                     EndpointApp(map_errors(self.endpoint(operation))),
                     methods=[method],
                 )
-                for method, path, operation in _ROUTES
+                for method, path, operation in ROUTES
             ),
-            Route(prefix + _FROM_QUERY, map_errors(self._answer_query), methods=["GET"]),
+            Route(prefix + FROM_QUERY, map_errors(self._answer_query), methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -223,7 +223,7 @@ class RestBinding:
             if body:
                 check_content_type(request, form=True)
             return (parse_object(body) if body else {}) | in_path
-        return from_query(_REQUESTS[operation], request.query_params) | in_path
+        return from_query(REQUESTS[operation], request.query_params) | in_path
 
     async def _answer(self, request: Request, rest_request: "_RestRequest") -> Response:
         call, operation = rest_request.call, rest_request.operation
