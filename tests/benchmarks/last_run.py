@@ -42,19 +42,16 @@ def _tables(report: Json) -> str:
     return "\n".join(
         [
             tables.circumstances(report) + "\n",
+            tables.summary(report).as_markdown(),
             tables.comparison(report).as_markdown(),
             tables.processes(report).as_markdown(),
         ]
     )
 
 
-def _summary(report: Json) -> str:
-    return tables.summary(report).as_markdown()
-
-
 PAGES: Mapping[Path, Callable[[Json], str]] = {
     ROOT / "docs" / "benchmarks.md": _tables,
-    ROOT / "README.md": _summary,
+    ROOT / "README.md": tables.headline,
 }
 """The pages with a measured part, and what makes it of a report."""
 

@@ -32,6 +32,9 @@ _FIRST_LOOK = (
 )
 """Measures in the summary, in its order."""
 
+_HEADLINE = ("many-streams", "other-replica", "resume")
+"""Measures of the three figures."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -115,6 +118,25 @@ def summary(report: Json) -> Table:
         [_median_row(measures[name]) for name in _FIRST_LOOK],
         texts=1,
     )
+
+
+def headline(report: Json) -> str:
+    """Return three figures, rounded, as a list."""
+    measures = {measure["name"]: measure for measure in report["measures"]}
+    streams, replica, resume = (measures[name] for name in _HEADLINE)
+    return (
+        f"- **{_rounded(streams, HEADRACE)} events a second** to 50 streams at once:"
+        f" {streams['ratios'][''][OFFICIAL]['median']:.0f} times as many\n"
+        f"- **{_rounded(replica, HEADRACE)} ms** from an agent to a client of another replica,"
+        f" instead of {_rounded(replica, OFFICIAL)} ms by two of those that poll a database\n"
+        f"- **{_rounded(resume, HEADRACE)} ms** to resume a stream of 10,000 events, which that"
+        " server can't\n"
+    )
+
+
+def _rounded(measure: Json, server: str) -> str:
+    """Return a median with two digits."""
+    return f"{float(f'{measure["figures"][""][server]["median"]:.2g}'):,g}"
 
 
 def _median_row(measure: Json) -> list[str]:

@@ -1,9 +1,10 @@
 """The wheel of the source distribution, in a clean environment and an empty folder.
 
-What README and the tutorial say is entered there word by word, except for how it is installed and
-the port of the first gateway, and what comes of it is compared with what they show. README's
-project and stream are the wheel's; the tutorial and README's agent run their tests with its Python,
-and forks of this checkout's ``headrace``, which start in a tenth of the time.
+What README, the pages of the start and the tutorial say is entered there word by word, except for
+how it is installed and the port of the first gateway, and what comes of it is compared with what
+they show. The project and the stream of the start are the wheel's; the tutorial and README's agent
+run their tests with its Python, and forks of this checkout's ``headrace``, which start in a tenth
+of the time.
 """
 
 import os
@@ -34,7 +35,9 @@ _INSTALLING = 400
 pytestmark = pytest.mark.timeout(1000)
 
 README = ROOT / "README.md"
-[(STREAM, TASK_ALREADY_SENT)] = examples(README, "sh")
+FIVE_MINUTES = ROOT / "docs" / "start" / "five-minutes.md"
+BREAK_IT = ROOT / "docs" / "start" / "break-it.md"
+[(STREAM, TASK_ALREADY_SENT)] = examples(BREAK_IT, "sh")
 _HOST = "http://127.0.0.1:8080"
 _IDS = {
     "o1mn8ibj": "[0-9a-z]+",
@@ -46,6 +49,8 @@ _INSTALLATION = {
     "python -m venv .venv",
     "source .venv/bin/activate",
     "pip install 'headrace[all,testing]'",
+    "pip install './headrace[all,testing]'",
+    "pip install './headrace[all]'",
 }
 """What the fixture `environment` does instead: the wheel is in no index yet."""
 
@@ -244,7 +249,7 @@ def test_the_tutorial_works_as_written(quick_reader: Reader) -> None:
 
 
 def curl(command: str, reader: Reader, stack: Stack) -> list[str]:
-    """Return the lines that a command of README gets from a gateway."""
+    """Return the lines that a command of a page gets from a gateway."""
     name, *arguments = shlex.split(command.replace("\\\n", "").replace(_HOST, stack.url))
     done = reader.enter(shlex.join([name, "--silent", *arguments]))
     assert done.code == 0, done
@@ -259,8 +264,8 @@ def pattern_of(line: str) -> str:
     return pattern
 
 
-def test_readmes_stream_is_as_shown_and_goes_on_after_a_cursor(reader: Reader) -> None:
-    """`make run` is a `headrace dev` in a folder without agents."""
+def test_the_starts_stream_is_as_shown_and_goes_on_after_a_cursor(reader: Reader) -> None:
+    """The folder is empty, as the page says."""
     stack = reader.serve("headrace dev")
     lines = curl(STREAM, reader, stack)
     shown = [line for line in TASK_ALREADY_SENT.splitlines() if line]
@@ -273,34 +278,38 @@ def test_readmes_stream_is_as_shown_and_goes_on_after_a_cursor(reader: Reader) -
     assert differing == []
     [task] = re.findall(r'"task":\{"id":"([^"]+)"', lines[1])
     cursor = lines[4].removeprefix("id: ")
-    [resume] = [block.code for block in blocks(README, "sh") if "<task>" in block.code]
+    [resume] = [block.code for block in blocks(BREAK_IT, "sh") if "<task>" in block.code]
     command = resume.replace("<task>", task).replace("o1mn8ibj:3", cursor)
     assert curl(command, reader, stack) == lines[6:]
 
-    [research] = re.findall("`(headrace send --agent research .*?)`", README.read_text())
+    page = (ROOT / "docs" / "delegation.md").read_text()
+    [research] = re.findall("`(headrace send --agent research .*?)`", page)
     done = reader.enter(research)
     assert (done.code, bool(done.out)) == (0, True), done
 
 
 def test_readmes_agent_greets_its_user(quick_reader: Reader) -> None:
-    [folder, serve, send] = said_in("hello:hello")
-    assert folder == "cd examples"
-    quick_reader.save({"hello.py": blocks(README, "python")[0].code})
+    [install, serve, send] = said_in(README, "hello:hello")
+    assert install in _INSTALLATION
+    [module] = blocks(README, "python")
+    quick_reader.save({module.title: module.code})
     quick_reader.serve(serve)
     done = quick_reader.enter(send)
     assert (done.code, done.out) == (0, "Hello, World!\n"), done
     assert "This must be World." in done.err
 
 
-def said_in(words: str) -> list[str]:
-    """Return the commands, without their comments, of README's only block with `words`."""
-    [block] = [block for block in blocks(README, "sh") if words in block.code]
+def said_in(page: Path, words: str) -> list[str]:
+    """Return the commands, without their comments, of a page's only block with `words`."""
+    [block] = [block for block in blocks(page, "sh") if words in block.code]
     return [line.partition("  #")[0].strip() for line in block.code.splitlines()]
 
 
-def test_readmes_project_is_tested_served_and_talked_to(environment: Path, tmp_path: Path) -> None:
-    activate, init, enter_folder, tests, serve = said_in("headrace init")
-    assert activate in _INSTALLATION
+def test_the_starts_project_is_tested_served_and_talked_to(
+    environment: Path, tmp_path: Path
+) -> None:
+    assert {*said_in(FIVE_MINUTES, "pip install")} <= _INSTALLATION
+    init, enter_folder, tests, serve = said_in(FIVE_MINUTES, "headrace init")
     assert Reader(tmp_path, environment).enter(init).code == 0
     reader = Reader(tmp_path / enter_folder.removeprefix("cd "), environment)
     done = reader.enter(tests)
@@ -309,7 +318,7 @@ def test_readmes_project_is_tested_served_and_talked_to(environment: Path, tmp_p
     declare_more(reader.folder)
     stack = reader.serve(serve)
     try:
-        [send] = said_in("headrace send nails")
+        [send] = said_in(FIVE_MINUTES, "headrace send nails")
         with reader.at_terminal(send) as terminal:
             terminal.until("\n> ")
             terminal.type("3")

@@ -1,4 +1,4 @@
-"""Agents that README and the pages on steps, delegation, versions and schedules show: they run."""
+"""Agents that pages on what an agent can do show: they run."""
 
 import asyncio
 import textwrap
@@ -73,14 +73,6 @@ async def test_a_childs_events_are_read_as_the_page_on_delegation_does() -> None
     fragment = agent_with(shown(DOCS / "delegation.md", "delegate_stream"), "result.text")
     async with TestFleet([fragment, writer]) as fleet:
         assert (await fleet.send("fragment", "mills")).text == "report: mills"
-
-
-async def test_readmes_agent_delegates_in_parallel() -> None:
-    fragment = agent_with(
-        shown(ROOT / "README.md", "ctx.delegate"), "'\\n'.join(one.text for one in found)"
-    )
-    async with TestFleet([fragment, planner, researcher]) as fleet:
-        assert (await fleet.send("fragment", "mills")).text == FOUND
 
 
 async def test_the_page_on_people_books_what_is_approved_in_words_or_data() -> None:
@@ -171,10 +163,3 @@ async def test_the_page_on_waits_packs_what_is_paid() -> None:
         await fleet.publish("orders.paid", {"order": "screws", "total": 9})
         await fleet.publish("orders.paid", {"order": "nails", "total": 7})
         assert (await task.result()).text == "Paid: 7"
-
-
-async def test_readmes_agent_charges() -> None:
-    lines = shown(ROOT / "README.md", "ctx.step")
-    fragment = agent_with(lines, "receipt", charge="R-{}".format)
-    async with TestFleet([fragment]) as fleet:
-        assert (await fleet.send("fragment", "7")).text == "R-7"
