@@ -45,12 +45,12 @@ def test_every_version_of_the_range_may_be_written() -> None:
 
 
 def test_the_guide_to_upgrades_names_the_range() -> None:
-    guide = (ROOT / "docs" / "upgrades.md").read_text()
+    guide = (ROOT / "docs" / "design" / "log-versions.md").read_text()
     [stated] = re.findall(r"The\s+current\s+range\s+is\s+(\d+) to (\d+)", guide)
     assert stated == READABLE
     assert re.findall(r"HEADRACE_LOG_VERSION=(\d+)", guide) == [NEXT_VERSION]
 
 
 def test_the_guide_to_upgrades_names_the_views_version() -> None:
-    guide = (ROOT / "docs" / "upgrades.md").read_text()
+    guide = (ROOT / "docs" / "design" / "log-versions.md").read_text()
     assert re.findall(r"The view of this release\s+has\s+version\s+(\d+)", guide) == [SHAPE]

@@ -1,7 +1,7 @@
 """Nobody sees another's task: on no operation and no protocol, not even that it exists.
 
 `REACHES` says of each operation who reaches another's task by it. The tests ask on a real fleet, in
-each protocol, and `docs/security.md` has the table.
+each protocol, and `docs/design/isolation.md` has the table.
 """
 
 import json
@@ -433,8 +433,8 @@ def test_the_table_is_in_the_documentation() -> None:
     head = f"| operation | {' | '.join(CALLERS)} |\n|---|{'---|' * len(CALLERS)}\n"
     rows = (f"| {operation} | {' | '.join(output)} |\n" for operation, output in REACHES.items())
     made = head + "".join(rows)
-    page = (ROOT / "docs" / "security.md").read_text()
-    assert made in page, f"docs/security.md is to have:\n\n{made}"
+    page = (ROOT / "docs" / "design" / "isolation.md").read_text()
+    assert made in page, f"docs/design/isolation.md is to have:\n\n{made}"
 
 
 async def test_the_name_of_a_trigger_is_each_owners_own(guarded: Stack) -> None:

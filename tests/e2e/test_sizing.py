@@ -22,7 +22,7 @@ RECORD = 22 + 4 + 8
 
 def stated(row: str) -> list[float]:
     """Return the sizes in a row of the page's table: bytes in NATS and Redis."""
-    table = (ROOT / "docs" / "capacity.md").read_text().partition("\n## Storage\n")[2]
+    table = (ROOT / "docs" / "design" / "costs.md").read_text().partition("\n## Storage\n")[2]
     [line] = re.findall(rf"^\| {row}.*", table, re.MULTILINE)
     found = re.findall(r"([\d.]+) (KB|bytes)", line)
     return [float(size) * (1000 if unit == "KB" else 1) for size, unit in found]

@@ -1,6 +1,6 @@
 """What each role's NATS user can do to the bus, tried on a real server, and what readers believe.
 
-The table of `docs/security.md` is made of what comes of it.
+The table of `docs/design/isolation.md` is made of what comes of it.
 """
 
 import asyncio
@@ -570,8 +570,8 @@ def table(found: dict[str, list[bool]]) -> str:
 
 async def test_the_table_of_rights_is_what_the_server_enforces(server: NatsOfRoles) -> None:
     made = table(await rows(server))
-    page = (ROOT / "docs" / "security.md").read_text()
-    assert made in page, f"docs/security.md is to have:\n\n{made}"
+    page = (ROOT / "docs" / "design" / "isolation.md").read_text()
+    assert made in page, f"docs/design/isolation.md is to have:\n\n{made}"
 
 
 async def _followed(w: World, forge: Callable[[], Awaitable[None]]) -> list[Entry]:

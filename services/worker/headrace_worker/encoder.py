@@ -1,6 +1,6 @@
 """Encoding of an agent's output, and of a run's end, as A2A events.
 
-``docs/bus.md`` lists which event each output becomes.
+``docs/design/bus-contract.md`` lists which event each output becomes.
 
 Ids: every attempt at a run generates the same ids, so a new attempt replaces what an earlier one
 emitted. Ids differ between runs, so one conversation can contain the output of many runs.
