@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.architecture.tree import ROOT, SOURCE_ROOTS, modules, parsed
 
-_PAGE = ROOT / "docs" / "run" / "monitoring.md"
+_PAGE = ROOT / "docs" / "metrics.md"
 
 
 def declared() -> Iterator[str]:

@@ -107,7 +107,7 @@ async def test_the_charts_autoscalers_have_figures(prometheus: Prometheus) -> No
 
 
 def test_all_dashboards_are_tested_and_use_documented_metrics() -> None:
-    page = (ROOT / "docs" / "run" / "monitoring.md").read_text()
+    page = (ROOT / "docs" / "metrics.md").read_text()
     assert sorted(one.stem for one in FOLDER.glob("*.json")) == DASHBOARDS
     used = {
         re.sub(r"_(count|sum|bucket)$", "", metric)

@@ -25,7 +25,7 @@ ROLES: dict[str, type[BusSettings]] = {
     "task-state": TaskStateSettings,
     "triggers": TriggersSettings,
 }
-PAGE = (ROOT / "docs" / "run" / "monitoring.md").read_text()
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
 
 type Manifest = dict[str, Any]
 
