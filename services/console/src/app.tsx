@@ -18,6 +18,7 @@ import { route, type Place } from "./route";
 import { showTabState } from "./shell/favicon";
 import { Keys } from "./shell/keys";
 import { Navigation } from "./shell/navigation";
+import { SignInDialog } from "./sign_in/dialog";
 import { useStore } from "./store";
 import { ToastList } from "./ui/toasts";
 
@@ -35,6 +36,7 @@ export function App() {
         <main>{pageOf(place)}</main>
       </div>
       <Keys isOpen={areKeysShown} onToggle={setKeysShown} />
+      <SignInDialog />
       <ToastList />
     </>
   );

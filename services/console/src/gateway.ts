@@ -25,18 +25,23 @@ export function urlOf(path: string): string {
   return ROOT + path;
 }
 
-/** Fetches with the user's token; a 401 asks the user for another one. */
+/** Fetches with the user's token; after a 401 with a renewed one, or the user is asked for another one. */
 export async function authorized(url: string, init: RequestInit = {}): Promise<Response> {
-  const headers = new Headers(init.headers);
-  const { token } = session;
-  const isOwn = url.startsWith(ROOT);
   // Never to another origin: a link in a message may name any address.
-  if (token && isOwn) headers.set("Authorization", `Bearer ${token}`);
-  const request = { ...init, headers };
-  const response = await (isOwn ? reach.watched(url, request) : fetch(url, request));
+  if (!url.startsWith(ROOT)) return fetch(url, init);
+  const token = await session.fresh();
+  const response = await reach.watched(url, withToken(init, token));
+  if (response.status !== 401) return response;
+  if (await session.replaced(token)) return reach.watched(url, withToken(init, session.current));
   // Another token may have been given since.
-  if (response.status === 401 && token === session.token) session.refuse();
+  if (token === session.current) session.refuse();
   return response;
+}
+
+function withToken(init: RequestInit, token: string): RequestInit {
+  const headers = new Headers(init.headers);
+  if (token) headers.set("Authorization", `Bearer ${token}`);
+  return { ...init, headers };
 }
 
 /** How streams reach the gateway. A tab stays open over an outage: it tries for some 20 minutes. */

@@ -114,7 +114,7 @@ def build_app(services: Services, protocols: Sequence[Protocol]) -> ASGIApp:
 def routes_of(services: Services, protocols: Sequence[Protocol]) -> list[BaseRoute]:
     """Return the routes of `protocols` and the gateway's own, in the order in which they count."""
     return [
-        *(_console(services.settings).routes() if services.settings.console else ()),
+        *(_console(services).routes() if services.settings.console else ()),
         *(route for one in protocols for route in _named(one.name, one.routes(services))),
         *_routes(services),
         *(route for one in protocols for route in _named(one.name, one.other_routes(services))),
@@ -182,8 +182,9 @@ async def _starting_socket(socket: WebSocket) -> None:
     await close_at_once(socket, try_later(str(GatewayStarting())))
 
 
-def _console(settings: GatewaySettings) -> ConsolePages:
-    return ConsolePages(loopback=is_development(settings))
+def _console(services: Services) -> ConsolePages:
+    loopback = is_development(services.settings)
+    return ConsolePages(lambda: services.callers.known, loopback=loopback)
 
 
 def _routes(services: Services) -> list[BaseRoute]:

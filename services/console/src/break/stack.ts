@@ -57,7 +57,7 @@ export class DevStack {
   fetchFrom(gateway: Process | undefined, path: string, init: RequestInit = {}): Promise<Response> {
     if (gateway === undefined || isOwn(gateway)) return authorized(ROOT + path, init);
     const headers = new Headers(init.headers);
-    if (session.token) headers.set("Authorization", `Bearer ${session.token}`);
+    if (session.current) headers.set("Authorization", `Bearer ${session.current}`);
     // A gateway of the same stack on this machine: its port comes from this page's gateway.
     return fetch(`http://${location.hostname}:${gateway.port}/${path}`, { ...init, headers });
   }

@@ -122,7 +122,7 @@ async function read({ method, path, headers, body }: RawRequest, signal: AbortSi
 async function talk({ path, body }: RawRequest, signal: AbortSignal, show: (answer: Answer) => void): Promise<void> {
   const begun = performance.now();
   const answer: Answer = { status: "connected", headers: [], text: "", took: null, error: "" };
-  const status = await exchange(urlOf(path), body, session.token, signal, (message) => {
+  const status = await exchange(urlOf(path), body, await session.fresh(), signal, (message) => {
     if (answer.text.length <= MOST) answer.text += `${message}\n`;
     show({ ...answer });
   });

@@ -2,7 +2,7 @@ import { Bomb, Bot, CalendarClock, Keyboard, ListChecks, Menu, MessageSquare, Sc
 import type { IconNode } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { SignIn } from "../sign_in";
+import { SignInButton } from "../sign_in/button";
 import { useStore } from "../store";
 import { ThemeButton } from "../theme";
 import { Icon } from "../ui/icon";
@@ -95,7 +95,7 @@ export function Navigation({ name, access, onKeys }: Shown) {
           ))}
         </nav>
         <div class="sidebar-foot">
-          <SignIn />
+          <SignInButton />
           <span class="grow" />
           <IconButton icon={Keyboard} label="Keys" onClick={onKeys} />
           <ThemeButton />

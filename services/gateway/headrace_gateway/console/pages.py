@@ -6,6 +6,7 @@ addresses in them are relative, so they work under any prefix of a proxy.
 
 import asyncio
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -16,6 +17,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
+
+from headrace_gateway.console.sign_in import SIGN_IN_PATH, sign_in_of, token_origin
+from headrace_gateway.server.auth.credentials_file import KnownCredentials
+from headrace_gateway.server.json_response import NO_STORE, json_response
 
 SITE = Path(__file__).parent / "site"
 
@@ -85,11 +90,16 @@ def _site_file(path: Path) -> SiteFile:
 class ConsolePages:
     """The console's routes."""
 
-    def __init__(self, *, loopback: bool = False) -> None:
-        """Serve pages that may connect to this gateway and, if `loopback`, to this machine."""
-        sources = _SOURCES | (_LOOPBACK if loopback else {})
-        policy = "; ".join(map(" ".join, sources.items()))
-        self._guarded = {"Content-Security-Policy": policy, **_GUARDED}
+    def __init__(
+        self, known: Callable[[], KnownCredentials | None] = lambda: None, *, loopback: bool = False
+    ) -> None:
+        """Serve pages that may connect to this gateway and, if `loopback`, to this machine.
+
+        They also connect to the origin that issues tokens for the console, if `known`, the
+        credentials that the gateway accepts, names one.
+        """
+        self._known = known
+        self._sources = _SOURCES | (_LOOPBACK if loopback else {})
 
     def routes(self) -> list[Route]:
         """Return the routes, which come before those of all protocols."""
@@ -97,6 +107,7 @@ class ConsolePages:
             _BrowserRoute("/", self._from_root, methods=["GET"]),
             Route("/console", self._from_folder, methods=["GET"]),
             Route("/console/", self._file, methods=["GET"]),
+            Route(f"/console/{SIGN_IN_PATH}", self._sign_in, methods=["GET"]),
             Route("/console/{path:path}", self._file, methods=["GET"]),
         ]
 
@@ -108,13 +119,23 @@ class ConsolePages:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"console/{query}")
 
+    async def _sign_in(self, request: Request) -> Response:  # noqa: ARG002 - a route
+        return json_response(sign_in_of(self._known()), headers={**self._guarded(), **NO_STORE})
+
+    def _guarded(self) -> dict[str, str]:
+        """Return the headers of all responses, by the credentials that the gateway accepts now."""
+        issuer = token_origin(self._known())
+        reached = " ".join(filter(None, (self._sources["connect-src"], issuer)))
+        sources = self._sources | {"connect-src": reached}
+        return {"Content-Security-Policy": "; ".join(map(" ".join, sources.items())), **_GUARDED}
+
     async def _file(self, request: Request) -> Response:
         # Compressing takes some milliseconds, once.
         files = await asyncio.to_thread(site)
         found = files.get(request.path_params.get("path", _INDEX))
         if found is None:
-            return Response("not found", 404, self._guarded, "text/plain")
-        headers = self._guarded | found.headers
+            return Response("not found", 404, self._guarded(), "text/plain")
+        headers = self._guarded() | found.headers
         if found.headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from headrace_gateway.console.pages import ConsolePages, site
+from headrace_gateway.server.auth.credentials_file import KnownCredentials, SignIn, TokenIssuer
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 ASSETS = sorted(name for name in site() if name.startswith("assets/"))
@@ -77,6 +80,50 @@ async def test_only_in_development_a_page_connects_to_other_gateways() -> None:
             policies.append((await http.get("/console/")).headers["Content-Security-Policy"])
     assert "connect-src 'self';" in policies[0]
     assert "connect-src 'self' http://127.0.0.1:* http://localhost:*;" in policies[1]
+
+
+async def test_a_page_signs_in_at_the_issuer_and_connects_to_its_origin_only() -> None:
+    sign_in = SignIn(
+        authorization_url="https://auth.test/authorize",
+        token_url="https://tokens.test:8443/token",
+        console_client="console",
+    )
+    issuer = TokenIssuer(
+        issuer="https://auth.test",
+        audience="headrace",
+        algorithms=["ES256"],
+        keys=Path("keys.json"),
+        sign_in=sign_in,
+    )
+    programs = sign_in.model_copy(update={"console_client": None})
+    found = list[tuple[object, str]]()
+    for one in (sign_in, programs):
+        jwt = issuer.model_copy(update={"sign_in": one})
+        app = Starlette(routes=ConsolePages(partial(KnownCredentials, jwt=jwt)).routes())
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            page, answer = [await http.get(f"/console/{name}") for name in ("", "sign-in.json")]
+            policy = page.headers["Content-Security-Policy"]
+            assert policy == answer.headers["Content-Security-Policy"]
+            found.append((answer.json(), policy.partition("connect-src ")[2].partition(";")[0]))
+    offered = {
+        "url": "https://auth.test",
+        "clientId": "console",
+        "authorizationUrl": "https://auth.test/authorize",
+        "tokenUrl": "https://tokens.test:8443/token",
+        "endSessionUrl": "",
+        "scopes": ["openid"],
+    }
+    assert found == [
+        ({"credentials": True, "issuer": offered}, "'self' https://tokens.test:8443"),
+        ({"credentials": True}, "'self'"),
+    ]
+
+
+async def test_a_fleet_without_credentials_offers_no_sign_in(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/console/sign-in.json")
+    assert answer.json() == {"credentials": False}
+    assert answer.headers["Cache-Control"] == "no-store"
 
 
 async def test_a_page_that_the_browser_has_is_not_sent_again(http: httpx.AsyncClient) -> None:
