@@ -11,6 +11,9 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import orjson
+
+from headrace.model import json_text
 from headrace.model.events import Json
 
 EVENT_TYPE = "agui_event_type"
@@ -416,6 +419,16 @@ def is_answer(part: Json) -> bool:
 def text_of(parts: Iterable[Json]) -> str:
     """Return the joined text of `parts`, without reasoning and tool calls."""
     return "".join(part["text"] for part in parts if _is_answer(part))
+
+
+def parsed_arguments(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a tool call's arguments, or its result, as JSON; some workers write them as text."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json_text.decode_foreign(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return arguments
 
 
 def words_of(parts: Iterable[Json]) -> str:

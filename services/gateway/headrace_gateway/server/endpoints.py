@@ -6,7 +6,7 @@ parameters, most of which it does not have; Starlette searches its list for each
 catches an exception for each missing one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, overload, override
 
 from starlette.datastructures import Headers, QueryParams
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.lazy import Lazy
 from headrace.links import SERVED
 from headrace_gateway.server.forwarded import PREFIX
 from headrace_gateway.server.open_requests import OTHER_PROTOCOL, PROTOCOL, Endpoint
@@ -174,3 +175,12 @@ class DirectRoutes:
             if (found := self.apps.get((scope["method"], path))) is not None:
                 scope["path_params"], app = params, found
         await app(scope, receive, send)
+
+
+def on_demand[Door](door: Lazy[Door], page: Callable[[Door], Endpoint]) -> Endpoint:
+    """Return a `page` of `door`, whose modules are imported with the first request for one."""
+
+    async def endpoint(request: Request) -> ASGIApp:
+        return await page(await door.ready())(request)
+
+    return endpoint

@@ -1,15 +1,12 @@
 """SendMessage and SendStreamingMessage: what is submitted, and what its sender gets."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 
 from a2a.utils.errors import UnsupportedOperationError
 
 from headrace.model.change import RESERVED_PREFIX
 from headrace.model.entry import Entry
-from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import TaskFound
@@ -17,13 +14,13 @@ from headrace.model.task import BARE_MESSAGE
 from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
+from headrace_gateway.outcome import map_errors, wait_for
 from headrace_gateway.protocols.a2a.bare_messages import bare_answer
 from headrace_gateway.protocols.a2a.parameters import SendMessageParams
 from headrace_gateway.protocols.a2a.push_configs import RUN_ENDED, webhook_of
-from headrace_gateway.refusals import AnswerLost, GatewayStopping
+from headrace_gateway.refusals import AnswerLost
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
-from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import query_of, task_key
 from headrace_gateway.tasks.submission import AcceptedInput, Submission
 from headrace_gateway.tasks.subscribe import OpenedStream, Snapshot
@@ -97,23 +94,6 @@ def _is_immediate(parameters: SendMessageParams, metadata: Json | None) -> bool:
     return parameters.return_immediately or START_AT in (metadata or {})
 
 
-@contextmanager
-def map_errors(call: Call, accepted: AcceptedInput) -> Iterator[None]:
-    """Convert read failures in the block to one that does not suggest sending the message again.
-
-    With an Idempotency-Key it may be sent again, so the errors stay unchanged.
-
-    Raises:
-        AnswerLost: the outcome cannot be read now.
-    """
-    try:
-        yield
-    except (BusUnavailable, LogTooNew, StateUnavailable) as error:
-        if call.idempotency_key is not None:
-            raise
-        raise AnswerLost(accepted.key.task, accepted.context) from error
-
-
 async def send_message(services: Services, call: Call, params: object) -> Json:
     """Accept the message and return a SendMessageResponse: a Task, or a bare Message.
 
@@ -135,7 +115,7 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
                 run = _RunEnd(accepted, is_immediate=is_immediate)
                 return await _continued_task(services, call, accepted, run, parameters)
             folding = _FoldedRun(accepted, is_immediate=is_immediate)
-            await _wait(services, call, accepted, folding, folding.fold.generation)
+            await wait_for(services, call, accepted, folding, folding.fold.generation)
             is_message = folding.fold.state == BARE_MESSAGE and accepted.read is None
             if is_message and folding.newest is not None and not is_immediate:
                 return {"message": folding.newest.events[-1]["message"]}
@@ -189,27 +169,9 @@ async def _continued_task(
 ) -> Json:
     """Wait, and request the task from task state, as it takes long to read its earlier log."""
     if not run.is_immediate:
-        await _wait(services, call, accepted, run, accepted.generation - 1)
+        await wait_for(services, call, accepted, run, accepted.generation - 1)
     query = query_of(call.caller, accepted.key, history_length=parameters.history_length)
     return {"task": (await services.state.get(query)).task}
-
-
-async def _wait(
-    services: Services, call: Call, accepted: AcceptedInput, run: _RunEnd, after: int
-) -> None:
-    """Wait for what follows generation `after`.
-
-    Raises:
-        ClientDisconnect: the client has disconnected.
-        GatewayStopping: the gateway stops, or the log is full.
-        LogLost, BusUnavailable: the log cannot be read further.
-    """
-    is_full = partial(services.full_streams.has, accepted.key)
-    silence = services.timing.full_stream
-    wait = Wait(services.subscriptions, accepted.feed, after, run, is_full=is_full, silence=silence)
-    why = await wait.over(call.disconnects)
-    if why is not None:
-        raise why.error or GatewayStopping(why.reason, accepted.key.task, accepted.context)
 
 
 def with_history(task: Json, length: int | None) -> Json:

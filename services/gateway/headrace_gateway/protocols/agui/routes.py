@@ -7,14 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from headrace.lazy import Lazy
 from headrace_gateway.json_errors import map_errors_to_json
-from headrace_gateway.server.endpoints import EndpointApp
+from headrace_gateway.server.endpoints import EndpointApp, on_demand
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
@@ -45,7 +43,7 @@ def routes(services: Services) -> list[BaseRoute]:
         await (await runs.ready()).socket(socket)
 
     plain: list[BaseRoute] = [
-        Route(base + path, EndpointApp(map_errors_to_json(_on_demand(runs, page))), methods=methods)
+        Route(base + path, EndpointApp(map_errors_to_json(on_demand(runs, page))), methods=methods)
         for base in BASES
         for path, (page, methods) in _PAGES.items()
     ]
@@ -61,10 +59,3 @@ def _endpoint(services: Services) -> "RunEndpoint":
     from headrace_gateway.protocols.agui.endpoint import RunEndpoint  # noqa: PLC0415 - see above
 
     return RunEndpoint(services)
-
-
-def _on_demand(runs: Lazy["RunEndpoint"], page: _Page) -> Endpoint:
-    async def endpoint(request: Request) -> ASGIApp:
-        return await page(await runs.ready())(request)
-
-    return endpoint

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from headrace.model import json_text, parts
 from headrace.model.events import Json
 from headrace.model.run_ids import unique_id
@@ -83,7 +81,7 @@ class ToolUses:
             text = result.error or json_text.as_text(result.content)
             self._chunks.show("tool-output-error", toolCallId=call.id, errorText=text, **whose)
         else:
-            output = _parsed(result.content) if is_json else result.content
+            output = parts.parsed_arguments(result.content) if is_json else result.content
             self._chunks.show("tool-output-available", toolCallId=call.id, output=output, **whose)
 
     def ask(self, own: str, approval: str, interrupt: Json) -> None:
@@ -157,7 +155,7 @@ class ToolUses:
             if latest and not latest[0].answered and latest[0].input == stated.arguments:
                 return  # It is stated again.
             call = self._begin(stated.id, stated.name)
-        call.arguments, call.input = [], _parsed(stated.arguments)
+        call.arguments, call.input = [], parts.parsed_arguments(stated.arguments)
         self._complete(call)
 
     def _open(self, own: str) -> ToolUse | None:
@@ -188,7 +186,7 @@ class ToolUses:
             return
         call.is_whole = True
         if call.arguments:
-            call.input = _parsed("".join(call.arguments))
+            call.input = parts.parsed_arguments("".join(call.arguments))
         self._available(call)
 
     def _available(self, call: ToolUse, *, is_agents: bool = True) -> None:
@@ -199,13 +197,3 @@ class ToolUses:
             input={} if call.input is None else call.input,
             providerExecuted=is_agents,
         )
-
-
-def _parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return arguments as JSON; some workers write them as text."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return json_text.decode_foreign(arguments or "{}")
-    except orjson.JSONDecodeError:
-        return arguments

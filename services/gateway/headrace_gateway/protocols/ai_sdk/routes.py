@@ -7,13 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 from headrace.lazy import Lazy
 from headrace_gateway.json_errors import map_errors_to_json
-from headrace_gateway.server.endpoints import EndpointApp
+from headrace_gateway.server.endpoints import EndpointApp, on_demand
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
@@ -38,7 +36,7 @@ def routes(services: Services) -> list[BaseRoute]:
     chats = Lazy(partial(_endpoint, services))
     return [
         Route(
-            base + path, EndpointApp(map_errors_to_json(_on_demand(chats, page))), methods=[method]
+            base + path, EndpointApp(map_errors_to_json(on_demand(chats, page))), methods=[method]
         )
         for base in BASES
         for path, (page, method) in _PAGES.items()
@@ -49,10 +47,3 @@ def _endpoint(services: Services) -> "ChatEndpoint":
     from headrace_gateway.protocols.ai_sdk.endpoint import ChatEndpoint  # noqa: PLC0415 - see above
 
     return ChatEndpoint(services)
-
-
-def _on_demand(chats: Lazy["ChatEndpoint"], page: _Page) -> Endpoint:
-    async def endpoint(request: Request) -> ASGIApp:
-        return await page(await chats.ready())(request)
-
-    return endpoint

@@ -6,7 +6,6 @@ from itertools import chain, count
 
 from headrace.model import json_text, parts
 from headrace.model.events import Json
-from headrace_gateway.protocols.hector.tool_calls import parsed
 
 type Emit = Callable[..., None]
 """Emits an event by name, with the fields of its payload."""
@@ -118,7 +117,7 @@ class OpenToolCalls:
     def _complete_call(self, call: parts.ToolCallPart, call_id: str) -> None:
         started = self._streamed(call_id)
         if started is None:
-            started = self._begin(call_id, call.name, input=parsed(call.arguments))
+            started = self._begin(call_id, call.name, input=parts.parsed_arguments(call.arguments))
         started.is_whole = True
 
     def _piece(self, part: Json, call_id: str) -> None:
@@ -151,7 +150,7 @@ class OpenToolCalls:
         self._emit(
             "tool_call_stop",
             toolCallId=call.name,
-            finalInput=parsed(streamed) if streamed else None,
+            finalInput=parts.parsed_arguments(streamed) if streamed else None,
             result=json_text.as_text(result.content),
             error=result.error,
             isError=result.is_error,

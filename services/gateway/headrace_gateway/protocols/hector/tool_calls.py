@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import orjson
 
 from headrace.model import json_text, parts
 from headrace.model.entry import Entry
@@ -52,17 +49,11 @@ class StreamedArguments:
     def _pop_call(self, call: str) -> list[Json]:
         if (pieces := self._pieces.pop(call, None)) is None:
             return []
-        return [parts.tool_call_part(self._names.pop(call), parsed("".join(pieces)), call)]
-
-
-def parsed(arguments: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return arguments as JSON; some workers write them as text."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return json_text.decode_foreign(arguments or "{}")
-    except orjson.JSONDecodeError:
-        return arguments
+        return [
+            parts.tool_call_part(
+                self._names.pop(call), parts.parsed_arguments("".join(pieces)), call
+            )
+        ]
 
 
 def tool_part(part: Json) -> Json:
@@ -73,7 +64,11 @@ def tool_part(part: Json) -> Json:
         data = {"tool_call_id": result.id, "content": result.content, "error": result.error}
     elif (call := parts.tool_call(part)) is not None:
         named = {parts.TOOL_CALL_ID: call.id, parts.TOOL_NAME: call.name}
-        data = {"id": call.id, "name": call.name, "arguments": parsed(call.arguments)}
+        data = {
+            "id": call.id,
+            "name": call.name,
+            "arguments": parts.parsed_arguments(call.arguments),
+        }
     else:
         return {**part, "data": {"data": {}}}
     return {"data": {"data": data}, "metadata": metadata | named}

@@ -100,9 +100,8 @@ class ChunkRenderer(Renderer):
         """Render the next chunks."""
         frames: list[bytes] = []
         for block in blocks:
-            has_begun = bool(self._output.begun)
             changes = self._output.read(block.entry)
-            if not has_begun and self._output.begun:
+            if self._output.has_just_begun:
                 frames.append(self._chunk({"role": "assistant", "content": ""}))
             deltas = filter(None, map(self._delta, changes))
             frames += map(self._chunk, deltas)

@@ -8,11 +8,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
 from headrace.log import last_entry
-from headrace.model.errors import BusUnavailable, LogTooNew, StateUnavailable, TaskUnknown
+from headrace.model.errors import TaskUnknown
 from headrace.model.events import Json
 from headrace.model.task import TaskKey
 from headrace_gateway.call import Call, call_of, callable_agents, caller_of
 from headrace_gateway.json_errors import read_object
+from headrace_gateway.outcome import map_errors, wait_for
 from headrace_gateway.protocols.openai.chat import ChunkRenderer, completion, has_failed
 from headrace_gateway.protocols.openai.errors import RequestInvalid, ResponseUnknown, RunFailed
 from headrace_gateway.protocols.openai.ids import RunPlace
@@ -25,11 +26,10 @@ from headrace_gateway.protocols.openai.response import (
 )
 from headrace_gateway.protocols.openai.response_output import ResponseOutput
 from headrace_gateway.protocols.openai.submit import submit
-from headrace_gateway.refusals import AgentUnknown, AnswerLost, GatewayStopping, TaskEnded
+from headrace_gateway.refusals import AgentUnknown, TaskEnded
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.sse import HttpStream
-from headrace_gateway.streaming.wait import Wait
 from headrace_gateway.tasks.ids import task_key
 from headrace_gateway.tasks.submission import AcceptedInput
 from headrace_gateway.tasks.subscribe import OpenedLog
@@ -210,19 +210,16 @@ class OpenAIEndpoint:
         """
         services = self._services
         async with await submit(services, call, asked) as accepted:
-            output, key = ResponseOutput(_place(accepted)), accepted.key
+            output = ResponseOutput(_place(accepted))
             is_enough = (lambda: bool(output.begun)) if asked.background else (lambda: False)
-            collector, after = Collector(output, is_enough), accepted.generation - 1
-            is_full = partial(services.full_streams.has, key)
-            wait = Wait(services.subscriptions, accepted.feed, after, collector, is_full=is_full)
+            collector = Collector(output, is_enough)
             try:
-                why = await wait.over(call.disconnects)
+                with map_errors(call, accepted):
+                    await wait_for(services, call, accepted, collector, accepted.generation - 1)
             except ClientDisconnect:
                 if stops:
-                    self._stop_soon(call, key)
+                    self._stop_soon(call, accepted.key)
                 raise
-            if why is not None:
-                raise _unanswered(call, accepted, why.error) from why.error
             return output
 
     def _stop_soon(self, call: Call, key: TaskKey) -> None:
@@ -231,16 +228,6 @@ class OpenAIEndpoint:
     async def _stop(self, call: Call, key: TaskKey) -> None:
         with suppress(TaskEnded, TaskUnknown):
             await self._services.canceler.cancel(call.caller, key)
-
-
-def _unanswered(call: Call, accepted: AcceptedInput, error: Exception | None) -> Exception:
-    """Return an error that does not suggest sending the request again, unless it has a key."""
-    if error is None:
-        return GatewayStopping("the gateway stops", accepted.key.task, accepted.context)
-    is_of_log = isinstance(error, BusUnavailable | LogTooNew | StateUnavailable)
-    if is_of_log and call.idempotency_key is None:
-        return AnswerLost(accepted.key.task, accepted.context)
-    return error
 
 
 def _place(accepted: AcceptedInput) -> RunPlace:

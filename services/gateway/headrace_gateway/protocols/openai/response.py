@@ -277,9 +277,8 @@ class ResponseRenderer(Renderer):
         """Render the next events."""
         events: list[Json] = []
         for block in blocks:
-            has_begun = bool(self._output.begun)
             changes = self._output.read(block.entry)
-            if not has_begun and self._output.begun:
+            if self._output.has_just_begun:
                 events += self._events.begin()
             for change in changes:
                 events += self._events.changed(change)

@@ -107,6 +107,8 @@ class ResponseOutput:
         self.context = ""
         self.begun = ""
         """When the input was stored, RFC 3339; empty before."""
+        self.has_just_begun = False
+        """Whether the input is in the entry that was read last."""
         self.ended = ""
         self.usage: list[Json] = []
         """AG-UI's TokenUsage of each model."""
@@ -119,6 +121,7 @@ class ResponseOutput:
 
     def read(self, entry: Entry) -> list[ItemChange]:
         """Return what the next entry changes."""
+        self.has_just_begun = False
         for generation, event in enumerate(entry.parsed(), entry.generation):
             if generation < self.place.run or self.over:
                 continue
@@ -144,7 +147,7 @@ class ResponseOutput:
         body = event.get("task") or event["statusUpdate"]
         history = body.get("history") or [body["status"].get("message") or {}]
         sent = (body.get("metadata") or {}).get(AGUI)
-        self.context, self.begun = body["contextId"], time
+        self.context, self.begun, self.has_just_begun = body["contextId"], time, True
         self.content = history[-1].get("parts") or []
         self.sent = sent if isinstance(sent, dict) else {}
         tools = self.sent.get("tools") or ()
@@ -191,7 +194,7 @@ class ResponseOutput:
                 self._discard(item, after)
         message = status.get("message") or {}
         if self.state in (FAILED, REJECTED):
-            self.error = _reason(message) or "the agent failed"
+            self.error = parts.words_of(message.get("parts", ())) or "the agent failed"
         else:
             self._message(message, is_final=self.state != WORKING)
         for interrupt in metadata.get(INTERRUPTS) or ():
@@ -340,12 +343,6 @@ class ResponseOutput:
     def tokens(self, name: str) -> int:
         """Return the sum of a count of all models, by AG-UI's name."""
         return sum(usage.get(name, 0) for usage in self.usage)
-
-
-def _reason(message: Json) -> str:
-    """Return the text of a message, notices of errors among it."""
-    found = (one for one in message.get("parts", ()) if isinstance(one.get("text"), str))
-    return "".join(one["text"] for one in found if not parts.is_thinking(one))
 
 
 def _shown(part: Json) -> str:

@@ -4,13 +4,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 from headrace.lazy import Lazy
 from headrace_gateway.protocols.openai.errors import with_errors
-from headrace_gateway.server.endpoints import EndpointApp
+from headrace_gateway.server.endpoints import EndpointApp, on_demand
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
 
@@ -37,7 +35,7 @@ def routes(services: Services) -> list[BaseRoute]:
     """Return the routes, for the table."""
     door = Lazy(partial(_endpoint, services))
     return [
-        Route(path, EndpointApp(with_errors(_on_demand(door, page))), methods=[method])
+        Route(path, EndpointApp(with_errors(on_demand(door, page))), methods=[method])
         for method, path, page in _PAGES
     ]
 
@@ -46,10 +44,3 @@ def _endpoint(services: Services) -> "OpenAIEndpoint":
     from headrace_gateway.protocols.openai.endpoint import OpenAIEndpoint  # noqa: PLC0415 - see above
 
     return OpenAIEndpoint(services)
-
-
-def _on_demand(door: Lazy["OpenAIEndpoint"], page: _Page) -> Endpoint:
-    async def endpoint(request: Request) -> ASGIApp:
-        return await page(await door.ready())(request)
-
-    return endpoint
