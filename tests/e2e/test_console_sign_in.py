@@ -23,6 +23,7 @@ _SIGNED_IN = "document.querySelector('[title=\"Signed in as Ann\"]')"
 _AT_ISSUER = "document.querySelector('dialog[open] .at-issuer')"
 _ALERT = "document.querySelector('dialog[open] [role=alert]').innerText"
 _HEAD = "required = true\npublic_cards = false"
+_READER = '[[role]]\nname = "reader"\noperations = ["read"]\n'
 
 
 @pytest.fixture
@@ -52,13 +53,17 @@ async def test_a_user_signs_in_at_the_issuer_stays_signed_in_and_signs_out(
     fleet: Fleet, page: Page, tmp_path: Path, provider: OpenIdProvider
 ) -> None:
     await page.install_clock()
-    with gateway(fleet, tmp_path, provider.write(tmp_path, _HEAD)) as url:
+    provider.claims["scope"] = "openid reader"
+    file = provider.write(tmp_path, f"{_HEAD}\n{_READER}", 'roles_claim = "scope"')
+    with gateway(fleet, tmp_path, file) as url:
         await page.open(f"{url}/console/#/triggers")
         await sign_in(page)
         await page.until(_NO_TRIGGER, "the page that the user was on is shown")
         address = "location.pathname + location.search + location.hash"
         assert await page.evaluate(address) == "/console/#/triggers", "the code is gone"
         await page.until(_SIGNED_IN, "the user's name is known")
+        await page.until("!document.querySelector('nav [href=\"#/chat\"]')", "nothing is sent")
+        assert {"Tasks", "Schedules"} <= set((await page.text("nav")).splitlines())
         await page.reload()
         await page.until(_NO_TRIGGER, "the tab stays signed in")
         assert provider.refreshed == 0

@@ -142,6 +142,8 @@ class Page(DevTools):
         answer = await self.call("Runtime.evaluate", expression=expression, **options)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"]["exception"]["description"])
+        if "result" not in answer:  # The page has gone to another one meanwhile.
+            raise AssertionError(answer["error"])
         return answer["result"].get("value")
 
     async def until(self, expression: str, described: str, timeout: float = _TIMEOUT) -> None:

@@ -1,8 +1,23 @@
 import { fetchJson } from "./gateway";
 import { useLoaded } from "./loaded";
 
-/** What the user may see: what operators see, and what `headrace dev` adds; the gateway decides on each action. */
-export function useAccess(): { isOperator: boolean; isDevelopment: boolean } {
+/** What the user may see; the gateway decides on each action. */
+export interface Access {
+  /** Whether the user sees what operators see. */
+  isOperator: boolean;
+  /** Whether `headrace dev` serves the page. */
+  isDevelopment: boolean;
+  /** Whether the user's roles permit an operation with some agent. Until it is known, they do. */
+  may: (operation: string) => boolean;
+}
+
+/** Returns what the user may see, by the fleet's state as the gateway shows it to the user. */
+export function useAccess(): Access {
   const { value } = useLoaded("operator", (signal) => fetchJson("v1/fleet", { signal }));
-  return { isOperator: value !== null && "workers" in value, isDevelopment: value?.["development"] === true };
+  const operations: string[] | undefined = value?.["operations"];
+  return {
+    isOperator: value !== null && "workers" in value,
+    isDevelopment: value?.["development"] === true,
+    may: (operation) => operations?.includes(operation) ?? true,
+  };
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 const globals = globalThis as any;
 globals.location = { hash: "", href: "http://127.0.0.1:81/console/", port: "81", hostname: "127.0.0.1" };
 globals.addEventListener = () => {};
-globals.sessionStorage = { getItem: () => "", setItem: () => {}, removeItem: () => {} };
+globals.sessionStorage = { getItem: () => null, setItem: () => {}, removeItem: () => {} };
 const { Counting } = await import("../src/break/counting");
 
 const ENCODER = new TextEncoder();

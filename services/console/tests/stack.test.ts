@@ -5,7 +5,7 @@ const HERE = "http://127.0.0.1:81/console/";
 const globals = globalThis as any;
 globals.location = { hash: "", href: HERE, port: "81", hostname: "127.0.0.1" };
 globals.addEventListener = () => {};
-globals.sessionStorage = { getItem: () => "secret", setItem: () => {}, removeItem: () => {} };
+globals.sessionStorage = { getItem: (key: string) => (key === "headrace.token" ? "secret" : null), setItem: () => {}, removeItem: () => {} };
 const { DevStack, nameOf } = await import("../src/break/stack");
 
 const process = (role: string, index: number, fields = {}) => ({ role, index, pid: 10 + index, port: 80 + index, running: true, worker: null, ...fields }) as any;

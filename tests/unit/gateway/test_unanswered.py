@@ -10,8 +10,8 @@ import pytest
 from headrace.jetstream.memory.server import MemoryServer
 from headrace.model.errors import BusUnavailable, HeadraceError, LogTooNew, StateUnavailable
 from headrace_gateway.call import Call
+from headrace_gateway.outcome import map_errors
 from headrace_gateway.problems import problem_of_interruption
-from headrace_gateway.protocols.a2a.messages import map_errors
 from headrace_gateway.refusals import AnswerLost
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.streaming.renderer import Cause, Interruption

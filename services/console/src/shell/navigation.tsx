@@ -2,6 +2,7 @@ import { Bomb, Bot, CalendarClock, Keyboard, ListChecks, Menu, MessageSquare, Sc
 import type { IconNode } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import type { Access } from "../operator";
 import { SignInButton } from "../sign_in/button";
 import { useStore } from "../store";
 import { ThemeButton } from "../theme";
@@ -16,30 +17,25 @@ interface PageLink {
   /** Names of the places that it stands for: the first part of their addresses. */
   names: readonly string[];
   /** Who sees it; absent: everybody. */
-  needs?: "isOperator" | "isDevelopment";
+  needs?: (access: Access) => boolean;
 }
 
 const GROUPS: readonly (readonly [string, readonly PageLink[]])[] = [
   ["", [
-    { to: "#/", title: "Tasks", icon: ListChecks, names: ["", "tasks"] },
-    { to: "#/chat", title: "Chat", icon: MessageSquare, names: ["chat"] },
+    { to: "#/", title: "Tasks", icon: ListChecks, names: ["", "tasks"], needs: (one) => one.may("ListTasks") },
+    { to: "#/chat", title: "Chat", icon: MessageSquare, names: ["chat"], needs: (one) => one.may("SendMessage") },
   ]],
   ["Fleet", [
     { to: "#/fleet", title: "Agents", icon: Bot, names: ["fleet"] },
-    { to: "#/triggers", title: "Triggers", icon: Zap, names: ["triggers"] },
-    { to: "#/schedules", title: "Schedules", icon: CalendarClock, names: ["schedules"] },
-    { to: "#/operate", title: "Operate", icon: SlidersHorizontal, names: ["operate"], needs: "isOperator" },
+    { to: "#/triggers", title: "Triggers", icon: Zap, names: ["triggers"], needs: (one) => one.may("ListTasks") },
+    { to: "#/schedules", title: "Schedules", icon: CalendarClock, names: ["schedules"], needs: (one) => one.may("ListTasks") },
+    { to: "#/operate", title: "Operate", icon: SlidersHorizontal, names: ["operate"], needs: (one) => one.isOperator },
   ]],
   ["Develop", [
     { to: "#/inspect", title: "Inspect", icon: ScanSearch, names: ["inspect"] },
-    { to: "#/break", title: "Break it", icon: Bomb, names: ["break"], needs: "isDevelopment" },
+    { to: "#/break", title: "Break it", icon: Bomb, names: ["break"], needs: (one) => one.isDevelopment },
   ]],
 ];
-
-interface Access {
-  isOperator: boolean;
-  isDevelopment: boolean;
-}
 
 interface Shown {
   /** The first part of the page's address. */
@@ -82,7 +78,7 @@ export function Navigation({ name, access, onKeys }: Shown) {
             <section key={heading}>
               {heading && <h2>{heading}</h2>}
               <ul>
-                {links.filter(({ needs }) => !needs || access[needs]).map((link) => (
+                {links.filter(({ needs }) => needs?.(access) ?? true).map((link) => (
                   <li key={link.to}>
                     <a href={link.to} aria-current={link.names.includes(name) ? "page" : undefined} onClick={close}>
                       <Icon of={link.icon} />

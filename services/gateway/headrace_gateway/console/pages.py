@@ -107,7 +107,6 @@ class ConsolePages:
             _BrowserRoute("/", self._from_root, methods=["GET"]),
             Route("/console", self._from_folder, methods=["GET"]),
             Route("/console/", self._file, methods=["GET"]),
-            Route(f"/console/{SIGN_IN_PATH}", self._sign_in, methods=["GET"]),
             Route("/console/{path:path}", self._file, methods=["GET"]),
         ]
 
@@ -119,7 +118,7 @@ class ConsolePages:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"console/{query}")
 
-    async def _sign_in(self, request: Request) -> Response:  # noqa: ARG002 - a route
+    def _sign_in(self) -> Response:
         return json_response(sign_in_of(self._known()), headers={**self._guarded(), **NO_STORE})
 
     def _guarded(self) -> dict[str, str]:
@@ -130,9 +129,11 @@ class ConsolePages:
         return {"Content-Security-Policy": "; ".join(map(" ".join, sources.items())), **_GUARDED}
 
     async def _file(self, request: Request) -> Response:
+        path = request.path_params.get("path", _INDEX)
+        if path == SIGN_IN_PATH:
+            return self._sign_in()
         # Compressing takes some milliseconds, once.
-        files = await asyncio.to_thread(site)
-        found = files.get(request.path_params.get("path", _INDEX))
+        found = (await asyncio.to_thread(site)).get(path)
         if found is None:
             return Response("not found", 404, self._guarded(), "text/plain")
         headers = self._guarded() | found.headers

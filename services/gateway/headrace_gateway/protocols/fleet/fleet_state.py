@@ -24,6 +24,17 @@ from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream
 
 PATH = "/v1/fleet"
+_OF_OWNERS = (
+    "SendMessage",
+    "GetTask",
+    "ListTasks",
+    "SubscribeToTask",
+    "CancelTask",
+    "DeleteTask",
+    "ForkTask",
+)
+"""Operations on a caller's own tasks that pages offer; its roles decide on each."""
+
 OPERATION = "GetFleet"
 
 _log = logging.getLogger(__name__)
@@ -79,6 +90,7 @@ class _FleetView:
         found: Json = {
             "at": timestamp(sample.at, "auto"),
             "agents": self._agents(sample),
+            "operations": [one for one in _OF_OWNERS if self._caller.may_somewhere(one)],
         }
         if not self._operates:
             return found

@@ -219,6 +219,7 @@ _FLEET: Json = members(
                 {"workers": list_of(TEXT)},
             )
         ),
+        "operations": list_of(TEXT),
     },
     {
         "development": FLAG,

@@ -119,6 +119,13 @@ class Caller:
         parts, grants = _PARTS.get(operation, (operation,)), self.grants
         return all(any(one.covers(agent, part) for one in grants) for part in parts)
 
+    def may_somewhere(self, operation: str) -> bool:
+        """Return whether the caller may carry out A2A's `operation` with an agent, known or not."""
+        if self.grants is None:
+            return True
+        parts = _PARTS.get(operation, (operation,))
+        return all(any(part in one.operations for one in self.grants) for part in parts)
+
     def operates(self, agent: str, operation: str) -> bool:
         """Return whether the caller carries out `operation` as an operator.
 

@@ -168,7 +168,7 @@ async def test_others_see_the_agents_that_they_may_use(
     names = {who: [one["name"] for one in output["agents"]] for who, output in found.items()}
     assert names["faq"] == ["assistant"]
     assert set(names[ANN.owner]) == set(names["operator"]) > {"assistant"}
-    assert found[ANN.owner].keys() == found["on-call"].keys() == {"at", "agents"}
+    assert found[ANN.owner].keys() == found["on-call"].keys() == {"at", "agents", "operations"}
     assert "workers" not in found["faq"]["agents"][0]
     assert found["operator"].keys() > {"workers", "queues", "streams"}
     assert found["operator"]["queues"] == [], "those of the operator's tenant"
