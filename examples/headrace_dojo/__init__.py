@@ -20,6 +20,7 @@ from headrace_dojo.reasoning import reasoning
 from headrace_dojo.research import planner, research, researcher, writer
 from headrace_dojo.shared_state import shared_state
 from headrace_dojo.subagents import subagents
+from headrace_dojo.surfaces import surfaces
 from headrace_dojo.tool_based_generative_ui import tool_based_generative_ui
 
 agents = Agents(
@@ -42,6 +43,7 @@ agents = Agents(
         shared_state,
         stock,
         subagents,
+        surfaces,
         tool_based_generative_ui,
         writer,
     ]

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
         StateDelta,
         Step,
         Subagent,
+        SurfaceAction,
+        Surfaces,
         Usage,
     )
     from headrace.sdk.tool_call import ToolError, ToolOutput, ToolQuestion
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "embedding": "asgi",
+    "model.a2ui": "BASIC_CATALOG",
     "model.agent_card": "Provider",
     "model.memory": "MemoryChanged MemoryFull MemoryValue",
     "sdk.agent": "Agent Agents EndedTask Interceptor agent",
@@ -88,7 +91,7 @@ _NAMES = {
     "sdk.policy": "Limits Retry",
     "sdk.results": "Result",
     "sdk.signals": "Activity ActivityDelta Custom Messages Raw State StateDelta Step Subagent "
-    "Usage",
+    "SurfaceAction Surfaces Usage",
     "sdk.tool_call": "ToolError ToolOutput ToolQuestion",
     "sdk.tools": "AskingTool Tool ToolSource tool",
     "sdk.waits": "Subject TaskEnd WaitEvent Webhook",
@@ -98,6 +101,7 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "BASIC_CATALOG",
     "Activity",
     "ActivityDelta",
     "Agent",
@@ -141,6 +145,8 @@ __all__ = [
     "StepFailed",
     "Subagent",
     "Subject",
+    "SurfaceAction",
+    "Surfaces",
     "TaskEnd",
     "Text",
     "Thinking",

@@ -68,6 +68,10 @@ SCENES: dict[str, list[Json]] = {
     "shared_state": [{"text": "basil"}],
     "stock": [{"text": "nails"}],
     "subagents": [{"text": "Oslo"}],
+    "surfaces": [
+        {"text": "Ann"},
+        {"press": {"name": "book", "context": {"name": "Ann"}}},
+    ],
     "tool_based_generative_ui": [
         {"text": "rain", "tools": [tool("generate_haiku")]},
         {"answer": "drawn"},
@@ -197,6 +201,8 @@ async def test_each_shows_its_building_block(fleet: Fleet, driven_over: Driven) 
     assert {"REASONING_START", "REASONING_ENCRYPTED_VALUE"} <= seen["reasoning"]
     [basil] = received["shared_state"]["state"]["recipe"]["ingredients"]
     assert basil["name"] == "basil"
+    assert texts(received["surfaces"])[-1] == "A table for Ann is booked."
+    assert {"ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA"} <= seen["surfaces"]
     assert {"SUBAGENT_STARTED", "SUBAGENT_FINISHED"} <= seen["subagents"]
     assert texts(received["subagents"])[-1].endswith("Have a good trip.")
     assert texts(received["tool_based_generative_ui"]) == ["I hope you like it."]

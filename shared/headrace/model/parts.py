@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.model import json_text
+from headrace.model.a2ui import MEDIA_TYPE, MEDIA_TYPES, action_message
 from headrace.model.events import Json
 
 EVENT_TYPE = "agui_event_type"
@@ -68,6 +69,9 @@ ACTIVITY_SNAPSHOT = "activity_snapshot"
 ACTIVITY_DELTA = "activity_delta"
 """Event type of a data part that holds a JSON Patch of an activity's content."""
 
+SURFACES = "a2ui"
+"""Event type of a data part that holds A2UI messages."""
+
 STEP_STARTED = "step_started"
 
 STEP_FINISHED = "step_finished"
@@ -89,6 +93,9 @@ RAW = "raw"
 """Event type of a data part that holds another system's event, from `SOURCE`."""
 
 ACTIVITY_TYPE = "agui_activity_type"
+
+A2UI_MEDIA_TYPE = "mimeType"
+"""On A2UI messages: their media type. Clients of A2A 1.0 also read that of the part itself."""
 
 STEP_NAME = "agui_step_name"
 
@@ -227,6 +234,34 @@ def activity_part(activity_type: str, content: Json, activity_id: str = "") -> J
 def activity_delta_part(patch: list[Json], activity_id: str) -> Json:
     """Return a change of an activity's content, a JSON Patch."""
     return _hinted(patch, ACTIVITY_DELTA, {BLOCK_ID: activity_id})
+
+
+def surfaces_part(messages: list[Json]) -> Json:
+    """Return changes of A2UI surfaces, marked as A2UI's extension of A2A requires."""
+    return {
+        **_hinted(messages, SURFACES, {A2UI_MEDIA_TYPE: MEDIA_TYPE}),
+        "mediaType": MEDIA_TYPE,
+    }
+
+
+def surface_action_part(action: Json) -> Json:
+    """Return what a user has done on a surface, as a client of A2A sends it."""
+    return {
+        "data": [action_message(action)],
+        "mediaType": MEDIA_TYPE,
+        "metadata": {A2UI_MEDIA_TYPE: MEDIA_TYPE},
+    }
+
+
+def surface_actions(part: Json) -> list[Json]:
+    """Return what a user has done on surfaces, as a client's part says; none for other parts."""
+    stated = {part.get("mediaType"), metadata_of(part, A2UI_MEDIA_TYPE)}
+    if stated.isdisjoint(MEDIA_TYPES):
+        return []
+    data = part.get("data")
+    given = data if isinstance(data, list) else [data]
+    found = [one.get("action") or one.get("userAction") for one in given if isinstance(one, dict)]
+    return [one for one in found if isinstance(one, dict)]
 
 
 def step_part(name: str, *, finished: bool = False) -> Json:

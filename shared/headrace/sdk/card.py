@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from headrace.model import a2ui
 from headrace.model.agent_card import AgentCard, Provider
 from headrace.model.events import Json
 from headrace.model.field_rule import first_problem
@@ -103,6 +104,9 @@ class Card:
     extensions: Sequence[Json] = ()
     """The agent's own A2A extensions, as AgentExtension objects. `RunContext.extensions` holds
     those that a request activates."""
+    surfaces: Sequence[str] = ()
+    """Ids of the A2UI catalogs whose components the agent uses, such as
+    ``headrace.BASIC_CATALOG``. Empty: it makes no surfaces."""
     extended: Json | None = None
     """Members of an A2A AgentCard that only callers with credentials get. None: the agent has no
     extended card. Empty: it has one that is not configured yet."""
@@ -123,13 +127,15 @@ class Card:
             ValidationError: A field has a value of another type.
         """
         own = {field.name: getattr(self, field.name) for field in fields(self)}
+        surfaces = own.pop("surfaces")
         completed = {
             "skills": _as_json(self.skills),
             "input_modes": self.input_modes or _TEXT,
             "output_modes": self.output_modes or _TEXT,
             "capabilities": self.capabilities or {},
         }
-        return AgentCard.model_validate(own | completed | others)
+        card = AgentCard.model_validate(own | completed | others)
+        return card if not surfaces else _with_surfaces(card, surfaces)
 
     def check(self, agent: str) -> None:
         """Check the values whose types are right.
@@ -178,6 +184,13 @@ class _AgentSkill(BaseModel, extra="forbid"):
 
 class _Skills(BaseModel):
     skills: list[_AgentSkill]
+
+
+def _with_surfaces(card: AgentCard, catalogs: Sequence[str]) -> AgentCard:
+    """Return the card of an agent that also makes surfaces and takes what users do on them."""
+    taken = card.input_modes if "*/*" in card.input_modes else [*card.input_modes, a2ui.MEDIA_TYPE]
+    extensions = [*card.extensions, a2ui.extension(catalogs)]
+    return card.model_copy(update={"input_modes": taken, "extensions": extensions})
 
 
 def _listed(texts: Sequence[str]) -> Sequence[str]:

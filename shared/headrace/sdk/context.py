@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 from headrace import clock
 from headrace.model import events, parts
+from headrace.model.a2ui import CLIENT_DATA
 from headrace.model.events import ACCEPTED_MODES, AGUI, EXTENSIONS, Json
 from headrace.model.run_ids import with_own_calls
 from headrace.model.task import TaskKey
@@ -23,7 +24,7 @@ from headrace.sdk.memory import Memory
 from headrace.sdk.policy import Retry
 from headrace.sdk.results import Delegation, DelegationRequest, HasName, Result
 from headrace.sdk.runtime import STOPS, Runtime, running_loop
-from headrace.sdk.signals import Activity
+from headrace.sdk.signals import Activity, SurfaceAction
 from headrace.sdk.source import called_at
 from headrace.sdk.step_call import StepCall
 from headrace.sdk.step_ids import step_scope
@@ -236,6 +237,26 @@ class RunContext:
     def prompt(self) -> str:
         """The text of all the message's parts."""
         return parts.text_of(self.parts)
+
+    @property
+    def surface_action(self) -> SurfaceAction | None:
+        """What the user has done on a surface, which began this run. None: something else did."""
+        found = [action for part in self.parts for action in parts.surface_actions(part)]
+        if not found:
+            return None
+        action = found[-1]
+        name, surface, component = (
+            str(action.get(member) or "") for member in ("name", "surfaceId", "sourceComponentId")
+        )
+        context = action.get("context")
+        return SurfaceAction(name, surface, component, context if isinstance(context, dict) else {})
+
+    @property
+    def surface_data(self) -> Json:
+        """The data of the client's surfaces that send it, by the surfaces' ids."""
+        sent = (self.message.get("metadata") or {}).get(CLIENT_DATA)
+        surfaces = sent.get("surfaces") if isinstance(sent, dict) else None
+        return surfaces if isinstance(surfaces, dict) else {}
 
     @cached_property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from headrace.model import a2ui
+from headrace.model.a2ui import BASIC_CATALOG
 from headrace.model.events import Json
 
 
@@ -52,6 +54,68 @@ class ActivityDelta:
     """Id of the activity."""
     patch: Sequence[Json]
     """JSON Patch (RFC 6902) of the content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaces:
+    """Changes of user interfaces that the agent describes and clients draw (A2UI 0.9)."""
+
+    messages: Sequence[Json]
+    """A2UI messages from the agent: ``createSurface``, ``updateComponents``, ``updateDataModel``
+    and ``deleteSurface``. A surface that is created again replaces the one of that id."""
+
+    @classmethod
+    def draw(
+        cls,
+        surface: str,
+        components: Sequence[Json],
+        data: Any = None,  # noqa: ANN401  # any JSON
+        *,
+        catalog: str = BASIC_CATALOG,
+        sends_data: bool = False,
+    ) -> Self:
+        """Return the messages that draw a surface.
+
+        Args:
+            surface: Its id.
+            components: Flat, by id, such as ``{"id": "root", "component": "Text", "text": "Hi"}``.
+                One has the id ``root``.
+            data: What the components' paths are in. None: no data.
+            catalog: Id of the catalog that has the components.
+            sends_data: Whether clients send the surface's data with each message.
+        """
+        created = {"catalogId": catalog, **({"sendDataModel": True} if sends_data else {})}
+        drawn = [
+            a2ui.message(a2ui.CREATE, surface, **created),
+            a2ui.message(a2ui.COMPONENTS, surface, components=list(components)),
+        ]
+        if data is not None:
+            drawn.append(a2ui.message(a2ui.DATA, surface, path="/", value=data))
+        return cls(drawn)
+
+    @classmethod
+    def change(cls, surface: str, path: str, value: Any) -> Self:  # noqa: ANN401  # any JSON
+        """Return the message that sets a surface's data at `path`, such as ``/order/total``."""
+        return cls([a2ui.message(a2ui.DATA, surface, path=path, value=value)])
+
+    @classmethod
+    def delete(cls, surface: str) -> Self:
+        """Return the message that removes a surface."""
+        return cls([a2ui.message(a2ui.DELETE, surface)])
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceAction:
+    """What a user has done on a surface; `RunContext.surface_action` is the input's."""
+
+    name: str
+    """The action's name, as the component states it."""
+    surface: str
+    """Id of the surface."""
+    component: str
+    """Id of the component."""
+    context: Json
+    """What the component sends with it, from the surface's data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +184,7 @@ type Signal = (
     | Messages
     | Activity
     | ActivityDelta
+    | Surfaces
     | Step
     | Subagent
     | Usage
@@ -134,6 +199,7 @@ SIGNALS = (
     Messages,
     Activity,
     ActivityDelta,
+    Surfaces,
     Step,
     Subagent,
     Usage,

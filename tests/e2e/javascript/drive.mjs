@@ -4,8 +4,9 @@
 //      { url, client?, transport?, threadId?, state?, messages?, stopUrl?, runs: [run] }
 //      client: "1.0.0" (or an older one that is installed); transport: "sse", "binary" or "ws"
 //      stopUrl: where runs are stopped; without it, under url
-//      run: { text?, answer?, resume?, leaveAfter?, stopAt?, openAt?, gate?,
+//      run: { text?, answer?, resume?, press?, leaveAfter?, stopAt?, openAt?, gate?,
 //             …RunAgentInput's runId, tools, context, forwardedProps }
+//      press: an action of A2UI, of the newest surface;
 //      text: what the user says, a string or parts; answer: what the user interface's tools say;
 //      resume: { status, payload? } for every interrupt that is open
 //      leaveAfter, stopAt, openAt: the type of the event at which the client goes, asks for a stop,
@@ -80,7 +81,7 @@ const drive = async (order) => {
   const runs = [];
   let interrupts = [];
   for (const [number, run] of order.runs.entries()) {
-    const { text, answer, resume, leaveAfter, stopAt, openAt, gate, ...parameters } = run;
+    const { text, answer, resume, press, leaveAfter, stopAt, openAt, gate, ...parameters } = run;
     const events = [];
     let failure = null;
     let stopped = null;
@@ -91,6 +92,11 @@ const drive = async (order) => {
       for (const id of unanswered()) {
         agent.messages.push({ id: `${id}-said`, role: "tool", toolCallId: id, content: answer });
       }
+    }
+    if (press !== undefined) {
+      const { content } = agent.messages.findLast(({ activityType }) => activityType === "a2ui-surface");
+      const { surfaceId } = content.a2ui_operations[0].createSurface;
+      parameters.forwardedProps = { a2uiAction: { userAction: { ...press, surfaceId } } };
     }
     if (resume !== undefined) {
       parameters.resume = interrupts.map(({ id }) => ({ interruptId: id, ...resume }));

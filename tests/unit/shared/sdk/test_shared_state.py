@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from headrace import Activity, MalformedOutput, State, StateDelta
+from headrace import Activity, MalformedOutput, State, StateDelta, Surfaces
 from headrace.model import parts
 from headrace.model.events import Json
 from headrace.sdk.shared_state import SharedState
@@ -17,7 +17,7 @@ def rendering(state: SharedState) -> Encoder:
     return Encoder("t", "c", RunIds("t", 1), state=state)
 
 
-def told(speaker: Encoder, output: State | StateDelta) -> Json:
+def told(speaker: Encoder, output: State | StateDelta | Surfaces) -> Json:
     [draft] = speaker.drafts(output)
     [part] = orjson.loads(draft.line(1))["statusUpdate"]["status"]["message"]["parts"]
     return {"kind": parts.event_type(part), "data": part["data"]}
@@ -100,3 +100,32 @@ def test_a_patch_that_would_make_too_much_is_not_replayed() -> None:
     state = SharedState({"l": [0]})
     state.replay(parts.state_delta_part([{"op": "copy", "from": "/l", "path": "/l/-"}] * 25))
     assert state.now == {"l": [0]}
+
+
+def test_a_surface_that_clients_have_is_deleted_before_it_is_created_again() -> None:
+    state = SharedState()
+    state.note_surface({"createSurface": {"surfaceId": "earlier"}})
+    speaker = rendering(state)
+    kinds = []
+    for surface in ("earlier", "new", "new"):
+        sent = told(speaker, Surfaces.draw(surface, [{"id": "root", "component": "Text"}], {}))
+        kinds.append([name for message in sent["data"] for name in message if name != "version"])
+    drawn = ["createSurface", "updateComponents", "updateDataModel"]
+    assert kinds == [["deleteSurface", *drawn], drawn, ["deleteSurface", *drawn]]
+    told(speaker, Surfaces.delete("new"))
+    assert state.surfaces == {"earlier"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "rule"),
+    [
+        ([{"createSurface": {}}], "Surfaces.messages.0..createSurface.surfaceId: must be a text"),
+        (
+            [{"updateDataModel": {"surfaceId": "s", "value": "x" * 1_000_000}}],
+            "Surfaces.messages: takes 1000\\d+ bytes of JSON; the limit is 1000000",
+        ),
+    ],
+)
+def test_what_is_no_message_of_a2ui_is_the_agents_error(messages: list[Json], rule: str) -> None:
+    with pytest.raises(MalformedOutput, match=rule):
+        rendering(SharedState()).drafts(Surfaces(messages))

@@ -3,10 +3,12 @@
 from typing import Any
 
 from headrace.model import parts
+from headrace.model.a2ui import ACTIVITY_TYPE as SURFACE
 from headrace.model.events import Json
 from headrace.model.json_patch import Document, PatchFailed
 from headrace.model.parts import ACTIVITY_TYPE
 from headrace_gateway.protocols.agui.output import Output
+from headrace_gateway.protocols.agui.surfaces import blanked
 from headrace_gateway.protocols.agui.view import HeldActivity, View
 
 ARTIFACT = "artifact"
@@ -63,8 +65,7 @@ class Activities:
 
     def blank(self, activity: HeldActivity) -> HeldActivity:
         """Empty an activity, because AG-UI has no event that removes one."""
-        artifact = {**activity.content.value, "parts": []} if activity.type == ARTIFACT else {}
-        return self._show(activity.id, activity.type, artifact)
+        return self._show(activity.id, activity.type, _without_content(activity))
 
     def _id(self, name: str) -> str:
         if (held := self._held(name)) is not None:
@@ -107,6 +108,12 @@ class Activities:
             self._output.emit(
                 "ACTIVITY_DELTA", messageId=held.id, activityType=held.type, patch=patch
             )
+
+
+def _without_content(activity: HeldActivity) -> Json:
+    if activity.type == ARTIFACT:
+        return {**activity.content.value, "parts": []}
+    return blanked(activity.content.value) if activity.type == SURFACE else {}
 
 
 def _type(part: Json) -> str:

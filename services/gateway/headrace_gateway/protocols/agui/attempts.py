@@ -11,8 +11,9 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
     """Reduce the messages of `output` to `rest`, and to what a client keeps anyway.
 
     The official client keeps each activity that a snapshot omits, and reasoning if the snapshot has
-    none at all; these are emptied. Messages of other outputs stay, because children outlive the
-    attempts of their parent. The caller emits the snapshot.
+    none at all; these are emptied, but for what changes surfaces of earlier runs. Messages of other
+    outputs stay, because children outlive the attempts of their parent. The caller emits the
+    snapshot.
     """
     before, view.messages = view.messages, rest
     has_reasoning = any(_is_reasoning(held) for held in _unchanged(output, before, rest))
@@ -23,7 +24,7 @@ def take_back(output: Output, view: View, rest: dict[str, Held]) -> None:
         elif key in rest:
             kept[key] = rest[key]
         elif isinstance(held, HeldActivity):
-            kept[key] = Activities(output, view).blank(held)
+            kept[key] = held if held.is_change else Activities(output, view).blank(held)
         elif _is_reasoning(held) and not has_reasoning:
             kept[key] = AgentMessage(key, "reasoning", subagent=held.subagent)
             has_reasoning = True

@@ -14,6 +14,7 @@ from headrace_gateway.protocols.agui.blocks import REASONING, TEXT, BlockMessage
 from headrace_gateway.protocols.agui.call_names import CallNames
 from headrace_gateway.protocols.agui.output import Event, OpenItem, Output
 from headrace_gateway.protocols.agui.snapshot import StateEvents
+from headrace_gateway.protocols.agui.surfaces import SurfaceEvents
 from headrace_gateway.protocols.agui.tool_calls import ToolCalls
 from headrace_gateway.protocols.agui.view import View
 
@@ -81,6 +82,7 @@ class PartEvents:
             parts.MESSAGES_SNAPSHOT: AgentsMessages(self._output, self._view, self.calls).snapshot,
             parts.ACTIVITY_SNAPSHOT: self.activities.snapshot,
             parts.ACTIVITY_DELTA: self.activities.delta,
+            parts.SURFACES: SurfaceEvents(self._output, self._view).part,
             parts.STEP_STARTED: self._step_started,
             parts.STEP_FINISHED: self._step_finished,
             parts.SUBAGENT_STARTED: self._subagent_started,

@@ -178,6 +178,10 @@ class RunInput:
             validated["resume"] = [{**e, "interruptId": own_id(e["interruptId"])} for e in resume]
             message = _resumed(validated["resume"], validated["runId"])
             messages = validated["messages"]
+        elif (action := _surface_action(validated)) is not None:
+            part = parts.surface_action_part(action)
+            message = _user_message(f"{validated['runId']}-action", [part])
+            messages = validated["messages"]
         kept = {name: validated[name] for name in _KEPT if name in validated}
         if extras:
             kept["forwardedProps"] = with_extras(validated.get("forwardedProps"), extras)
@@ -309,6 +313,25 @@ def _message_and_history(
 def _resumed(resume: list[Json], run: str) -> Json:
     """Return the answers to interrupts as an A2A message with one part each."""
     return _user_message(f"{run}-resume", [_answer(entry) for entry in resume])
+
+
+def _surface_action(validated: Json) -> Json | None:
+    """Return what the user has done on an A2UI surface, as AG-UI's clients send it.
+
+    They send the thread's messages unchanged with it: the last one is not the run's input.
+
+    Raises:
+        InputInvalid: it has no name.
+    """
+    props = validated.get("forwardedProps")
+    sent = props.get("a2uiAction") if isinstance(props, dict) else None
+    action = sent.get("userAction") if isinstance(sent, dict) else None
+    if not isinstance(action, dict):
+        return None
+    if not isinstance(action.get("name"), str) or not action["name"]:
+        where = "forwardedProps.a2uiAction.userAction.name"
+        raise InputInvalid(f"{where}: must be a text that is not empty")
+    return action
 
 
 def _answer(entry: Json) -> Json:

@@ -5,12 +5,15 @@ example because the client's stream broke, so it never replaces what the fleet's
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import orjson
 
 from headrace.model import json_text
+from headrace.model.a2ui import OPERATIONS
 from headrace.model.events import Json
-from headrace_gateway.protocols.agui.view import ClientMessage, Held, View
+from headrace_gateway.protocols.agui.surfaces import changed
+from headrace_gateway.protocols.agui.view import ClientMessage, Held, HeldActivity, View
 
 _CONVERSATION = frozenset({"system", "developer", "user", "assistant", "tool"})
 """Roles that every client sends again; activities and reasoning are left out by some."""
@@ -57,7 +60,7 @@ class ThreadMessages:
                 self._emitted.add(key)
             elif key in self._emitted or key in repeated:
                 continue
-            self._messages[key] = held.shown()
+            self._messages[key] = self._whole(key, held)
 
     def merged(self, view: View) -> list[Json]:
         """Take the last run's `view`, and return all messages."""
@@ -67,9 +70,20 @@ class ThreadMessages:
     def corrected(self, view: View) -> list[Json]:
         """Return the messages of `view`, with the thread's instead of copies of the agent's."""
         return [
-            self._messages[key] if _is_sent(held) and key in self._emitted else held.shown()
+            self._messages[key]
+            if _is_sent(held) and key in self._emitted
+            else self._whole(key, held)
             for key, held in view.messages.items()
         ]
+
+    def _whole(self, key: str, held: Held) -> Json:
+        """Return the message, with the earlier runs' surface if it only changes that."""
+        shown, known = held.shown(), self._messages.get(key)
+        if not isinstance(held, HeldActivity) or not held.is_change or known is None:
+            return shown
+        with suppress(ValueError):  # The surface has been deleted.
+            return {**shown, "content": changed(known["content"], shown["content"][OPERATIONS])}
+        return known
 
     def _repeated_in(self, view: View) -> set[str]:
         """Return the ids of messages that repeat the thread's, from a client that renews ids.

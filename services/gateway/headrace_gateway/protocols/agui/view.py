@@ -119,6 +119,8 @@ class HeldActivity:
     content: Document
     """A JSON object."""
     subagent: str = ""
+    is_change: bool = False
+    """Whether it is only what the run adds to a surface that an earlier run has made."""
 
     def shown(self) -> Json:
         """Return the AG-UI ActivityMessage."""

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.model import json_text
+from headrace.model.a2ui import EXTENSION
 from headrace.model.events import Json
 from headrace.model.nesting import RULE
 from headrace_gateway.call import caller_of
@@ -61,7 +62,6 @@ DEFAULT = "default"
 _WITHOUT: Json = {
     "mode": "sse",
     "audioFileTranscriptionEnabled": False,
-    "a2uiEnabled": False,
     "openGenerativeUIEnabled": False,
     "suggestions": False,
     "telemetryDisabled": True,
@@ -73,6 +73,10 @@ _WITHOUT: Json = {
     },
 }
 """Runtime features reported to the client as unsupported."""
+
+
+def _makes_surfaces(card: AgentCard) -> bool:
+    return any(extension.get("uri") == EXTENSION for extension in card.extensions)
 
 
 class CopilotRuntime:
@@ -123,6 +127,9 @@ class CopilotRuntime:
             for name, card in cards.items()
         }
         content = {"version": version("headrace"), "agents": agents, **_WITHOUT}
+        drawing = [name for name, card in cards.items() if _makes_surfaces(card)]
+        content["a2uiEnabled"] = bool(drawing)
+        content["a2ui"] = {"enabled": bool(drawing), "agents": drawing}
         return json_response(content, headers=NO_STORE)
 
     async def run(self, request: Request) -> ASGIApp:

@@ -206,6 +206,13 @@ WRONG: list[tuple[Json, str]] = [
         {"resume": [{"interruptId": "x", "status": "resolved"}] * 2},
         "resume.1.interruptId: x has two answers",
     ),
+    *(
+        (
+            {"forwardedProps": {"a2uiAction": {"userAction": {"name": name}}}},
+            "forwardedProps.a2uiAction.userAction.name: must be a text that is not empty",
+        )
+        for name in (None, "", 1)
+    ),
     ({"protocolVersion": 1}, "protocolVersion: Input should be a valid string"),
     ({"parentRunId": []}, "parentRunId: Input should be a valid string"),
     ({"tools": "x"}, "tools: Input should be a valid list"),
@@ -301,3 +308,12 @@ def test_a_state_that_is_too_large_is_refused_by_its_name(state: object, rule: s
     with pytest.raises(InputInvalid, match=f"^state: {rule}$"):
         read(state=state)
     assert read(state={"text": "x" * 900_000}).run == "r-1"
+
+
+def test_what_is_done_on_a_surface_is_the_input() -> None:
+    action = {"name": "book", "surfaceId": "s", "context": {"n": 1}}
+    run_input = read(forwardedProps={"a2uiAction": {"userAction": action}})
+    [part] = run_input.message["parts"]
+    assert part["data"] == [{"version": "v0.9", "action": action}]
+    assert part["mediaType"] == "application/a2ui+json"
+    assert run_input.metadata[AGUI]["messages"] == [USER]

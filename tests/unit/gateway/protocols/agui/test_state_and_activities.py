@@ -1,4 +1,4 @@
-from headrace.model import parts
+from headrace.model import a2ui, parts
 from headrace.model.events import STEP, Json
 from headrace.model.step import COMPLETED, FAILED, STARTED, ShownStep
 from headrace.model.task import WORKING
@@ -171,3 +171,56 @@ def test_unreadable_events_are_reported_and_do_not_end_the_run() -> None:
     events = agui_events(log.show(parts.text_part("still here", "b-1")))
     assert events[0]["value"] == {"generation": 3, "reason": "an event has an invalid shape"}
     assert events[2]["delta"] == "still here"
+
+
+def surface(*messages: Json) -> Json:
+    return parts.surfaces_part([*messages])
+
+
+def test_a_surface_is_an_activity_that_draws_it_as_it_is() -> None:
+    created = a2ui.message(a2ui.CREATE, "form", catalogId="c")
+    root = {"id": "root", "component": "Text", "text": {"path": "/n"}}
+    drawn = a2ui.message(a2ui.COMPONENTS, "form", components=[root])
+    data = a2ui.message(a2ui.DATA, "form", path="/", value={"n": 1})
+    changed = a2ui.message(a2ui.DATA, "form", path="/n", value=2)
+    log = AguiLog.started().say(surface(created, drawn, data)).say(surface(changed))
+    first, second = agui_events(log)
+    assert (first["activityType"], first["content"]) == (
+        "a2ui-surface",
+        {"a2ui_operations": [created, drawn, data]},
+    )
+    assert second["messageId"] == first["messageId"]
+    again = a2ui.message(a2ui.DATA, "form", path="/", value={"n": 2})
+    assert second["content"] == {"a2ui_operations": [created, drawn, again]}
+    log = AguiLog.started().say(surface(created))
+    deleted = a2ui.message(a2ui.DELETE, "form")
+    assert agui_events(log.say(surface(deleted)))[1]["content"] == {"a2ui_operations": [deleted]}
+
+
+def test_a_change_of_an_earlier_runs_surface_is_added_to_it() -> None:
+    changed = a2ui.message(a2ui.DATA, "form", path="/n", value=2)
+    drawn = a2ui.message(a2ui.COMPONENTS, "form", components=[])
+    log = AguiLog.started().say(surface(changed)).say(surface(drawn))
+    assert agui_events(log) == [
+        {
+            "type": "ACTIVITY_DELTA",
+            "messageId": "a2ui-surface-form",
+            "activityType": "a2ui-surface",
+            "patch": [{"op": "add", "path": "/a2ui_operations/-", "value": message}],
+        }
+        for message in (changed, drawn)
+    ]
+
+
+def test_a_new_attempt_removes_a_surface_and_keeps_an_earlier_runs() -> None:
+    created = a2ui.message(a2ui.CREATE, "new", catalogId="c")
+    changed = a2ui.message(a2ui.DATA, "old", path="/n", value=2)
+    log = AguiLog.started().say(surface(created, changed))
+    log.begin_attempt()
+    [removed] = [e for e in agui_events(log)[3:] if e["type"] == "ACTIVITY_SNAPSHOT"]
+    assert removed["content"] == {"a2ui_operations": [a2ui.message(a2ui.DELETE, "new")]}
+
+
+def test_what_is_no_message_of_a2ui_is_left_out() -> None:
+    [event] = agui_events(AguiLog.started().say(parts.surfaces_part([{"createSurface": {}}])))
+    assert (event["type"], event["name"]) == ("CUSTOM", UNREADABLE)
