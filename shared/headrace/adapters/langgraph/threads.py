@@ -53,6 +53,8 @@ class Position:
     """The task whose state the thread started with."""
     extra: list[str] = field(default_factory=list)
     """The tasks whose messages were added before the input."""
+    resumes: bool = False
+    """Whether the run's message answers interrupts that were open in the thread."""
 
 
 @dataclass(slots=True)
@@ -161,27 +163,34 @@ class Thread:
             # An earlier attempt got there in another process, which had the checkpoints.
             saved = None
         if ctx.run > 1 and (saved is None or _id(state) == saved.base):
-            await self._find_question(state, start)
+            await self._find_question(state, start, saved)
         if saved is None:
             carries = self._carry_over if ctx.run == 1 else self._turns_before
             start.earlier = await carries(memory)
             state = await self._state()
             self._position.base = self._position.at = _id(state)
+            self._position.resumes = bool(start.waiting)
             await self._save()
         else:
             self._position = saved
-            start.goes_on = _id(state) != saved.base
+            start.goes_on |= _id(state) != saved.base
         if start.goes_on:
             start.stops = await self._stops(state)
-            start.is_over = start.stops or not state.next
+            # `next` leaves out nodes that have ended while their step has no checkpoint yet.
+            start.is_over = start.stops or not state.tasks
             start.missed = await self._missed()
         elif saved is not None and ctx.run == 1:
             start.earlier = await self._noted(memory, saved)
         start.values = state.values
         return start
 
-    async def _find_question(self, state: StateSnapshot, start: RunStart) -> None:
-        """Note the open interrupts that the input answers.
+    async def _find_question(
+        self, state: StateSnapshot, start: RunStart, saved: Position | None
+    ) -> None:
+        """Note the open interrupts that the input answers, or that the graph has used the answer.
+
+        LangGraph stores answers, and what the nodes that got them do, at the checkpoint at which
+        the graph asked, until all nodes of that step have ended.
 
         Raises:
             MemoryLost: The graph can't be resumed from `state` with the answer.
@@ -192,6 +201,11 @@ class Thread:
         stop = [each for each in interrupts.values() if is_breakpoint(each, _id(state))]
         start.interrupts += stop[:1]
         if not interrupts or start.interrupts:
+            return
+        if saved is not None and saved.resumes:
+            if not state.tasks:
+                raise MemoryLost(CHANGED_GRAPH)
+            start.goes_on = True
             return
         place = _last_position(await self._log_before()).at
         if not await self._has(place, state):
