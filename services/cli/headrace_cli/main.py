@@ -40,6 +40,8 @@ _COMMANDS = {
     "workers": "List live workers and the agents that they serve; for operators.",
     "view": "Show how far lists are behind each event stream; for operators.",
     "streams": "Compare streams and buckets with the settings, and change them.",
+    "backup": "Write the fleet's streams into FOLDER while the fleet works.",
+    "restore": "Create the fleet's streams from the backup in FOLDER, on a NATS without them.",
     "config": "Check a headrace.yaml, or print its JSON Schema.",
     "settings": "Print all environment variables as a Markdown table.",
     "asyncapi": "Print the bus contract as an AsyncAPI 3.0 document, in JSON.",
@@ -55,6 +57,7 @@ _PLACES = {
     "task-state": "services:task_state",
     "open": "open:open_console",
     "doctor": "doctor.command:doctor",
+    "restore": "backup:restore",
     "dead": "dead.command:dead",
     "settings": "settings_table:settings",
 }

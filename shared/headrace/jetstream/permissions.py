@@ -296,6 +296,8 @@ class Permissions:
 
     def _operator(self) -> Rights:
         publish = [f"{self._prefix}.>", f"{_API}>", "$KV.>", "$O.>", f"{INBOX}.{OPERATOR}.>"]
+        # The parts of a stream that is backed up or restored.
+        publish += ["$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>"]
         return self._rights(OPERATOR, publish, f"{self._prefix}.>")
 
     def _rights(self, role: str, publish: list[str], *subscribe: str) -> Rights:

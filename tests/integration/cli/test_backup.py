@@ -1,0 +1,158 @@
+"""What a backup refuses, and that nothing is changed then."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.backup import MANIFEST
+from headrace.jetstream.api import request, store, stream_info
+from headrace.jetstream.connection import Bus
+from headrace.jetstream.permissions import OPERATOR
+from headrace.processes import ProcessAnswers
+from headrace.settings import BusSettings
+from headrace_cli.main import main
+from tests.support.roles import NatsOfRoles
+from tests.support.servers import NatsProcess
+
+LETTERS = 30
+
+
+@pytest.fixture
+async def fleet(nats_server: NatsProcess) -> AsyncIterator[Bus]:
+    name = f"own{secrets.token_hex(4)}"
+    bus = Bus(BusSettings(nats_url=nats_server.url, prefix=name, stream_prefix=name))
+    await bus.connect("test")
+    for number in range(LETTERS):
+        await store(bus, f"{name}.dead.t.agent", b"%d" % number, 10)
+    yield bus
+    for one in (await request(bus, "STREAM.NAMES"))["streams"] or ():
+        if name in one:
+            await request(bus, f"STREAM.DELETE.{one}")
+    await bus.close()
+
+
+async def run(bus: Bus, *args: str, **changes: str) -> Result:
+    prefix = bus.settings.prefix
+    environment = {"HEADRACE_PREFIX": prefix, "HEADRACE_STREAM_PREFIX": prefix, **changes}
+    words = [*args, "--nats-url", bus.settings.nats_url]
+    return await asyncio.to_thread(CliRunner().invoke, main, words, env=environment)
+
+
+async def letters(bus: Bus) -> int:
+    return int((await stream_info(bus, bus.streams.dead))["state"]["messages"])
+
+
+async def taken(bus: Bus, folder: Path) -> Path:
+    done = await run(bus, "backup", str(folder))
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+    return found
+
+
+def names_in(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    whole = manifest(folder)
+    change(whole)
+    (folder / MANIFEST).write_text(json.dumps(whole))
+
+
+async def test_a_fleet_s_streams_come_back_as_they_were(fleet: Bus, tmp_path: Path) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    before = {one["name"]: one["state"] for one in manifest(folder)["streams"]}
+    await store(fleet, f"{fleet.settings.prefix}.dead.t.agent", b"later", 10)
+    refused = await run(fleet, "restore", str(folder))
+    assert "--replace deletes all streams of the fleet first" in refused.output
+    assert await letters(fleet) == LETTERS + 1
+    restored = await run(fleet, "restore", str(folder), "--replace", "--json")
+    assert restored.exit_code == 0, restored.output
+    lines = [json.loads(line) for line in restored.stdout.splitlines()]
+    assert {one["stream"] for one in lines} == set(before)
+    for name, state in before.items():
+        found = (await stream_info(fleet, name))["state"]
+        assert (found["messages"], found["last_seq"]) == (state["messages"], state["last_seq"])
+    assert await letters(fleet) == LETTERS
+    differing = await run(fleet, "streams", "plan")
+    assert differing.exit_code == 0, differing.output
+
+
+async def test_only_its_owner_can_read_a_backup(fleet: Bus, tmp_path: Path) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    files = list(folder.iterdir())
+    assert len(files) > 10
+    assert {one.stat().st_mode & 0o777 for one in files} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_folder_with_files_gets_no_backup(fleet: Bus, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("of somebody")
+    refused = await run(fleet, "backup", str(tmp_path))
+    assert (refused.exit_code, "name a new or an empty folder" in refused.output) == (1, True)
+    assert names_in(tmp_path) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda whole: whole.update(format=2, release="0.9.0"), "restore with release 0.9.0"),
+        (lambda whole: whole.update(log_version="9"), "log_version is 9, and this release reads"),
+        (lambda whole: whole.update(prefix="other"), "set HEADRACE_PREFIX=other"),
+        (lambda whole: whole.update(event_streams=2), "set HEADRACE_EVENT_STREAMS=2"),
+        (lambda whole: whole["streams"].pop(), "has other streams than this release"),
+        (lambda whole: whole["streams"][0].update(sha256="0"), "is damaged"),
+        (lambda whole: whole.pop("streams"), "streams: Field required"),
+    ],
+)
+async def test_what_cannot_be_restored_is_refused_before_anything_changes(
+    fleet: Bus, tmp_path: Path, change: Callable[[dict[str, Any]], object], why: str
+) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    changed(folder, change)
+    refused = await run(fleet, "restore", str(folder), "--replace")
+    assert (refused.exit_code, why in refused.output) == (1, True), refused.output
+    assert await letters(fleet) == LETTERS
+
+
+async def test_an_unfinished_backup_is_none(fleet: Bus, tmp_path: Path) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    (folder / MANIFEST).unlink()
+    refused = await run(fleet, "restore", str(folder), "--replace")
+    assert "is no complete backup" in refused.output
+    assert await letters(fleet) == LETTERS
+
+
+async def test_nothing_is_restored_under_a_running_service(fleet: Bus, tmp_path: Path) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    answering = await ProcessAnswers(fleet, "gateway", "gateway-1").start()
+    refused = await run(fleet, "restore", str(folder), "--replace")
+    await fleet.unsubscribe(answering)
+    assert "services of the fleet run: stop gateway gateway-1" in refused.output
+    assert await letters(fleet) == LETTERS
+
+
+async def test_the_operator_s_login_is_enough(tmp_path: Path) -> None:
+    with NatsOfRoles(tmp_path / "nats", []) as server:
+        operator = Bus(BusSettings(nats_url=server.url_of(OPERATOR)))
+        await operator.connect("makes the streams")
+        await operator.close()
+        for words in (["backup"], ["restore", "--replace"]):
+            done = await asyncio.to_thread(
+                CliRunner().invoke,
+                main,
+                [words[0], str(tmp_path / "backup"), *words[1:]],
+                env=server.login(OPERATOR),
+            )
+            assert done.exit_code == 0, done.output
+        assert server.violations() == []
