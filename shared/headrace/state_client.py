@@ -33,6 +33,7 @@ from headrace.model.messages import (
     GetTask,
     GetUsage,
     ListTasks,
+    ListThreads,
     OpenQueue,
     OpenTasksCounted,
     Refusal,
@@ -40,6 +41,7 @@ from headrace.model.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
+    ThreadsFound,
     UsageFound,
     WaitForEnd,
     WaitForEvent,
@@ -196,6 +198,10 @@ class StateClient:
     async def open_tasks(self, query: CountOpenTasks) -> OpenTasksCounted:
         """Return how many tasks of an agent are not over, complete as of the time of the call."""
         return await self._ask("open", query, OpenTasksCounted)
+
+    async def threads(self, query: ListThreads) -> ThreadsFound:
+        """Return one page of an owner's threads, complete as of the time of the call."""
+        return await self._ask("threads", query, ThreadsFound)
 
     async def start(self, query: StartTask) -> TaskStarted:
         """Start a delegated task. Repeated calls start it once.
@@ -360,6 +366,6 @@ def _malformed(query: BusMessage, why: str) -> InvalidName:
             return InvalidName("period", query.first, why)
         case WaitForEvent():
             return InvalidName("subject", query.subject, why)
-        case ListTasks():
+        case ListTasks() | ListThreads():
             return InvalidName("pageToken", query.page_token, why)
     return InvalidName("pageToken", "", why)

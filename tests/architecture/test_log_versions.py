@@ -9,7 +9,7 @@ from headrace.settings import BusSettings
 from headrace_task_state.store_redis.store import SHAPE
 from tests.architecture.tree import ROOT
 
-SHAPES = (("11", ("2", "3")),)
+SHAPES = (("11", ("2", "3")), ("12", ("2", "3")))
 """Each version of the view with the log versions that its releases read. Add a line, never change
 one: entries that an older release could not read are missing in its view, so one that reads more
 of them has to build a view of its own, under a higher `SHAPE`."""

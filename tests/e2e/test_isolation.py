@@ -100,6 +100,9 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "task log: stream": _OPERATED,
     "tasks: watch": _OPERATED,
     "fleet": _OPERATORS,
+    "threads: list": _OPERATED,
+    "thread: get": _OPERATED,
+    "thread: change": _ANNS,
     "usage": _OPERATED,
     "agent versions: list": _OPERATORS,
     "agent versions: route": _OPERATORS,
@@ -134,6 +137,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "trigger: resume": _OPERATED,
     "trigger: delete": _OPERATED,
     "trigger: replace": _ANNS,
+    "thread: delete": _ANNS,
     "task: fail": _OPERATORS,
 }
 """By the order of `CALLERS`: it reaches the task; or is answered exactly as for one that does not
@@ -179,6 +183,8 @@ _CHANGING = (
     "trigger: resume",
     "trigger: replace",
     "trigger: delete",
+    "thread: change",
+    "thread: delete",
     "task: fail",
 )
 _WATCHED = "tasks: watch"
@@ -337,6 +343,7 @@ class Ann:
             )
         ]
         paths += [f"/v1/{kind}/{one.context}" for one in things for kind in self._declared]
+        paths += [f"/v1/threads/{one.context}" for one in things]
         return [await self._read(path) for path in paths]
 
     async def _read(self, path: str) -> str:

@@ -37,6 +37,8 @@ IN_CONTEXT = "SendMessage into a context"
 _STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 _RUNS_IN = "filer"
 _TIMEOUT = 60.0
+_OWN_TEXT = "1"
+"""What callers say in contexts of their own, and nobody in the things."""
 _PAGE = 10
 _UNAUTHENTICATED = 401
 _PASSED_ON = ("authorization", "a2a-version")
@@ -296,8 +298,9 @@ class FleetRequest:
 
     def path(self, thing: Thing) -> str:
         """Return the path at which `thing` is found."""
-        return self.route.format(
+        return self.route.replace(":path", "").format(
             agent=thing.agent,
+            thread=thing.context,
             task=thing.task,
             name=thing.context,
             number=thing.schedule_letter if self.route.startswith(_SCHEDULE) else thing.letter,
@@ -309,6 +312,15 @@ class FleetRequest:
 
 def _is_listed(thing: Thing, answer: httpx.Response) -> bool:
     return thing.context in answer.text
+
+
+def _has_thread(thing: Thing, answer: httpx.Response) -> bool:
+    found = answer.json()["threads"]
+    return any(one["id"] == thing.context and one["title"] != _OWN_TEXT for one in found)
+
+
+def _is_thread(_: Thing, answer: httpx.Response) -> bool:
+    return bool(answer.json()["title"] != _OWN_TEXT)
 
 
 def _has_letter(thing: Thing, answer: httpx.Response) -> bool:
@@ -350,11 +362,16 @@ def _nothing(*_: object) -> str:
     return ""
 
 
+_THREAD = "/v1/threads/{thread:path}"
+
 FLEET: Mapping[str, FleetRequest] = {
     "task log": FleetRequest("GET", _LOG),
     "task log: stream": FleetRequest("GET", _LOG),
     "tasks: watch": FleetRequest("GET", "/v1/agents/{agent}/tasks:watch"),
     "fleet": FleetRequest("GET", "/v1/fleet", None, _has_queues),
+    "threads: list": FleetRequest("GET", "/v1/threads", None, _has_thread, _owner),
+    "thread: get": FleetRequest("GET", _THREAD, None, _is_thread, _owner),
+    "thread: change": FleetRequest("PATCH", _THREAD, lambda _: {"title": "Mine"}, _nothing),
     "usage": FleetRequest(
         "GET", "/v1/usage", None, _is_used, lambda thing: {"owner": thing.user, "by": "owner"}
     ),
@@ -402,7 +419,8 @@ FLEET: Mapping[str, FleetRequest] = {
     "trigger: resume": FleetRequest("POST", f"{_TRIGGER}:resume", query=_owner),
     "trigger: delete": FleetRequest("DELETE", _TRIGGER, query=_owner),
     "trigger: replace": FleetRequest("PUT", _TRIGGER, lambda _: TRIGGER, _nothing),
-    # After all others, because it ends the task.
+    # After all others, because they end the task.
+    "thread: delete": FleetRequest("DELETE", _THREAD, None, _nothing),
     "task: fail": FleetRequest("POST", "/v1/agents/{agent}/tasks/{task}:fail", lambda _: {}),
 }
 
@@ -435,6 +453,9 @@ class Pages(Binding):
             **{what: partial(self._fleet, request) for what, request in FLEET.items()},
             "task log: stream": self._log_stream,
             "tasks: watch": self._watch,
+            "thread: get": partial(self._of_own_thread, FLEET["thread: get"]),
+            "thread: change": partial(self._of_own_thread, FLEET["thread: change"]),
+            "thread: delete": partial(self._of_own_thread, FLEET["thread: delete"]),
         }
         self._other_asks: Mapping[str, Sequence[Callable[[Thing], Awaitable[MaskedResponse]]]] = {
             "AG-UI: attach": (self._attach_by_get, self._attach_over_websocket),
@@ -477,6 +498,14 @@ class Pages(Binding):
         events = {"Accept": "text/event-stream"}
         stream = self._http.stream("GET", path, headers=events)
         return MaskedResponse.of(await _begun(stream), thing)
+
+    async def _of_own_thread(self, request: FleetRequest, thing: Thing) -> MaskedResponse:
+        """Ask for a thread of which the caller has one of its own with that id."""
+        body = {"message": message(_OWN_TEXT, contextId=thing.context)}
+        sent = await self._http.post(f"/v1/agents/{_RUNS_IN}/message:send", json=body)
+        return (
+            MaskedResponse.of(sent, thing) if sent.is_error else await self._fleet(request, thing)
+        )
 
     async def _fleet(self, request: FleetRequest, thing: Thing) -> MaskedResponse:
         body = None if request.body is None else request.body(thing)

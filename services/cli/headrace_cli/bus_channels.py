@@ -46,6 +46,7 @@ from headrace.model.messages import (
     TaskFound,
     TasksFound,
     TaskStarted,
+    ThreadsFound,
     UsageFound,
 )
 from headrace.model.schedule import Schedule, ScheduleFirings
@@ -395,6 +396,7 @@ def _answers(found: ChannelMessage | type[BusMessage]) -> tuple[ChannelMessage, 
 ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
     "stateGet": _answers(TaskFound),
     "stateList": _answers(TasksFound),
+    "stateThreads": _answers(ThreadsFound),
     "stateUsage": _answers(UsageFound),
     "stateOpen": _answers(OpenTasksCounted),
     "stateStart": _answers(TaskStarted),

@@ -27,14 +27,23 @@ from headrace.model.errors import (
     UndecodableMessage,
 )
 from headrace.model.events import Json
-from headrace.model.messages import CountOpenTasks, GetTask, GetUsage, ListTasks, Refusal
+from headrace.model.messages import (
+    CountOpenTasks,
+    GetTask,
+    GetUsage,
+    ListTasks,
+    ListThreads,
+    Refusal,
+)
 from headrace.model.subjects import Subjects
 from headrace.state_client import MORE
+from headrace.thread_marks import ThreadMarks
 from headrace_task_state.commands.for_workers import QUESTIONS, Question, WorkerCommands
 from headrace_task_state.queries.counts import OpenTasks, UsageReports
 from headrace_task_state.queries.frontier import Frontier, ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
+from headrace_task_state.queries.list_threads import ThreadLists
 from headrace_task_state.store import Reader
 
 _log = logging.getLogger(__name__)
@@ -43,11 +52,12 @@ TIMEOUT = 4.0
 """Seconds after which a timeout error is sent; callers wait longer."""
 
 
-type Query = GetTask | ListTasks | GetUsage | CountOpenTasks
+type Query = GetTask | ListTasks | ListThreads | GetUsage | CountOpenTasks
 
 QUERIES: dict[str, type[Query]] = {
     "get": GetTask,
     "list": ListTasks,
+    "threads": ListThreads,
     "usage": GetUsage,
     "open": CountOpenTasks,
 }
@@ -74,6 +84,7 @@ class Answers:
         self._answers: dict[type[Query], Callable[[Any], Coroutine[Any, Any, Json]]] = {
             GetTask: Tasks(bus, reader).get,
             ListTasks: Lists(bus, reader, frontier).list,
+            ListThreads: ThreadLists(ThreadMarks(bus), reader, frontier).find,
             GetUsage: UsageReports(reader, frontier).get,
             CountOpenTasks: OpenTasks(reader, frontier).count,
         }

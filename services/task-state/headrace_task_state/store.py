@@ -16,6 +16,7 @@ from headrace.model.change import Item, TaskFields
 from headrace.model.errors import HeadraceError, StateUnavailable
 from headrace.model.messages import ListTasks
 from headrace.model.task import TaskKey
+from headrace_task_state.thread_rows import RowChange, StoredThread
 from headrace_task_state.usage import UsageRecord, UsageRow
 
 LARGEST_NUMBER = 2**53 - 1
@@ -238,6 +239,8 @@ class TaskChange:
     """Agent of the task at the root of a child task, if the log begins here."""
     copied: int = 0
     """Generation up to which the log is a copy of another task's, if it begins here."""
+    row: RowChange | None = None
+    """The change of its row in its thread. None: no run has begun or ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +299,16 @@ class After:
     time: int
     """Microseconds since 1970, from 0 to `LARGEST_NUMBER`."""
     task: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadOrder:
+    """The threads of an owner."""
+
+    contexts: list[tuple[str, int]]
+    """Their contexts and when they were changed (us since 1970), in the order of these times."""
+    summaries: list[TaskKey]
+    """Tasks of the owner that are summaries, so that their threads are not complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +434,16 @@ class Reader(Protocol):
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""
+
+    async def thread_order(self, tenant: str, owner: str, heads: Heads) -> ThreadOrder:
+        """Return which threads an owner has.
+
+        Raises:
+            ProjectionBehind: the projection has not reached `heads` (any more).
+        """
+
+    async def threads(self, tenant: str, owner: str, contexts: Sequence[str]) -> list[StoredThread]:
+        """Return the owner's threads with these contexts, without those that do not exist."""
 
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         """Return what a tenant used on these days (``YYYY-MM-DD``, UTC), in any order."""

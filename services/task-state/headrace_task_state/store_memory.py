@@ -31,9 +31,11 @@ from headrace_task_state.store import (
     StoreSize,
     TaskChange,
     TaskRemoval,
+    ThreadOrder,
     key_of,
     name_of,
 )
+from headrace_task_state.thread_rows import StoredThread, ThreadRow, output_text
 from headrace_task_state.usage import CountedUsage, UsageRow
 
 
@@ -46,6 +48,8 @@ class _KeptTask:
     artifacts: list[bytes] = field(default_factory=list)
     time: int | None = None
     """Time of the status in microseconds; None: the task is on no list."""
+    row: ThreadRow | None = None
+    """Its row in its thread."""
 
 
 @dataclass(slots=True)
@@ -268,6 +272,8 @@ class _MemoryWriter:
         kept.artifacts += map(json_text.encode, change.artifacts)
         if change.urgency is not None:
             self._due(DueList.SUMMARIES)[name_of(key)] = change.urgency
+        if change.row is not None:
+            kept.row = _row_after(change, kept)
         if change.state:
             kept.time = None if change.state == BARE_MESSAGE else change.time
             self._fall_due(change)
@@ -334,9 +340,7 @@ class _MemoryReader:
     async def page(
         self, query: ListTasks, least: int, after: After | None, heads: Heads
     ) -> StoredPage:
-        at = await self.positions(heads)
-        if any(one < head for one, head in zip(at, heads.values(), strict=True)):
-            raise ProjectionBehind("the view is being rebuilt; try again")
+        await self._check_reached(heads)
         found = [
             (kept.time, task, kept)
             for (tenant, task), kept in self._store.projection.tasks.items()
@@ -350,6 +354,33 @@ class _MemoryReader:
             tasks = [replace(task, artifacts=[]) for task in tasks]
         size = query.page_size
         return StoredPage(tasks[:size], len(found), len(tasks) > size)
+
+    async def thread_order(self, tenant: str, owner: str, heads: Heads) -> ThreadOrder:
+        await self._check_reached(heads)
+        mine = [
+            (TaskKey(tenant, kept.fields["agent"], task), kept)
+            for (of_tenant, task), kept in self._store.projection.tasks.items()
+            if (of_tenant, kept.fields["owner"]) == (tenant, owner)
+        ]
+        contexts = dict[str, int]()
+        for _, kept in mine:
+            if kept.row is not None and kept.time is not None:
+                context = kept.fields["context"]
+                contexts[context] = max(contexts.get(context, 0), kept.row.changed)
+        ordered = sorted(contexts.items(), key=lambda one: (one[1], one[0].encode()))
+        return ThreadOrder(ordered, [key for key, kept in mine if SUMMARY in kept.fields])
+
+    async def threads(self, tenant: str, owner: str, contexts: Sequence[str]) -> list[StoredThread]:
+        found = [self._thread(tenant, owner, context) for context in contexts]
+        return [one for one in found if one is not None]
+
+    def _thread(self, tenant: str, owner: str, context: str) -> StoredThread | None:
+        rows, states = dict[str, ThreadRow](), dict[str, str]()
+        for (of_tenant, task), kept in self._store.projection.tasks.items():
+            place = of_tenant, kept.fields["owner"], kept.fields["context"]
+            if kept.row is not None and kept.time is not None and place == (tenant, owner, context):
+                rows[task], states[task] = kept.row, kept.fields["state"]
+        return StoredThread.of(context, rows, states) if rows else None
 
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         return self._store.usage.rows(tenant, days)
@@ -374,6 +405,11 @@ class _MemoryReader:
         if name in urgent:
             urgent[name] = min(urgent.values()) - 1
 
+    async def _check_reached(self, heads: Heads) -> None:
+        at = await self.positions(heads)
+        if any(one < head for one, head in zip(at, heads.values(), strict=True)):
+            raise ProjectionBehind("the view is being rebuilt; try again")
+
     async def positions(self, ranges: Iterable[Range]) -> list[int]:
         progress = self._store.projection.progress
         return [progress.get(place, Progress()).position for place in ranges]
@@ -384,6 +420,17 @@ class _MemoryReader:
     async def are_followed(self, ranges: Iterable[Range]) -> bool:
         progress = self._store.projection.progress
         return all(self._store.holds(place) and place in progress for place in ranges)
+
+
+def _row_after(change: TaskChange, kept: _KeptTask) -> ThreadRow | None:
+    """Return the task's row after a change that has been applied. None: it has none."""
+    row = change.row
+    if row is None or "parent" in kept.fields:
+        return None
+    output = ""
+    if row.shows_output:
+        output = output_text(_items(kept.artifacts), int(kept.fields.get("run", 0)))
+    return row.applied(kept.row, change.key.agent, output)
 
 
 def _matches(fields: Fields, query: ListTasks) -> bool:

@@ -158,16 +158,21 @@ class Bucket:
         return {key: copied for key, copied in entries.items() if copied is not None}
 
     async def entries(
-        self, pattern: str = ">", since: datetime | None = None, *, is_latest: bool = False
+        self,
+        pattern: str = ">",
+        since: datetime | None = None,
+        *,
+        after: int = 0,
+        is_latest: bool = False,
     ) -> dict[str, ReplicaValue | None]:
         """Return every key that matches and its value, from any replica: many in one answer.
 
         None in place of a value: the key has a deletion marker. With `since`, only keys that were
-        written since then. The replica may lag behind the leader; with `is_latest` it is read on
-        until it has all that the leader has.
+        written since then; with `after`, only those with a later sequence. The replica may lag
+        behind the leader; with `is_latest` it is read on until it has all that the leader has.
         """
-        found, place = dict[str, ReplicaValue | None](), 0
-        start: Json = {"seq": 1} if since is None else {"start_time": since.isoformat()}
+        found, place = dict[str, ReplicaValue | None](), after
+        start: Json = {"seq": after + 1} if since is None else {"start_time": since.isoformat()}
         while True:
             query = {
                 "batch": _READ_AT_ONCE,

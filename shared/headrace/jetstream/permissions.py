@@ -181,7 +181,7 @@ class Permissions:
             *(f"{p}.{kind}.>" for kind in ("state", "recheck", "push")),
             self._subjects.rates(),
             *(f"$KV.{name}.>" for name in (streams.idempotency, streams.push, streams.keys)),
-            f"$KV.{streams.triggers}.>",
+            *(f"$KV.{name}.>" for name in (streams.triggers, streams.threads)),
             # For operators, who route agents and retire versions over HTTP.
             f"$KV.{streams.agents}.route.*",
             f"$KV.{streams.agents}.card.*.*",
@@ -310,7 +310,8 @@ class Permissions:
 
     def _buckets(self) -> list[str]:
         streams = self._streams
-        return [f"KV_{name}" for name in (streams.idempotency, streams.push, streams.keys)]
+        names = streams.idempotency, streams.push, streams.keys, streams.threads
+        return [f"KV_{name}" for name in names]
 
     def _making(self) -> list[str]:
         """All but workers: whichever starts first creates missing streams."""

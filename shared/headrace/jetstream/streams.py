@@ -89,6 +89,8 @@ class Streams:
         """The key-value bucket of triggers."""
         self.schedules = f"{prefix}SCHEDULES"
         """The schedules, their firings that wait, and what the last ones have begun."""
+        self.threads = f"{prefix}THREADS"
+        """The key-value bucket of what owners have set of their threads."""
         self.memory = f"{prefix}MEMORY"
         """The key-value bucket of what agents remember."""
 
@@ -194,6 +196,7 @@ def declarations(settings: BusSettings) -> list[api.StreamConfig]:
         ),
         _bucket(settings, streams.triggers),
         _schedules(settings),
+        _bucket(settings, streams.threads),
         _memory(settings, streams.memory),
     ]
 
@@ -312,7 +315,10 @@ def _item(name: str) -> str:
 def hidden_from_workers(settings: BusSettings) -> frozenset[str]:
     """Return the names of streams that workers don't use and have no access to."""
     streams = Streams(settings.stream_prefix)
-    buckets = streams.idempotency, streams.keys, streams.push, streams.triggers
+    buckets = (
+        *(streams.idempotency, streams.keys, streams.push),
+        *(streams.threads, streams.triggers),
+    )
     return frozenset({*(f"KV_{name}" for name in buckets), streams.pushes, streams.schedules})
 
 

@@ -294,6 +294,58 @@ class OpenTasksCounted(BusMessage):
     """By the version that they are pinned to; empty: they are not pinned."""
 
 
+class ListThreads(BusMessage):
+    """Operation ``threads``: an owner's threads, the one that was changed last first."""
+
+    tenant: str
+    owner: str
+    agents: list[str] | None = None
+    """Only threads with a task of one of these agents. None: all."""
+    context: str | None = None
+    """Only the thread with this id."""
+    words: str = ""
+    """Only threads whose title or last message contains this text, in any case."""
+    archived: bool | None = None
+    """Only threads that are archived, or that are not. None: both."""
+    page_size: int = Field(default=50, ge=1, le=100)
+    page_token: str = ""
+
+
+class ListedThread(BusMessage):
+    """A thread: an owner's context. Times are RFC 3339 in UTC."""
+
+    id: str
+    """The context id."""
+    agents: list[str]
+    """The agents that the owner has begun tasks with, in alphabetical order."""
+    title: str
+    """The one that the owner has set, or the first words of its first message."""
+    text: str
+    """Beginning of the last message of the user or of an agent."""
+    state: str
+    """The state of the task whose run began or ended last."""
+    waiting: bool
+    """Whether that task waits for its user."""
+    created: str
+    changed: str
+    """When a run last began or ended."""
+    unread: bool
+    """Whether a run has ended since the time up to which the owner has read."""
+    archived: bool
+    tasks: int
+    """Number of tasks that the owner has begun."""
+
+
+class ThreadsFound(BusMessage):
+    """One page of a list of threads."""
+
+    threads: list[ListedThread]
+    next_page_token: str
+    """Empty on the last page."""
+    total_size: int
+    """Number of matching threads on all pages."""
+
+
 class StartTask(BusMessage):
     """Operation ``start``: an agent delegates to another one. Repetitions start nothing new."""
 

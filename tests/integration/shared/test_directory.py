@@ -168,9 +168,14 @@ class LateBucket(Bucket):
     """A bucket whose replica shows a change only to the second look at it."""
 
     async def entries(
-        self, pattern: str = ">", since: datetime | None = None, *, is_latest: bool = False
+        self,
+        pattern: str = ">",
+        since: datetime | None = None,
+        *,
+        after: int = 0,
+        is_latest: bool = False,
     ) -> dict[str, ReplicaValue | None]:
-        now = await super().entries(pattern, since, is_latest=is_latest)
+        now = await super().entries(pattern, since, after=after, is_latest=is_latest)
         shown, self._before = getattr(self, "_before", now), now
         return shown
 

@@ -21,8 +21,17 @@ from headrace.model.events import GENERATION, PRIORITY, START_BY, Json
 from headrace.model.fork import FORK_OF, ForkOf
 from headrace.model.pieces import same_but_text
 from headrace.model.subjects import NORMAL
-from headrace.model.task import AT_WORK, BARE_MESSAGE, FINISHED, INPUT_REQUIRED, SUBMITTED, TaskKey
+from headrace.model.task import (
+    AT_WORK,
+    BARE_MESSAGE,
+    FINISHED,
+    INPUT_REQUIRED,
+    RUN_ENDED,
+    SUBMITTED,
+    TaskKey,
+)
 from headrace_task_state.store import LARGEST_NUMBER, TaskChange, stored_fields
+from headrace_task_state.thread_rows import RowChange, inputs_in, message_text, title_of
 from headrace_task_state.usage import records_of
 
 _TEXT = b'"text":'
@@ -289,6 +298,9 @@ class Delta:
             self._is_working, self.is_over = state in AT_WORK, state in FINISHED
         if change.is_input:
             self._apply_input(change, fields)
+            self._begin_run(change)
+        if change.status is not None and state in RUN_ENDED:
+            self._end_run(change.status)
 
     def _apply_input(self, change: Change, fields: dict[str, str]) -> None:
         """Apply the terms of an input's run."""
@@ -304,6 +316,28 @@ class Delta:
             fields["parent"] = lineage.parent
             fields["parent_agent"] = lineage.agent
             fields["parent_run"] = str(lineage.run)
+
+    def _begin_run(self, change: Change) -> None:
+        """Change the task's row in its thread by an input."""
+        messages, now = inputs_in(change), self._stored // 1000
+        said = message_text(messages[-1]) if messages else ""
+        row = self._change.row
+        if change.opens:
+            first = message_text(messages[0]) if len(messages) > 1 else said
+            self._change.row = RowChange(now, now, title=title_of(first), said=said)
+            return
+        if row is None:
+            row = self._change.row = RowChange()
+        row.changed, row.said, row.shows_output = now, said, False
+
+    def _end_run(self, status: Json) -> None:
+        """Change it by the end of a run, or by its question."""
+        row = self._change.row
+        if row is None:
+            row = self._change.row = RowChange()
+        row.changed = row.answered = self._stored // 1000
+        said = message_text(status["message"]) if status.get("message") else ""
+        row.said, row.shows_output = said or row.said, not said
 
     @property
     def has_usage(self) -> bool:

@@ -307,11 +307,12 @@ def unavailable(error: Exception) -> StateUnavailable:
 
 
 _SHARED = {
-    "apply": ("packed", "members", "usage", "listings"),
-    "complete": ("packed", "members", "usage", "listings"),
+    "apply": ("packed", "members", "usage", "threads", "listings"),
+    "complete": ("packed", "members", "usage", "threads", "listings"),
     "fields": ("packed",),
     "page": ("packed", "members", "history"),
     "task": ("packed", "history"),
+    "thread_page": ("packed",),
 }
 """The scripts with functions that a script needs, by its name."""
 

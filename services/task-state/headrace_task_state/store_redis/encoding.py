@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, TypeGuard
 
 from headrace.model import json_text
-from headrace.model.change import DROP, IN, META, OUT
+from headrace.model.change import DROP, IN, META, NEW, OUT, TEXTS
 from headrace.model.task import (
     AT_WORK,
     AUTH_REQUIRED,
@@ -24,7 +24,8 @@ from headrace.model.task import (
     SUBMITTED,
     WORKING,
 )
-from headrace_task_state.store import DueList, Fields, TaskChange, TaskRemoval
+from headrace_task_state.store import SUMMARY, DueList, Fields, TaskChange, TaskRemoval
+from headrace_task_state.thread_rows import LONGEST_TEXT, READ_BYTES, ThreadRow, output_text
 from headrace_task_state.usage import (
     COST,
     END,
@@ -73,6 +74,10 @@ _SHARED = {
     "OUT": OUT,
     "META": META,
     "DROP": DROP,
+    "NEW": NEW,
+    "TEXTS": TEXTS,
+    "READ_BYTES": READ_BYTES,
+    "LONGEST_TEXT": LONGEST_TEXT,
     "START": START,
     "REPORT": REPORT,
     "END": END,
@@ -114,7 +119,7 @@ def encoded(
     key = change.key
     if isinstance(change, TaskRemoval):
         when, rest = str(change.at), ["", "", "", key.agent, "", "", [], [], []]
-        gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0]
+        gone = [key.tenant, key.task, "", "gone", "", when, *rest, "", "", [], "", 0, []]
         return b"", b"", json_text.encode(gone)
     if change.begins and change.ended is not None:
         text = text_of(change) if text is None else text
@@ -160,7 +165,43 @@ def _array(
         list(map(list, change.usage)),
         change.root,
         change.copied,
+        _row_words(change, is_whole=not fields),
     ]
+
+
+def _row_words(change: TaskChange, *, is_whole: bool) -> list[object]:
+    """Return the change of the task's row in its thread, as ``lua/listings.lua`` expects it.
+
+    `is_whole`: the task's text is sent, so the output of its run is known here.
+    """
+    if SUMMARY in change.fields:
+        return ["summary"]
+    row = change.row
+    if row is None or change.begins_child:
+        return []
+    said, shows = row.said, row.shows_output
+    if is_whole and shows:
+        said, shows = _output_of(change) or said, False
+    return [*map(str, (row.created, row.changed, row.answered)), row.title, said, shows]
+
+
+def _output_of(change: TaskChange) -> str:
+    """Return the text of the last run's output, of which `change` is all."""
+    return output_text(change.artifacts, int(change.fields.get("run", 0)))
+
+
+def row_of(change: TaskChange) -> ThreadRow | None:
+    """Return the row of a task of which `change` is all. None: it has none."""
+    if change.row is None:
+        return None
+    output = _output_of(change) if change.row.shows_output else ""
+    return change.row.applied(None, change.key.agent, output)
+
+
+def row_in(words: bytes) -> ThreadRow:
+    """Return a stored row."""
+    agent, created, changed, answered, title, text = json_text.decode(words)
+    return ThreadRow(agent, int(created), int(changed), int(answered), title, text)
 
 
 def member_of(change: TaskChange) -> bytes:
@@ -259,6 +300,9 @@ class NewTaskBatch:
         self._groups = defaultdict[tuple[str, str, str], _Group](_Group)
         """By tenant, owner and agent."""
         self._usage: list[Word] = []
+        self._rows: list[object] = []
+        self._summaries = defaultdict[tuple[str, str], list[Word]](list)
+        """Agents and tasks by tenant and owner."""
 
     @classmethod
     def of(cls, changes: Sequence[TaskChange | TaskRemoval], view: str, range_name: str) -> Self:
@@ -289,6 +333,11 @@ class NewTaskBatch:
         if change.usage:
             self._usage += (tenant, task, change.owner, agent, change.log)
             self._usage.append(json_text.encode(list(map(list, change.usage))))
+        if SUMMARY in change.fields:
+            self._summaries[tenant, change.owner].append(f"{agent}:{task}")
+        elif (row := row_of(change)) is not None:
+            words = [row.agent, str(row.created), str(row.changed), str(row.answered), *row[4:]]
+            self._rows.append([tenant, change.owner, change.context, task, words])
 
     def script_args(self) -> list[Word]:
         """Return the arguments for the script."""
@@ -304,7 +353,9 @@ class NewTaskBatch:
                 key = f"{self._view}c:{tenant}:{agent}:{context}"
                 words += (key, len(members), *members)
         words.append(len(self._usage) // _USAGE_WORDS)
-        words += self._usage
+        words += (*self._usage, json_text.encode(self._rows), len(self._summaries))
+        for (tenant, owner), members in self._summaries.items():
+            words += (tenant, owner, len(members), *members)
         return words
 
     def _sets(self) -> dict[str, list[Word]]:

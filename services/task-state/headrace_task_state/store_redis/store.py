@@ -12,6 +12,7 @@ from headrace.model import json_text
 from headrace.model.change import Item
 from headrace.model.errors import StateUnavailable
 from headrace.model.messages import ListTasks
+from headrace.model.task import TaskKey
 from headrace_task_state.store import (
     LARGEST_NUMBER,
     LEASE_SECONDS,
@@ -32,19 +33,27 @@ from headrace_task_state.store import (
     StoredTask,
     TaskChange,
     TaskRemoval,
+    ThreadOrder,
 )
 from headrace_task_state.store_redis.connection import (
     ANSWER_TIMEOUT,
     Argument,
     Connection,
 )
-from headrace_task_state.store_redis.encoding import NewTaskBatch, encoded, fields_of, items_in
+from headrace_task_state.store_redis.encoding import (
+    NewTaskBatch,
+    encoded,
+    fields_of,
+    items_in,
+    row_in,
+)
 from headrace_task_state.store_redis.settings import RedisSettings
+from headrace_task_state.thread_rows import StoredThread
 from headrace_task_state.usage import KEPT_DAYS, UsageRow
 
 _log = logging.getLogger(__name__)
 
-SHAPE = "11"
+SHAPE = "12"
 """Version of the stored data's format, a number. A new version's view is built from the log while
 replicas of the old version keep the old view and answer from it. It also changes with the versions
 of logs that are read, because entries that could not be read are missing in the old view."""
@@ -224,6 +233,31 @@ class RedisReader:
         key = f"{self._keys.view(int(number or 0))}{DueList.SUMMARIES}:{place.name}"
         await self._redis.ask(["ZADD", key, "XX", "-inf", name])
 
+    async def thread_order(self, tenant: str, owner: str, heads: Heads) -> ThreadOrder:
+        """Return which threads an owner has.
+
+        Raises:
+            ProjectionBehind: the view has not reached `heads` (any more).
+        """
+        keys = [self._keys.projection_number, *self._progress(heads)]
+        positions, summaries, contexts = await self._redis.run(
+            "thread_order", keys, [self._keys.root, tenant, owner]
+        )
+        _check_reached(heads, positions)
+        named = (name.decode().split(":") for name in summaries)
+        pairs = zip(contexts[::2], contexts[1::2], strict=True)
+        return ThreadOrder(
+            [(context.decode(), int(time)) for context, time in pairs],
+            [TaskKey(tenant, agent, task) for agent, task in named],
+        )
+
+    async def threads(self, tenant: str, owner: str, contexts: Sequence[str]) -> list[StoredThread]:
+        """Return the owner's threads with these contexts, without those that do not exist."""
+        arguments = [self._keys.root, tenant, owner, *contexts]
+        found = await self._redis.run("thread_page", [self._keys.projection_number], arguments)
+        named = zip(contexts, found, strict=True)
+        return [_stored_thread(context, words) for context, words in named if words]
+
     async def usage(self, tenant: str, days: Sequence[str]) -> list[UsageRow]:
         """Return what a tenant used on these days."""
         found = await self._redis.ask(*(["HGETALL", self._keys.usage_of(tenant, d)] for d in days))
@@ -296,6 +330,20 @@ def _stored_task(
         history, artifacts = items_in(found)
     return StoredTask(
         task.decode(), int(time), fields_of(found), _items(history), _items(artifacts)
+    )
+
+
+def _stored_thread(context: str, words: Sequence[Any]) -> StoredThread:
+    shared, first, last, tasks, state = words
+    *_, answered, agents = json_text.decode(shared)
+    return StoredThread(
+        context,
+        row_in(first),
+        row_in(last),
+        state.decode(),
+        tasks,
+        int(answered),
+        tuple(sorted(agents)),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from headrace.model.events import Json
-from headrace.model.messages import USAGE_GROUPS
+from headrace.model.messages import USAGE_GROUPS, ListedThread
 from headrace.model.schedule import ScheduleFiring
 from headrace.model.schedule_machine import ScheduleState
 from headrace.model.task import STATES
@@ -45,6 +45,7 @@ from headrace_gateway.protocols.fleet import (
     processes,
     schedules,
     task_log,
+    threads,
     triggers,
     usage,
     versions,
@@ -52,6 +53,7 @@ from headrace_gateway.protocols.fleet import (
     webhook_deliveries,
 )
 from headrace_gateway.protocols.fleet.processes import LogLevelChange
+from headrace_gateway.protocols.fleet.threads import ThreadChange
 
 _STATE = one_of(*sorted(STATES))
 _LAST_EVENT_ID = {
@@ -391,6 +393,46 @@ def _tasks() -> tuple[ApiOperation, ...]:
     )
 
 
+def _threads() -> tuple[ApiOperation, ...]:
+    page = members({"threads": list_of(ref(ListedThread)), "total": INTEGER, "next": or_null(TEXT)})
+    one = threads.ONE.replace(":path", "")
+    return (
+        ApiOperation(
+            "GET",
+            threads.PATH,
+            "ListThreads",
+            "List an owner's threads, the one that was changed last first",
+            answer(page),
+            query={
+                "agent": described(TEXT, "Only threads with a task of this agent."),
+                "q": described(TEXT, "A text in the title or the last message, in any case."),
+                "archived": one_of("false", "true", "any"),
+                "after": described(TEXT, "`next` of the page before."),
+                "limit": whole(1, 100, 50),
+                **_OWNER,
+            },
+        ),
+        ApiOperation(
+            "GET", one, "ShowThread", "Get a thread", answer(ref(ListedThread)), query=_OWNER
+        ),
+        ApiOperation(
+            "PATCH",
+            one,
+            "ChangeThread",
+            "Rename or archive a thread, or mark it as read",
+            answer(ref(ListedThread)),
+            body=body(ref(ThreadChange)),
+        ),
+        ApiOperation(
+            "DELETE",
+            one,
+            "DeleteThread",
+            "Erase a thread with its tasks",
+            answer(members({"deleted": TEXT})),
+        ),
+    )
+
+
 def _fleet() -> tuple[ApiOperation, ...]:
     processes_answer = answer(members({"processes": list_of(ref("Process"))}))
     return (
@@ -677,7 +719,7 @@ def _letters() -> tuple[ApiOperation, ...]:
 SECTION = ApiSection(
     "Fleet",
     "Logs, lists and usage of tasks, triggers and schedules, and what operators see and do.",
-    (*_tasks(), *_fleet(), *_versions(), *_schedules(), *_triggers(), *_letters()),
+    (*_tasks(), *_threads(), *_fleet(), *_versions(), *_schedules(), *_triggers(), *_letters()),
     error=ref("Error"),
     schemas={
         "Schedule": _SCHEDULE,
@@ -707,5 +749,7 @@ SECTION = ApiSection(
         TriggerFiring,
         TriggerFailure,
         LogLevelChange,
+        ListedThread,
+        ThreadChange,
     ),
 )

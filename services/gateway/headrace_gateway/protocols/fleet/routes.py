@@ -20,6 +20,7 @@ from headrace_gateway.protocols.fleet import (
     processes,
     schedules,
     task_log,
+    threads,
     triggers,
     usage,
     versions,
@@ -39,6 +40,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
     asking = processes.ProcessPages(services)
     of_agent = versions.VersionPages(services)
     scheduling, one_schedule = schedules.SchedulePages(services), f"{schedules.PATH}/{{name}}"
+    of_owner = threads.ThreadPages(services)
     pages: Sequence[tuple[str, str, Endpoint]] = (
         ("GET", f"{AGENT}{task_log.PATH}", log.read),
         ("GET", f"{AGENT}{feedback.PATH}", opinions.read),
@@ -49,6 +51,10 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{versions.PATH}:route", of_agent.route),
         ("POST", f"{versions.PATH}:rollback", of_agent.roll_back),
         ("POST", f"{versions.PATH}:retire", of_agent.retire),
+        ("GET", threads.PATH, of_owner.page),
+        ("GET", threads.ONE, of_owner.show),
+        ("PATCH", threads.ONE, of_owner.change),
+        ("DELETE", threads.ONE, of_owner.delete),
         ("GET", usage.PATH, usage.UsagePage(services).read),
         ("GET", webhook_deliveries.PATH, webhook_deliveries.WebhookDeliveries(services).list),
         ("GET", schedules.PATH, scheduling.list),

@@ -17,8 +17,8 @@
 --         arrays of hash fields and values, of history items and of artifact items, empty with a text;
 --         the agent whose task of this id it replaces, and the urgency of completing a summary, each
 --         '' if there is none;
---         the array of usage records, the agent at the root ('': none), and the last generation that
---         is a copy of another log's (0: none).
+--         the array of usage records, the agent at the root ('': none), the last generation that
+--         is a copy of another log's (0: none), and the array of the row's change, see `join_thread`.
 --       Of a task that is gone, only the time (ms) and the agent are set.
 --       Between the progress fields and these come new tasks that are added together, as `add_together`
 --       expects them. If one of them is there already, 'occupied' is returned and nothing is written.

@@ -126,6 +126,7 @@ local function forget(view, range, name, was, keeps_children)
   if not was then
     return
   end
+  leave_thread(view, tenant, was, task)
   close(view, was.agent, was.version, name)
   each_listing(view, tenant, was, member_of(task, was.state, was.time), take_off)
   for _, owner in ipairs({ was.owner, '' }) do
@@ -206,7 +207,9 @@ end
 --   number of sorted sets, and of each: key, number of its scores and members, these;
 --   number of owners with an agent, and of each: tenant, owner, agent, number of contexts, and of each: key,
 --   number of its members, these, to which the owner's number is added;
---   number of tasks with usage, and of each: tenant, task, owner, agent, log, JSON array of records.
+--   number of tasks with usage, and of each: tenant, task, owner, agent, log, JSON array of records;
+--   JSON array of the rows in threads: tenant, owner, context, task, row;
+--   number of owners with summaries, and of each: tenant, owner, number of members, these.
 local function add_together(view, usage, at)
   local function next_word()
     at = at + 1
@@ -244,6 +247,13 @@ local function add_together(view, usage, at)
     local tenant, task, owner, agent, log, records = unpack(ARGV, at, at + 5)
     at = at + 6
     count_usage(usage, tenant, task, owner, agent, log, '', 0, cjson.decode(records))
+  end
+  for _, one in ipairs(cjson.decode(next_word())) do
+    put_row(view, one[1], one[2], one[3], one[4], one[5], true)
+  end
+  for _ = 1, tonumber(next_word()) do
+    local tenant, owner = next_word(), next_word()
+    redis.call('SADD', view .. 'z:' .. tenant .. ':' .. owner, unpack(ARGV, next_words()))
   end
   return at
 end
@@ -294,6 +304,20 @@ local function pack_task(key)
   end
 end
 
+-- Applies a change to the thread of a task. `row`: empty if it changes nothing there, else as for `change_row`, and
+-- whether the output is shown; 'summary' alone for a summary.
+local function join_thread(view, tenant, about, task, begins, row, output, state)
+  if row[1] == 'summary' then
+    note_summary(view, tenant, about, task)
+  elseif state ~= '' and not LETTERS[state] then
+    if not begins then
+      leave_thread(view, tenant, about, task)
+    end
+  elseif row[1] and not about.parent and not about.summary then
+    change_row(view, tenant, about, task, row, output)
+  end
+end
+
 -- Returns the stream sequence of the newest entry in a change.
 local function sequence_in(fields, text)
   return tonumber((text ~= '' and fields_in(text) or as_table(fields)).sequence)
@@ -305,7 +329,7 @@ end
 -- entries: then nothing changes in it.
 local function apply_change(view, range, look_after, usage, change, member, text)
   local tenant, task, log, kind, state, time, due, ended, owner, agent, context, parent, fields,
-    history, artifacts, replaces, urgency, records, root, copied = unpack(change)
+    history, artifacts, replaces, urgency, records, root, copied, row = unpack(change)
   local begins = kind == '1'
   local name = tenant .. ':' .. task
   local key = view .. 't:' .. name
@@ -348,10 +372,14 @@ local function apply_change(view, range, look_after, usage, change, member, text
     own(view, tenant, owner, agent)
     about = { owner = owner, agent = agent, context = context, parent = parent ~= '' and parent or nil }
   end
+  local output = ''
   if text == '' then
     redis.call('HSET', key, unpack(fields))
     push_history(key, history)
     push(key .. ':a', artifacts)
+    if row[6] then
+      output = output_text(key .. ':a', tonumber(redis.call('HGET', key, 'run') or 0))
+    end
     if ended ~= '' then
       pack_task(key)
     end
@@ -361,6 +389,7 @@ local function apply_change(view, range, look_after, usage, change, member, text
   if urgency ~= '' then
     add_later(view .. 's:' .. range, urgency, name)
   end
+  join_thread(view, tenant, about, task, begins, row, output, state)
   if state == '' then
     return nil
   end
