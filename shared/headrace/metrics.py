@@ -20,6 +20,10 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 _LONG_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
 
+_INVOKE_AGENT_SECONDS = tuple(0.1 * 2**power for power in range(13))
+_EXECUTE_TOOL_SECONDS = tuple(0.01 * 2**power for power in range(14))
+"""Those that OpenTelemetry's GenAI conventions advise for these two: up to 409.6 and 81.92 s."""
+
 BUILD = Gauge(
     "headrace_build_info",
     "Always 1; the labels name the service, Headrace's version and Python's.",
@@ -127,6 +131,18 @@ RUN_SECONDS = LoopHistogram(
     "Seconds from a run's input to its end, including the wait in the queue and all attempts.",
     ["agent", "version"],
     buckets=_LONG_SECONDS,
+)
+INVOKE_AGENT_SECONDS = LoopHistogram(
+    "gen_ai_invoke_agent_duration_seconds",
+    "Duration of attempts in seconds; error_type is empty for those that did not fail.",
+    ["gen_ai_agent_name", "error_type"],
+    buckets=_INVOKE_AGENT_SECONDS,
+)
+EXECUTE_TOOL_SECONDS = LoopHistogram(
+    "gen_ai_execute_tool_duration_seconds",
+    "Seconds from a tool call's complete arguments to its result, as agents emit them.",
+    ["gen_ai_agent_name", "gen_ai_tool_name", "error_type"],
+    buckets=_EXECUTE_TOOL_SECONDS,
 )
 TOKENS = LoopCounter(
     "headrace_tokens",

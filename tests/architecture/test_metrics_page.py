@@ -24,14 +24,14 @@ def declared() -> Iterator[str]:
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = node.value
-                if re.fullmatch(r"headrace_[a-z_]+", name) and name not in packages:
+                if re.fullmatch(r"(?:headrace|gen_ai)_[a-z_]+", name) and name not in packages:
                     yield f"{name}_total" if id(node) in counters else name
 
 
 def test_each_metric_has_a_row_in_the_page_of_operations() -> None:
     names = set(declared())
     assert len(names) > 40
-    rows = set(re.findall(r"`(headrace_[a-z_]+)`", _PAGE.read_text()))
+    rows = set(re.findall(r"`((?:headrace|gen_ai)_[a-z_]+)`", _PAGE.read_text()))
     assert names - rows == set(), f"add them to the table in {_PAGE}"
     assert rows - names == set(), f"they do not exist: mend {_PAGE}"
 

@@ -39,6 +39,7 @@ from headrace_worker.emitter import Emitter
 from headrace_worker.encoder import Encoder, Endings, RecordingEncoder, RecordingEndings
 from headrace_worker.inputs import EarlierInputs, Inputs
 from headrace_worker.memory import AttemptMemory
+from headrace_worker.observed_tool_calls import ObservedToolCalls
 from headrace_worker.offload import Offload
 from headrace_worker.resources import WorkerResources
 from headrace_worker.run_metrics import series_of
@@ -84,6 +85,8 @@ class Attempt:
         """What the agent has waited for; None: for nothing."""
         self.asleep_until: datetime | None = None
         """When the first sleep ends for which the attempt ends. None: it ends for none."""
+        self.error_type = ""
+        """Why the attempt failed, as `error_type_of` names it; empty if it did not."""
         self._inputs: Inputs | None = None
         """None: there have been no messages during the run."""
         self._is_claimed = False
@@ -105,7 +108,7 @@ class Attempt:
         )
         task, run = assignment.key.task, assignment.run
         ids = RunIds(task, run.generation, recovered.checkpoint.ids)
-        self.encoder, self.endings = _encoding(claimed, (task, run.context, ids))
+        self.encoder, self.endings = _encoding(self.agent.name, claimed, (task, run.context, ids))
         self.output = Emitter(
             self.encoder,
             self.endings,
@@ -382,6 +385,12 @@ class Attempt:
             return None
         return agent_task.exception()
 
+    def note_error(self, error_type: str) -> None:
+        """Record in metrics and in the span that the attempt failed."""
+        self.error_type = error_type
+        if (span := self.claimed.span) is not None:
+            span.note_error(error_type)
+
     @property
     def retryable(self) -> Retryable | None:
         """Why the run needs another attempt; None: it does not."""
@@ -394,15 +403,16 @@ class Attempt:
         return events.status_update(self.ctx.task, self.ctx.context, WORKING, message, metadata)
 
 
-def _encoding(claimed: ClaimedRun, run: tuple[str, str, RunIds]) -> tuple[Encoder, Endings]:
+def _encoding(
+    agent: str, claimed: ClaimedRun, run: tuple[str, str, RunIds]
+) -> tuple[Encoder, Endings]:
     """Return the encoder and the endings of `run`; they record texts if its span wants them."""
     state = claimed.recovered.shared_state()
     index, span = claimed.recovered.checkpoint.index, claimed.span
-    if span is None:
-        return Encoder(*run, index, state), Endings(*run)
-    if (texts := span.texts) is None:
-        return Encoder(*run, index, state, tool_spans=span.tools), Endings(*run)
-    encoder = RecordingEncoder(*run, index, state, tool_spans=span.tools)
+    calls = ObservedToolCalls(agent, None if span is None else span.tools)
+    if span is None or (texts := span.texts) is None:
+        return Encoder(*run, index, state, tool_calls=calls), Endings(*run)
+    encoder = RecordingEncoder(*run, index, state, tool_calls=calls)
     endings = RecordingEndings(*run)
     encoder.texts = endings.texts = texts
     return encoder, endings

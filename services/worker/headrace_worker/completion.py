@@ -16,7 +16,14 @@ from headrace.model.errors import Fenced, LogLost
 from headrace.model.events import Draft, Json, timestamp
 from headrace.model.memory import MemoryFull
 from headrace.model.queued_message import QueuedMessage
-from headrace.model.task import BARE_MESSAGE, COMPLETED, INPUT_REQUIRED, SUBMITTED, WORKING
+from headrace.model.task import (
+    BARE_MESSAGE,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    SUBMITTED,
+    WORKING,
+)
 from headrace.sdk.errors import DelegationFailed, MalformedOutput, Misused, Retryable, RunOver
 from headrace.sdk.runtime import Interrupt
 from headrace.tasks.continue_ import submitted
@@ -25,6 +32,7 @@ from headrace_worker.attempt import Attempt
 from headrace_worker.claim import why_overdue
 from headrace_worker.delegation.children import Children
 from headrace_worker.encoder import End, Fault
+from headrace_worker.spans import error_type_of
 from headrace_worker.usage import UsageTotals
 
 _log = logging.getLogger(__name__)
@@ -77,15 +85,13 @@ async def end(attempt: Attempt) -> None:
 
 
 async def _let_go(attempt: Attempt) -> None:
-    if (span := attempt.claimed.span) is not None:
-        span.note_error("taken_over")
+    attempt.note_error("taken_over")
     await attempt.detach_children()
     _log.info("task %s: another worker has taken over", attempt.ctx.task)
 
 
 async def _try_again(attempt: Attempt, again: Retryable) -> None:
-    if (span := attempt.claimed.span) is not None:
-        span.note_error(attempt.raised)
+    attempt.note_error(error_type_of(attempt.raised))
     own = attempt.agent.retry.pause(attempt.failures)
     pause = own if again.after is None else again.after
     task, count = attempt.ctx.task, attempt.failures
@@ -287,8 +293,10 @@ async def _ask_before_those_who_wait(attempt: Attempt, end: End) -> None:
 
 def _note_end(attempt: Attempt, end: End) -> None:
     attempt.series.observe_end(attempt.appender, attempt.claimed.recovered.time, end.state)
+    if end.state == FAILED:
+        attempt.note_error(error_type_of(end.fault.error if end.fault else None))
     if (span := attempt.claimed.span) is not None:
-        span.note_end(end.state, end.fault.error if end.fault else None)
+        span.note_end(end.state)
 
 
 async def _end_children(attempt: Attempt, children: Children, state: str) -> None:

@@ -76,8 +76,8 @@ from headrace.sdk.signals import (
 from headrace.sdk.token_usage import usage_json
 from headrace.span_content import BoundedText, texts_of
 from headrace_worker.blocks import ARGUMENTS, TEXT, THINKING, TOOL, Block, Blocks, RunIds
+from headrace_worker.observed_tool_calls import ObservedToolCalls
 from headrace_worker.relayed_events import RelayedEvents, checked, end_parts
-from headrace_worker.spans import ToolSpans
 
 PIECE = 64 * 1024
 """Maximum characters of text, or of a call's arguments, in one event; longer ones are split."""
@@ -116,14 +116,14 @@ class Encoder:
         next_index: int = 0,
         state: SharedState | None = None,
         *,
-        tool_spans: ToolSpans | None = None,
+        tool_calls: ObservedToolCalls | None = None,
     ) -> None:
         """Encode for one run of `task` in `context`; the first block's index is `next_index`.
 
-        Calls and results are reported to `tool_spans`, here and not for every output, so that
+        Calls and results are reported to `tool_calls`, here and not for every output, so that
         pieces of text cost nothing.
         """
-        self._tool_spans = tool_spans
+        self._tool_calls = tool_calls
         self._state = state
         self.task, self._context, self.ids = task, context, ids
         self._blocks = Blocks(ids, next_index)
@@ -310,8 +310,8 @@ class Encoder:
             last = ToolArguments(call_id, "", output.name, end=True, encrypted=output.encrypted)
             yield from self._tool_arguments(last)
             return
-        if self._tool_spans is not None:
-            self._tool_spans.begin(call_id, output.name, output.arguments)
+        if self._tool_calls is not None:
+            self._tool_calls.begin(call_id, output.name, output.arguments)
         part = parts.tool_call_part(
             output.name, output.arguments, call_id, encrypted=output.encrypted
         )
@@ -332,8 +332,8 @@ class Encoder:
         if output.end:
             self._blocks.end(ARGUMENTS, output.id)
         block.type = output.name or block.type
-        if output.end and self._tool_spans is not None:
-            self._tool_spans.begin(output.id, block.type)
+        if output.end and self._tool_calls is not None:
+            self._tool_calls.begin(output.id, block.type)
         block.label = output.id
         yield from self._argument_pieces(block, output)
 
@@ -350,8 +350,8 @@ class Encoder:
 
     def _tool_result(self, output: ToolResult) -> Draft:
         self._blocks.interrupt(TOOL)
-        if self._tool_spans is not None:
-            self._tool_spans.end(
+        if self._tool_calls is not None:
+            self._tool_calls.end(
                 output.id, output.error or output.content, has_failed=bool(output.error)
             )
         part = parts.tool_result_part(output.id, output.content, output.error)
@@ -593,9 +593,9 @@ class RecordingEncoder(Encoder):
 
     @override
     def drafts(self, output: Output) -> list[Draft]:
-        if isinstance(output, ToolArguments) and self._tool_spans is not None:
+        if isinstance(output, ToolArguments) and self._tool_calls is not None:
             # Before the call's span begins, which the last piece does.
-            self._tool_spans.add_arguments(output.id, output.delta)
+            self._tool_calls.add_arguments(output.id, output.delta)
         made = super().drafts(output)
         match output:
             case Text():

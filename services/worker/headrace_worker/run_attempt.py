@@ -1,6 +1,7 @@
 """The way of an attempt: claim the run, run the agent, end the run, acknowledge the request."""
 
 import logging
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ from headrace_worker.claim import (
 )
 from headrace_worker.clean_up import clean_up, once_readable
 from headrace_worker.completion import end
+from headrace_worker.run_metrics import observe_attempt
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ async def _execute(attempt: Attempt, claimed: ClaimedRun) -> None:
         series.observe_wait(attempt.assignment)
     series.attempts.inc()
     series.working += 1
+    began = time.perf_counter()
     try:
         span = claimed.span
         with nullcontext() if span is None else span.lasting(lambda: attempt.used):
@@ -77,6 +80,7 @@ async def _execute(attempt: Attempt, claimed: ClaimedRun) -> None:
             await end(attempt)
     finally:
         series.working -= 1
+        observe_attempt(attempt.agent, time.perf_counter() - began, attempt.error_type)
 
 
 async def _leave(attempt: Attempt, unclaimed: Unclaimed) -> None:

@@ -31,6 +31,8 @@ class AgentSeries:
     queue_wait: LoopTimes
     first_event: LoopTimes
     seconds: LoopTimes
+    invoked: LoopTimes
+    """Durations of attempts that did not fail."""
     ended: Mapping[str, LoopCount]
     """By the state in which a run ends."""
     tokens: Mapping[str, LoopCount]
@@ -48,6 +50,7 @@ class AgentSeries:
             metrics.QUEUE_WAIT_SECONDS.labels(*agent),
             metrics.FIRST_EVENT_SECONDS.labels(*agent),
             metrics.RUN_SECONDS.labels(*agent),
+            metrics.INVOKE_AGENT_SECONDS.labels(agent[0], ""),
             {one: metrics.RUNS_ENDED.labels(*agent, one) for one in (*RUN_ENDED, BARE_MESSAGE)},
             {kind: metrics.TOKENS.labels(*agent, kind) for kind in _TOKEN_KINDS},
             metrics.COST.labels(*agent),
@@ -78,6 +81,14 @@ class AgentSeries:
 
 
 _series = cache(AgentSeries.of)
+
+
+def observe_attempt(agent: Agent, seconds: float, error_type: str) -> None:
+    """Record how long an attempt took, and why it failed; `error_type` is empty if it did not."""
+    if error_type:
+        metrics.INVOKE_AGENT_SECONDS.labels(agent.name, error_type).observe(seconds)
+    else:
+        series_of(agent).invoked.observe(seconds)
 
 
 def series_of(agent: Agent) -> AgentSeries:

@@ -10,7 +10,6 @@ from opentelemetry.trace import Span, SpanKind
 
 from headrace import tracing
 from headrace.model.run import Run
-from headrace.model.task import FAILED
 from headrace.span_content import (
     BoundedText,
     input_json,
@@ -131,17 +130,14 @@ class AttemptSpan:
             output = output_json(self.texts.text, self._finish_reason)
             self._span.set_attribute("gen_ai.output.messages", output)
 
-    def note_end(self, state: str, error: BaseException | None) -> None:
-        """Record the state in which the run ends, and for a failed one the agent's `error`."""
+    def note_end(self, state: str) -> None:
+        """Record the state in which the run ends."""
         self._span.set_attribute("headrace.task.state", state)
-        if state == FAILED:
-            self.note_error(error)
 
-    def note_error(self, error: BaseException | str | None) -> None:
-        """Record that the attempt failed: the class of `error`, or the reason."""
+    def note_error(self, error_type: str) -> None:
+        """Record that the attempt failed; `error_type` is as of `error_type_of`, or a reason."""
         self._finish_reason = "error"
-        kind = error if isinstance(error, str) else type(error).__name__
-        tracing.note_error(self._span, tracing.OTHER if error is None else kind)
+        tracing.note_error(self._span, error_type)
 
     def _usage_attributes(self, used: UsageTotals) -> dict[str, int | str]:
         input_tokens, output_tokens = self._used
@@ -151,6 +147,11 @@ class AttemptSpan:
             "gen_ai.response.model": used.model,
         }
         return {name: value for name, value in found.items() if value}
+
+
+def error_type_of(error: BaseException | None) -> str:
+    """Return ``error.type`` of an attempt that failed with the agent's `error`, if there is one."""
+    return tracing.OTHER if error is None else type(error).__name__
 
 
 @lru_cache(maxsize=1024)
