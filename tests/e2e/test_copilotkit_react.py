@@ -152,3 +152,23 @@ async def test_a_user_stops_a_run_and_goes_on(
     # The first run may have been stopped at 3, too.
     await page.until(lambda shown: shown["assistant"][1:] == ["1 2 3"], "the next run's answer")
     assert page.shown["user"] == ["1000000 500", "3"]
+
+
+@in_soak(shown_by="e2e/test_a2ui.py::test_a_page_draws_a_surface_and_what_is_done_on_it_changes_it")
+async def test_a_page_draws_an_agents_form_and_sends_what_its_button_says(
+    page: ChatPage, runtime: str
+) -> None:
+    thread = str(uuid4())
+    await page.open(runtime, "surfaces", thread)
+    await page.say("Ann")
+    drawn = [[["A table for tonight", "Name", "Two guests", "Book"], ["Ann"]]]
+    await page.until(lambda shown: shown["surfaces"] == drawn, "the form is drawn")
+    page.click("Book")
+    booked = [[["A table for tonight", "Name", "Two guests", "Booked"], ["Ann"]]]
+    await page.until(lambda shown: shown["surfaces"] == booked, "the button has changed")
+    answers = ["Who is coming?", "A table for Ann is booked."]
+    await page.until(lambda shown: shown["assistant"] == answers, "the answer is there")
+    assert page.shown["errors"] == []
+    await page.open(runtime, "surfaces", thread)
+    await page.until(lambda shown: shown["surfaces"] == booked, "the form is there again")
+    assert page.shown["errors"] == []

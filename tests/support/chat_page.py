@@ -65,8 +65,9 @@ class ChatPage:
         self._script = bundle()
         self._todo: queue.SimpleQueue[Json] = queue.SimpleQueue()
         self.shown: Json = {}
-        """What it shows: ``user`` and ``assistant`` messages, ``files``, ``images``, ``background``
-        and the ``errors`` so far."""
+        """What it shows: ``user`` and ``assistant`` messages, ``files``, ``images``,
+        ``background``, ``surfaces`` with the lines and the inputs of each, and the ``errors`` so
+        far."""
         port = ports.pick()
         self.origin = f"http://127.0.0.1:{port}"
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -91,6 +92,10 @@ class ChatPage:
         self._todo.put({"type": text})
         await self.until(lambda shown: shown["typed"] == text, f"{text!r} is typed")
         self._todo.put({"press": "send"})
+
+    def click(self, text: str) -> None:
+        """Press the newest surface's button with that text."""
+        self._todo.put({"click": text})
 
     def stop(self) -> None:
         """Press the button that stops the run at work."""

@@ -1,6 +1,6 @@
 // CopilotKit's chat with a tool of the page's own, from docs/guides/copilotkit.md. What it shows goes to
 // whoever serves the page, whose answer may be something to do: { type } a text, or { press } the
-// button as soon as it is one to "send", or to "stop".
+// button as soon as it is one to "send", or to "stop", or { click } a surface's button with that text.
 
 import { App } from "guide";
 import { createRoot } from "react-dom/client";
@@ -62,6 +62,7 @@ setInterval(async () => {
     button.click();
     press = null;
   }
+  const surfaces = [...document.querySelectorAll("[data-surface-id]")];
   const said = {
     ready: found("chat-textarea") !== null && connected(),
     typed: found("chat-textarea")?.value ?? "",
@@ -75,6 +76,10 @@ setInterval(async () => {
       src,
       naturalWidth,
     ]),
+    surfaces: surfaces.map((surface) => [
+      surface.innerText.trim().split("\n"),
+      [...surface.querySelectorAll("input")].map(({ value }) => value),
+    ]),
     background: document.body.style.background,
     errors,
   };
@@ -83,6 +88,8 @@ setInterval(async () => {
     const todo = await answer.json();
     if (todo.type !== undefined) type(todo.type);
     press ??= todo.press;
+    const buttons = surfaces.flatMap((surface) => [...surface.querySelectorAll("button")]);
+    if (todo.click !== undefined) buttons.findLast((it) => it.innerText.trim() === todo.click).click();
   } finally {
     telling = false;
   }
