@@ -98,6 +98,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "file: sign its URL": _OPERATED,
     "task log": _OPERATED,
     "task log: stream": _OPERATED,
+    "feedback: get": _OPERATED,
+    "feedback: give": _ANNS,
     "tasks: watch": _OPERATED,
     "fleet": _OPERATORS,
     "threads: list": _OPERATED,

@@ -280,6 +280,7 @@ _PAST = {"from": "2025-12-31T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
 _SCHEDULE, _TRIGGER = "/v1/schedules/{name}", "/v1/triggers/{name}"
 _LETTERS, _VERSIONS = "/v1/dead-letters", "/v1/fleet/agents/{agent}"
 _LOG = "/v1/agents/{agent}/tasks/{task}/log"
+_FEEDBACK = "/v1/agents/{agent}/tasks/{task}/feedback"
 _PROCESSES, _DEV_PROCESSES = "/v1/processes", "/v1/dev/processes"
 
 
@@ -349,6 +350,10 @@ def _version(_: Thing) -> Json:
     return {"version": "none"}
 
 
+def _no_feedback(_: Thing) -> Json:
+    return {"rating": None}
+
+
 def _no_rotation(_: Thing) -> Json:
     return {"atOnce": "invalid"}
 
@@ -367,6 +372,8 @@ _THREAD = "/v1/threads/{thread:path}"
 FLEET: Mapping[str, FleetRequest] = {
     "task log": FleetRequest("GET", _LOG),
     "task log: stream": FleetRequest("GET", _LOG),
+    "feedback: get": FleetRequest("GET", _FEEDBACK),
+    "feedback: give": FleetRequest("PUT", _FEEDBACK, _no_feedback),
     "tasks: watch": FleetRequest("GET", "/v1/agents/{agent}/tasks:watch"),
     "fleet": FleetRequest("GET", "/v1/fleet", None, _has_queues),
     "threads: list": FleetRequest("GET", "/v1/threads", None, _has_thread, _owner),

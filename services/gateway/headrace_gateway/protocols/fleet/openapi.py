@@ -186,7 +186,8 @@ _ROW: Json = members(
         "state": _STATE,
         "type": one_of("task", "message", "statusUpdate", "artifactUpdate"),
         "event": ref("StreamResponse"),
-    }
+    },
+    {"owner": described(TEXT, "Whose task it is: in the row of generation 1.")},
 )
 
 _LOG: Json = members(

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 from headrace.model import json_text
 from headrace.model.cursor import Cursor
 from headrace.model.entry import Entry
+from headrace.model.subjects import decode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.feedback import Feedback, feedback_on
 from headrace_gateway.call import Call, call_of
@@ -136,12 +137,13 @@ class Rows:
         """Return the rows of the entry's events after the first `skip`."""
         stamp = entry.stamp
         writer = json_text.encode({"kind": _kind(entry), "id": stamp.writer})
-        shared = b'"time":"%b","writer":%b,"run":%d,"attempt":%d,"state":"%b"' % (
+        shared = b'"time":"%b","writer":%b,"run":%d,"attempt":%d,"state":"%b"%b' % (
             entry.time.encode(),
             writer,
             stamp.run,
             stamp.attempt,
             stamp.state.encode(),
+            _owner(entry),
         )
         return tuple(
             b'{"generation":%d,"cursor":"%b",%b,"type":"%b","event":%b}'
@@ -179,6 +181,13 @@ def rows_after(blocks: list[FeedBlock], after: int) -> list[bytes]:
 
 def _skip(entry: Entry, after: int) -> int:
     return max(0, after + 1 - entry.generation)
+
+
+def _owner(entry: Entry) -> bytes:
+    """Return the member that names the task's owner, with the entry that began the task."""
+    if entry.generation > 1 or not entry.stamp.owner:
+        return b""
+    return b',"owner":%b' % json_text.encode(decode_token(entry.stamp.owner))
 
 
 def _kind(entry: Entry) -> str:

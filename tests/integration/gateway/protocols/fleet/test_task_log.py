@@ -71,6 +71,7 @@ async def test_a_page_has_each_event_with_what_its_entry_states(
         "COMPLETED",
     ]
     assert {one["run"] for one in rows} == {1}
+    assert [one.get("owner") for one in rows] == ["anonymous", None, None, None]
     assert rows[2]["event"]["artifactUpdate"]["artifact"]["parts"] == [{"text": "hello"}]
     assert rows[0]["time"] < rows[3]["time"]
 
