@@ -18,8 +18,8 @@ from nats.js.api import StreamConfig
 from headrace.jetstream.connection import Bus
 from headrace.settings import BusSettings
 from headrace_cli.dev.dev_file import Role
-from tests.architecture.tree import ROOT
 from tests.support import extra_services, javascript
+from tests.support.console_page import SOURCE, chat, problems_on_a_phone, say, violations
 from tests.support.credentials import Person, write
 from tests.support.driven_browser import Page
 from tests.support.event_stream import frames
@@ -36,7 +36,6 @@ from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.timeout(300)
 
-_SOURCE = ROOT / "services" / "console"
 _COUNT = 120
 _TWO_HOURS = 7200
 _FAILURES = 40
@@ -70,40 +69,6 @@ async def sign_in(page: Page, person: Person) -> None:
     await page.until("document.querySelector('dialog[open]')", "a token is asked for")
     await page.type("dialog input", person.token)
     await page.press("Enter", 13, "\r")
-
-
-async def chat(page: Page, gateway: str, agent: str) -> None:
-    """Begin a chat with `agent`."""
-    await page.open(f"{gateway}/console/#/chat/{agent}")
-    opened = f"document.querySelector('.chat-head select')?.value === '{agent}'"
-    await page.until(opened, f"the chat with {agent} opens")
-
-
-async def say(page: Page, text: str) -> None:
-    await page.type("textarea[name=message]", text)
-    await page.press("Enter", 13, "\r")
-
-
-async def violations(page: Page) -> list[str]:
-    """Return the rules of axe that the page breaks, and where."""
-    if not await page.evaluate("'axe' in globalThis"):
-        await page.evaluate((_SOURCE / "node_modules/axe-core/axe.min.js").read_text() + ";0")
-    # To list what passes each rule takes as long as to check the rules.
-    options = "{resultTypes: ['violations']}"
-    found = await page.evaluate(f"axe.run({options}).then((result) => result.violations)")
-    return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found]
-
-
-async def problems_on_a_phone(page: Page) -> list[str]:
-    """Return what breaks a rule of axe or scrolls sideways, in light and in dark colours."""
-    parts = "[document.documentElement, document.querySelector('main')]"
-    wide = f"{parts}.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.tagName)"
-    found = list[str]()
-    for dark in (False, True):
-        await page.resize(390, 760, dark=dark)
-        found += [*await violations(page), *await page.evaluate(wide)]
-    await page.resize(1200, 800)
-    return found
 
 
 async def test_a_chat_goes_on_over_a_reload_and_the_death_of_its_worker(
@@ -230,7 +195,7 @@ async def test_a_chat_that_is_left_while_it_is_restored_follows_no_run(
     await page.evaluate("go(); 0")
     await page.until(f"{_LAST}?.includes('2 ')", "the answer streams again")
     assert await page.evaluate("asked.filter((url) => url.includes('/attach')).length") == 1
-    await page.evaluate("document.querySelector('.chat-head button').click()")
+    await page.click("[name=stop]")
     await page.until("!document.querySelector('[data-state=running]')", "it is stopped")
 
 
@@ -285,13 +250,13 @@ async def test_nothing_that_a_message_contains_is_executed_or_fetched(
     await page.click(".composer [type=submit]")
     await page.until(f"{_LAST}?.includes('image/svg+xml of 21 bytes')", "the agent has the file")
     assert name in await page.text(".user")
-    assert await page.evaluate("document.querySelectorAll('.user :is(img, svg)').length") == 0
+    assert await page.evaluate("document.querySelectorAll('.user :is(img, [onload])').length") == 0
 
 
 async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
     fleet: Fleet, page: Page
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     await page.open(f"{fleet.gateways[0]}/console/#/fleet")
     await page.until(r"/per second\s+\d/.test(document.body.innerText)", "a change brings rates")
     assert await page.evaluate("document.querySelectorAll('tbody tr').length > 3")
@@ -323,8 +288,8 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
 
     await begin("subagents", "Rome")
     children = "[...document.querySelectorAll('.subagent > summary')].map((one) => one.innerText)"
-    ended = f"{children}.filter((one) => one.includes('success')).length === 2"
-    tool = "document.querySelector('.subagent .tool')?.innerText"
+    ended = f"{children}.filter((one) => one.endsWith('done')).length === 2"
+    tool = "document.querySelector('.subagent .tool')?.textContent"
     thoughts = "document.querySelectorAll('.subagent .reasoning:not([open])').length"
     nested = f"{tool}.includes('get_weather') && {tool}.includes('conditions') && {thoughts} > 1"
     await until_shown(f"{ended} && {nested}", "the children are nested, with all that they emit")
@@ -340,7 +305,7 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
     assert (await page.evaluate("saved")).startswith("part,ok")
     await begin("counter", f"{_COUNT} 500")
     await page.until(f"{_LAST}?.includes('2 ')", "the answer streams")
-    await page.evaluate("document.querySelector('.chat-head button').click()")
+    await page.click("[name=stop]")
     stopped = "document.querySelector('[data-state=cancelled]')?.innerText.includes('Stopped.')"
     await until_shown(stopped, "it is stopped")
     await begin("interrupt", "a trip")
@@ -389,7 +354,7 @@ async def test_tasks_that_wait_or_are_rejected_are_there_again_after_a_reload(
 async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
     fleet: Fleet, page: Page, http: httpx.AsyncClient
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     counter = PlainAgent(http, fleet.gateways[0], "counter")
     sent = (await counter.send("3 1")).json()["task"]["id"]
     rows = "document.querySelectorAll('tbody tr').length"
@@ -398,7 +363,9 @@ async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
         "#/nowhere": "document.querySelector('.empty-state')",
         "#/chat/counter": "document.querySelector('.composer')",
         "#/tasks?agent=counter": f"{rows} > 0",
-        f"#/tasks/counter/{sent}": "document.querySelector('.log tbody button')",
+        f"#/tasks/counter/{sent}": "document.querySelector('.line')",
+        f"#/tasks/counter/{sent}?view=trace": "document.querySelector('.span.attempt')",
+        f"#/tasks/counter/{sent}?view=events": "document.querySelector('.log tbody button')",
         "#/triggers": "document.querySelector('h1')?.innerText === 'Triggers'",
         "#/triggers?new=1": "document.querySelector('.declaration')",
         "#/schedules": "document.querySelector('h1')?.innerText === 'Schedules'",
@@ -450,12 +417,12 @@ async def test_a_task_shows_what_it_used_and_why_it_failed(fleet: Fleet, page: P
     await page.until(f"{_LAST}?.includes('in Rome')", "it is answered")
     await page.click(".task-link")
     head = "document.querySelector('.task-head')?.innerText"
-    await page.until(rf"/\d+ tokens/.test({head})", "the tokens are there")
+    await page.until(rf"/Tokens\s+\d+/.test({head})", "the tokens are there")
     await chat(page, fleet.gateways[0], "error_flow")
     await say(page, "a mistake")
     await page.until("document.querySelector('[data-state=failed]')", "it fails")
     await page.click(".task-link")
-    failure = "document.querySelector('.task > .error')?.innerText"
+    failure = "document.querySelector('.failure')?.innerText"
     await page.until(rf"/[0-9a-f]{{8}}/.test({failure})", "the error's id is there")
 
 
@@ -554,20 +521,26 @@ async def test_tasks_are_paged_and_filtered_by_time(
 async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
     fleet: Fleet, page: Page, slow_counters: list[ServiceProcess], http: httpx.AsyncClient
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     agent = PlainAgent(http, fleet.gateways[0], "slow-counter")
     async with agent.stream("count") as response:
         begun = await anext(frames(response))
     task = begun.event["task"]["id"]
     await page.open(f"{fleet.gateways[0]}/console/#/tasks?agent=slow-counter&status=WORKING")
     await page.click(f"a[href='#/tasks/slow-counter/{task}']")
+    await page.click("#tab-events")
     await page.until("document.querySelectorAll('.log tbody button').length > 5", "events come")
     holder = (await page.text(".log tbody tr:nth-child(4) .writer")).strip().rpartition("-")[0]
     working = [one for one in slow_counters if f"{holder} serves " in one.log.read_text()]
     assert len(working) == 1
     working[0].kill()
-    await page.until("document.querySelector('.span.gap')", "the gap is shown")
     await page.until("document.body.innerText.includes('completed')", "it ends")
+    await page.click("#tab-timeline")
+    await page.until("document.querySelector('.span.gap')", "the gap is shown")
+    lines = "[...document.querySelectorAll('.line')].map((one) => one.innerText)"
+    assert await page.evaluate(f"{lines}.filter((one) => one.includes('Attempt 2')).length") == 1
+    assert await violations(page) == []
+    await page.click("#tab-events")
     log = (await http.get(f"{agent.url}/tasks/{task}/log", params={"limit": 1})).json()
     assert f"{log['head']} events" in await page.text(".task-head")
     await page.click(".log tbody button")
@@ -597,20 +570,26 @@ async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
 async def test_a_tasks_steps_are_in_its_timeline_and_its_writes_to_memory_in_its_log(
     fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     buyer, gate = PlainAgent(http, fleet.gateways[0], "buyer"), tmp_path / "gate"
     sent = (await buyer.send(str(gate), returnImmediately=True)).json()["task"]["id"]
     await page.open(f"{fleet.gateways[1]}/console/#/tasks/buyer/{sent}")
-    await page.until("document.querySelectorAll('.span.step').length === 1", "one is done")
-    await page.until("document.querySelector('.log').innerText.includes('step charge started')", "")
+    await page.until(
+        "document.querySelectorAll('.span.step:not(.is-open)').length === 1", "one is done"
+    )
+    line = "[...document.querySelectorAll('.line')].find((one) => one.innerText.includes('charge'))"
+    await page.until(f"{line}?.innerText.includes('started')", "the other one has begun")
     gate.touch()
-    await page.until("document.querySelectorAll('.span.step').length === 2", "both are")
-    titles = "[...document.querySelectorAll('.span.step title')].map((one) => one.textContent)"
+    await page.until(
+        "document.querySelectorAll('.span.step:not(.is-open)').length === 2", "both are"
+    )
+    titles = "[...document.querySelectorAll('.span.step')].map((one) => one.title)"
     reserve, charge = await page.evaluate(titles)
-    assert reserve.startswith("step reserve: ")
-    assert charge.startswith("step charge: ")
-    line = "completed; memory written: conversation 1"
-    await page.until(f"document.querySelector('.log').innerText.includes('{line}')", "it says so")
+    assert reserve.startswith("reserve: ")
+    assert charge.startswith("charge: ")
+    await page.until(f"{line}.innerText.includes('completed in')", "one line tells of a step")
+    written = "memory written: conversation 1"
+    await page.until(f"document.querySelector('.lines').innerText.includes('{written}')", "so")
     assert await violations(page) == []
 
 
@@ -618,7 +597,7 @@ async def test_a_tasks_steps_are_in_its_timeline_and_its_writes_to_memory_in_its
 async def test_a_tasks_delegations_are_a_tree_to_click_through(
     fleet: Fleet, page: Page, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     delegator, gate = PlainAgent(http, fleet.gateways[0], "delegator"), tmp_path / "gate"
     sent = (await delegator.send(str(gate), returnImmediately=True)).json()["task"]["id"]
     await page.open(f"{fleet.gateways[1]}/console/#/tasks/delegator/{sent}")
@@ -631,7 +610,7 @@ async def test_a_tasks_delegations_are_a_tree_to_click_through(
     assert await page.evaluate(agents) == "echo,gated"
     await page.click(".tree a[href*='/gated/']")
     await page.until("document.body.innerText.includes('Delegated by delegator')", "it is a child")
-    assert await page.text(".pad a") == sent
+    assert await page.text(".origin a") == sent
 
 
 @pytest.mark.soak
@@ -639,7 +618,7 @@ async def test_a_tasks_delegations_are_a_tree_to_click_through(
 async def test_nothing_of_a_stream_is_lost_or_repeated_whatever_is_killed(
     fleet: Fleet, page: Page
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     killed: list[Role] = ["gateway", "worker"]
     if IS_SOAK:
         killed += ["task-state", "triggers"]
@@ -690,7 +669,7 @@ async def printed_by_python(page: Page, binding: str) -> str:
 async def test_a_request_is_inspected_in_every_binding_and_copied_as_code(
     fleet: Fleet, page: Page
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     await page.open(f"{fleet.gateways[0]}/console/#/inspect?agent=echo")
     await page.evaluate("globalThis.hacked = () => console.error('hacked')")
     await page.until(
@@ -729,7 +708,7 @@ async def leave_and_ask_again(page: Page) -> None:
 async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     fleet: Fleet, page: Page, http: httpx.AsyncClient
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     flaky = PlainAgent(http, fleet.gateways[0], "flaky")
     failed = [(await flaky.send(_HOSTILE)).json()["task"]["id"] for _ in range(2)]
     await page.open(f"{fleet.gateways[0]}/console/")
@@ -776,14 +755,13 @@ async def test_an_operator_retries_and_drops_dead_letters_and_fails_a_task(
     await page.until(f"document.querySelector('.part a[href$=\"{sent}\"]')", "it is listed")
     assert await problems_on_a_phone(page) == []
     await page.evaluate(f"location.hash = '#/tasks/counter/{sent}'")
-    await page.until("document.querySelectorAll('.task-head button').length === 2", "it goes on")
-    await page.click(".task-head button:last-of-type")
+    await page.click(".task-head [name=fail]")
     await page.type("dialog[open] input", "It counts too far")
     await page.click("dialog[open] [type=submit]")
     await page.until("document.querySelector('.task-head').innerText.includes('failed')", "it ends")
     status = (await counter.get(sent)).json()["status"]
     assert status["message"]["parts"][0]["text"] == "It counts too far"
-    assert not await page.evaluate("document.querySelector('.task-head button')")
+    assert not await page.evaluate("document.querySelector('.task-head [name=cancel]')")
 
 
 async def fill(page: Page, **fields: str) -> None:
@@ -822,7 +800,7 @@ async def until_refused(page: Page, field: str, rule: str) -> None:
 
 
 async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page: Page) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     name = f"nightly-{secrets.token_hex(4)}"
     await page.open(f"{fleet.gateways[0]}/console/")
     await page.click("a[href='#/schedules']")
@@ -870,7 +848,7 @@ async def test_a_schedule_is_declared_run_paused_and_deleted(fleet: Fleet, page:
 async def test_a_schedule_is_back_filled_and_states_for_how_many_times(
     fleet: Fleet, page: Page
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     name = f"nightly-{secrets.token_hex(4)}"
     await page.open(f"{fleet.gateways[0]}/console/#/schedules?new=1")
     await fill(page, name=name, agent="echo", message="count the stock", cron="0 2 * * *")
@@ -910,7 +888,7 @@ async def until_failure(page: Page, reason: str) -> None:
 async def test_a_trigger_is_declared_and_shows_what_its_events_began(
     fleet: Fleet, page: Page
 ) -> None:
-    javascript.install(_SOURCE)
+    javascript.install(SOURCE)
     name = f"orders-{secrets.token_hex(4)}"
     async with AsyncExitStack() as stack:
         bus = Bus(BusSettings(nats_url=fleet.nats_url))

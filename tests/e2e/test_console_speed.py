@@ -78,7 +78,7 @@ async def test_two_hundred_tokens_a_second_for_a_minute(fleet: Fleet, page: Page
 async def test_fifty_thousand_events_scroll(fleet: Fleet, page: Page) -> None:
     async with httpx.AsyncClient(timeout=300) as http:
         task = (await PlainAgent(http, fleet.gateways[0], "counter").send("50000 0")).json()["task"]
-    await page.open(f"{fleet.gateways[0]}/console/#/tasks/counter/{task['id']}")
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks/counter/{task['id']}?view=events")
     await page.until("document.querySelector('.log')?.scrollHeight > 50000 * 15", "all are there")
     await page.evaluate(_WATCH)
     await page.evaluate(_SCROLL)

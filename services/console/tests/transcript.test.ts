@@ -88,3 +88,29 @@ test("questions are open until the run that answers them begins", () => {
   transcript.begin("r2");
   assert.deepEqual(transcript.open, []);
 });
+
+test("what another thread has said comes before the first run, and goes with an edited message", () => {
+  const transcript = new Transcript();
+  transcript.restore({
+    state: {},
+    messages: [
+      { id: "u1", role: "user", content: "one" },
+      { id: "a1", role: "assistant", content: "1" },
+      { id: "u2", role: "user", content: "two" },
+      { id: "m2", role: "assistant", content: "2" },
+    ],
+    runs: [{ runId: "r2", taskId: "t2", events: [...text("m2", "2"), { type: "RUN_FINISHED" }] }],
+  });
+  assert.deepEqual(transcript.past.map(({ id }) => id), ["u1", "a1"]);
+  assert.deepEqual(transcript.runs.map((run) => run.user.map(({ content }) => content)), [["two"]]);
+  const run = transcript.begin("r3", [{ id: "u3", content: "three" }]);
+  assert.deepEqual(transcript.before(run).map(({ id }) => id), ["u1", "a1", "u2", "m2"]);
+  assert.deepEqual(transcript.before(transcript.runs[0]!).map(({ id }) => id), ["u1", "a1"]);
+});
+
+test("a failed run without an answer is no other thread's", () => {
+  const transcript = new Transcript();
+  const runs = [{ runId: "r1", taskId: "t1", events: [{ type: "RUN_ERROR", message: "broken" }] }];
+  transcript.restore({ state: {}, messages: [{ id: "u1", role: "user", content: "one" }], runs });
+  assert.deepEqual([transcript.past, transcript.runs[0]!.user.length], [[], 1]);
+});

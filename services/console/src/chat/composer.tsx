@@ -1,15 +1,22 @@
+import { CircleHelp, Paperclip, SendHorizontal, Square } from "lucide";
 import { useRef, useState } from "preact/hooks";
 
 import type { Json } from "../gateway";
+import { Icon } from "../ui/icon";
+import { IconButton } from "../ui/icon_button";
 import { partOf } from "./files";
 
 interface Writing {
+  agent: string;
   isRunning: boolean;
+  /** Whether the agent has asked something. */
+  isAsked: boolean;
   onSend: (content: string | Json[]) => void;
+  onStop: () => void;
 }
 
 /** Where a user writes: Enter sends, Shift+Enter begins a line; files are chosen, dropped or pasted. */
-export function Composer({ isRunning, onSend }: Writing) {
+export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing) {
   const [files, setFiles] = useState<File[]>([]);
   const input = useRef<HTMLTextAreaElement>(null);
   const chooser = useRef<HTMLInputElement>(null);
@@ -56,21 +63,31 @@ export function Composer({ isRunning, onSend }: Writing) {
           ))}
         </ul>
       )}
+      {isAsked && (
+        <p class="waiting-line" role="status">
+          <Icon of={CircleHelp} size={14} /> {agent} waits for your answer.
+        </p>
+      )}
       <div class="writing">
         <textarea
           ref={input}
           name="message"
           rows={2}
           aria-label="Message"
-          placeholder={isRunning ? "Write to the running agent" : "Write a message"}
+          placeholder={isAsked ? "Answer above, or write something else" : isRunning ? `Write to ${agent} while it works` : `Write to ${agent}`}
           onKeyDown={onKeyDown}
           onPaste={(event) => add(event.clipboardData?.files)}
         />
         <input ref={chooser} type="file" multiple hidden onChange={() => { add(chooser.current!.files); chooser.current!.value = ""; }} />
-        <button type="button" class="plain" onClick={() => chooser.current!.click()}>
-          Attach
+        <IconButton icon={Paperclip} label="Attach files" onClick={() => chooser.current!.click()} />
+        {isRunning && (
+          <button type="button" class="plain" name="stop" onClick={onStop}>
+            <Icon of={Square} size={12} /> Stop
+          </button>
+        )}
+        <button type="submit">
+          <Icon of={SendHorizontal} size={14} /> Send
         </button>
-        <button type="submit">Send</button>
       </div>
     </form>
   );

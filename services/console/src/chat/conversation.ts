@@ -3,13 +3,21 @@ import { HeadraceAgent } from "@headrace/client/ag_ui.js";
 
 import { CONNECTION, fetchJson, postJson, Refused, urlOf, type Json } from "../gateway";
 import { Store } from "../store";
-import { Transcript, type Run, type UserMessage } from "./transcript";
+import { Transcript, type Run, type ThreadMessage } from "./transcript";
 
 /** An answer to an interrupt. */
 export interface Answer {
   interruptId: string;
   status: "resolved" | "cancelled";
   payload?: unknown;
+}
+
+/** Messages that begin a thread, with what was said before them elsewhere; by the thread's id. */
+const begun = new Map<string, { past: ThreadMessage[]; content: string | Json[] }>();
+
+/** Has the thread begin with a message once it is opened, behind what was said in another one. */
+export function beginThread(thread: string, past: ThreadMessage[], content: string | Json[]): void {
+  begun.set(thread, { past, content });
 }
 
 /** One thread with an agent: restored from the gateway as it is, with the runs that are going on. */
@@ -28,7 +36,10 @@ export class Conversation extends Store {
   ) {
     super();
     this.path = `v1/agents/${encodeURIComponent(agent)}/ag-ui`;
+    const first = begun.get(thread);
+    begun.delete(thread);
     this.restored = this.restore();
+    if (first) void this.send(first.content, first.past);
   }
 
   /** Whether a run is going on. */
@@ -41,11 +52,17 @@ export class Conversation extends Store {
    * While the thread is being restored, it waits: its run comes after those, and begins with their
    * state.
    */
-  async send(content: string | Json[]): Promise<void> {
+  async send(content: string | Json[], past: ThreadMessage[] = []): Promise<void> {
     await this.restored;
+    if (past.length > 0) this.transcript.past = past;
     const message = { id: crypto.randomUUID(), content };
     const run = this.transcript.begin(crypto.randomUUID(), [message]);
-    await this.stream(run, "", [message], {});
+    await this.stream(run, "", [...past, { ...message, role: "user" }], {});
+  }
+
+  /** Says once more what began a run. */
+  retry(run: Run): void {
+    for (const { content } of run.user) void this.send(content);
   }
 
   /** Answers all questions of the last run. */
@@ -100,13 +117,13 @@ export class Conversation extends Store {
   private async stream(
     run: Run,
     place: string,
-    messages: UserMessage[],
+    messages: ThreadMessage[],
     input: Pick<RunAgentInput, "resume"> | Json,
   ): Promise<void> {
     const agent = new HeadraceAgent({
       url: urlOf(this.path + place),
       threadId: this.thread,
-      initialMessages: messages.map(({ id, content }) => ({ id, role: "user", content }) as Message),
+      initialMessages: messages as unknown as Message[],
       initialState: this.transcript.state,
       ...CONNECTION,
     });

@@ -61,6 +61,26 @@ export function storedAt(url: string): string {
   return path ? urlOf(path.slice(1)) : "";
 }
 
+/** Bytes of a stored picture up to which it is shown without being asked for. */
+const LARGEST_PICTURE = 8 * 1024 * 1024;
+
+/** Whether the fleet stores a picture, which can be fetched to be shown. */
+export function isStoredPicture({ mediaType, url }: FileContent): boolean {
+  return PICTURES.includes(mediaType) && storedAt(url) !== "";
+}
+
+/**
+ * Returns an address of a stored picture for this page; the caller revokes it. Empty: it is too large.
+ *
+ * @throws Error: it can't be fetched.
+ */
+export async function fetchPicture({ mediaType, url }: FileContent, signal: AbortSignal): Promise<string> {
+  const response = await authorized(storedAt(url), { signal });
+  if (!response.ok) throw new Error(await reasonOf(response));
+  const bytes = await response.arrayBuffer();
+  return bytes.byteLength > LARGEST_PICTURE ? "" : URL.createObjectURL(new Blob([bytes], { type: mediaType }));
+}
+
 /**
  * Saves a file under its name, as the browser's downloads do.
  *

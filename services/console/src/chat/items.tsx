@@ -1,5 +1,9 @@
+import { Check, Wrench } from "lucide";
+import { useState } from "preact/hooks";
+
 import { JsonTree } from "../json_tree";
 import { Markdown } from "../markdown/markdown";
+import { Icon } from "../ui/icon";
 import { FileView } from "./file_view";
 import { fileIn, type FileContent } from "./files";
 import type { Item, UserMessage } from "./transcript";
@@ -69,19 +73,33 @@ function Reasoning({ item }: { item: Of<"reasoning"> }) {
   );
 }
 
+/** A call: open while it goes on, and a line once it is done, unless the user wants to see it. */
 function ToolCall({ item }: { item: Of<"tool"> }) {
-  const state = item.result !== null ? "done" : item.isOpen ? "arguments" : "called";
+  const isDone = item.result !== null;
+  const [wanted, setWanted] = useState<boolean | null>(null);
+  const isShown = wanted ?? !isDone;
   return (
-    <div class="card tool">
-      <div class="card-head">
-        <span class={state === "done" ? "dot good" : "dot busy"} aria-hidden="true" />
+    <details class="card tool" open={isShown} onToggle={({ currentTarget: { open } }) => open !== isShown && setWanted(open)}>
+      <summary class="card-head">
+        <Icon of={isDone ? Check : Wrench} size={14} />
         <span class="mono name">{item.name}</span>
-        <span class="soft">{state === "done" ? "" : state === "called" ? "waits for its result" : "arguments come"}</span>
-      </div>
+        <span class="soft brief">{isDone ? briefly(item.args) : item.isOpen ? "arguments come" : "waits for its result"}</span>
+        {!isDone && <span class="busy-mark" aria-hidden="true" />}
+      </summary>
       {item.args && <Content label="arguments" text={item.args} />}
       {item.result !== null && <Content label="result" text={item.result} />}
-    </div>
+    </details>
   );
+}
+
+/** Characters of arguments that a line has. */
+const BRIEF = 120;
+
+/** Returns arguments as a line: the values of an object, which say most. */
+function briefly(args: string): string {
+  const value = jsonOf(args);
+  const values = value && typeof value === "object" && !Array.isArray(value) ? Object.values(value) : [value ?? args];
+  return values.map((one) => (typeof one === "string" ? one : JSON.stringify(one) ?? "")).join(", ").slice(0, BRIEF);
 }
 
 function Content({ label, text }: { label: string; text: string }) {
@@ -132,7 +150,7 @@ function Subagent({ item }: { item: Of<"subagent"> }) {
     <details class="subagent" open>
       <summary>
         <span class={`dot ${state}`} aria-hidden="true" />
-        <span class="name">{item.name}</span> <span class="soft">{item.outcome || "at work"}</span>
+        <span class="name">{item.name}</span> <span class="soft">{item.outcome === "success" ? "done" : item.outcome || "working"}</span>
       </summary>
       <div class="nested">
         <Items items={item.items} />

@@ -51,9 +51,17 @@ export interface Patch {
 
 const MOST_PATCHES = 500;
 
+/** A message of AG-UI. */
+export interface ThreadMessage extends Json {
+  id: string;
+  role: string;
+}
+
 /** A thread as a user sees it: a fold of the events of its runs. */
 export class Transcript {
   readonly runs: Run[] = [];
+  /** What was said before the first run, in the thread that this one continues. */
+  past: ThreadMessage[] = [];
   state: unknown = {};
   patches: Patch[] = [];
 
@@ -82,7 +90,15 @@ export class Transcript {
     }
     this.patches = [];
     this.state = thread["state"];
-    placeUserMessages(this.runs, thread["messages"]);
+    const messages: ThreadMessage[] = thread["messages"];
+    const begin = beginOf(this.runs, messages);
+    this.past = messages.slice(0, begin);
+    placeUserMessages(this.runs, messages.slice(begin));
+  }
+
+  /** Returns what was said before `run`, as the messages of another thread. */
+  before(run: Run): ThreadMessage[] {
+    return [...this.past, ...this.runs.slice(0, this.runs.indexOf(run)).flatMap(messagesOf)];
   }
 
   /** Returns the questions of the last run that nobody has answered. */
@@ -280,6 +296,32 @@ function write(run: Run, message: Json): void {
   } else if (role === "activity") {
     HANDLERS["ACTIVITY_SNAPSHOT"]!(null!, run, { ...message, messageId: id });
   }
+}
+
+/** Returns a run's messages; what subagents and models have thought aloud is theirs. */
+function messagesOf(run: Run): ThreadMessage[] {
+  const said = run.user.map(({ id, content }) => ({ id, role: "user", content }));
+  return [...said, ...run.items.flatMap(messagesIn)];
+}
+
+function messagesIn(item: Item): ThreadMessage[] {
+  if (item.kind === "text") return [{ id: item.id, role: "assistant", content: item.text }];
+  // A call without a result would have to be answered.
+  if (item.kind !== "tool" || item.result === null) return [];
+  const call = { id: item.id, type: "function", function: { name: item.name, arguments: item.args } };
+  return [
+    { id: `${item.id}-call`, role: "assistant", toolCalls: [call] },
+    { id: `${item.id}-result`, role: "tool", toolCallId: item.id, content: item.result },
+  ];
+}
+
+/** Returns where the messages of a thread's own runs begin: behind the last answer that no run has given. */
+function beginOf(runs: readonly Run[], messages: readonly ThreadMessage[]): number {
+  const own = new Set(runs.flatMap((run) => [...every(run.items)].map(({ id }) => id)));
+  const isOwn = ({ id, ...message }: ThreadMessage) => own.has(id) || own.has(message["toolCalls"]?.[0]?.id) || own.has(message["toolCallId"]);
+  const first = messages.findIndex((message) => message.role !== "user" && isOwn(message));
+  const before = first < 0 ? messages : messages.slice(0, first);
+  return before.map(({ role }) => role === "assistant" || role === "tool").lastIndexOf(true) + 1;
 }
 
 /** Gives each user message to the run whose output follows it. */

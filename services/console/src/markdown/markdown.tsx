@@ -1,6 +1,7 @@
 import DOMPurify from "dompurify";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import { toasts } from "../ui/toasts";
 import { Blocks, type Block } from "./blocks";
 import { morph } from "./morph";
 
@@ -32,7 +33,31 @@ export function Markdown({ text }: { text: string }) {
   const place = useRef<HTMLDivElement>(null);
   const [growing] = useState(() => new GrowingText());
   useLayoutEffect(() => growing.show(place.current!, text), [text]);
-  return <div class="markdown" ref={place} />;
+  return <div class="markdown" ref={place} onClick={copyCode} />;
+}
+
+/** Copies the code whose button was pressed. */
+function copyCode({ target }: MouseEvent): void {
+  const button = target instanceof Element ? target.closest("button.copy") : null;
+  const code = button?.parentElement?.querySelector("pre")?.innerText;
+  if (code === undefined) return;
+  navigator.clipboard.writeText(code.replace(/\n$/, "")).then(
+    () => toasts.say("Copied"),
+    () => toasts.fail("The browser does not allow to copy"),
+  );
+}
+
+/** Gives each block of code a button that copies it. */
+function withButtons(fragment: DocumentFragment): DocumentFragment {
+  for (const pre of fragment.querySelectorAll("pre")) {
+    const [around, button] = [document.createElement("div"), document.createElement("button")];
+    around.className = "code";
+    Object.assign(button, { type: "button", className: "copy quiet small", textContent: "Copy" });
+    button.setAttribute("aria-label", "Copy the code");
+    pre.replaceWith(around);
+    around.append(pre, button);
+  }
+  return fragment;
 }
 
 class GrowingText {
@@ -72,7 +97,7 @@ function show(place: HTMLElement, wanted: Block[], shown: Block[]): void {
   for (const [at, block] of wanted.entries()) {
     if (block === shown[at]) continue;
     const element = place.children[at] ?? place.appendChild(document.createElement("div"));
-    if (block.html !== shown[at]?.html) morph(element, DOMPurify.sanitize(block.html, OPTIONS));
+    if (block.html !== shown[at]?.html) morph(element, withButtons(DOMPurify.sanitize(block.html, OPTIONS)));
   }
   while (place.children.length > wanted.length) place.lastElementChild!.remove();
 }

@@ -1,21 +1,34 @@
-import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { Braces, PanelLeft, SquarePen } from "lucide";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { Composer } from "../chat/composer";
-import { Conversation } from "../chat/conversation";
+import { beginThread, Conversation } from "../chat/conversation";
 import { InterruptForm } from "../chat/interrupt_form";
-import { Items, UserView } from "../chat/items";
-import type { Patch, Run } from "../chat/transcript";
+import { Past, RunView } from "../chat/run_view";
+import { Scroll } from "../chat/scroll";
+import { hasState, StatePanel } from "../chat/state_panel";
+import { ThreadList } from "../chat/thread_list";
+import { Threads } from "../chat/threads";
+import type { Run, UserMessage } from "../chat/transcript";
 import { fetchJson, type Json } from "../gateway";
-import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
 import { session } from "../session";
+import { useTitle } from "../shell/title";
 import { useStore } from "../store";
+import { Icon } from "../ui/icon";
+import { IconButton } from "../ui/icon_button";
+import { toasts } from "../ui/toasts";
 
-/** A conversation with an agent; the address has the agent and the thread. */
+/** Conversations with agents; the address has the agent and the thread of the one that is open. */
 export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
+  const { token } = useStore(session);
   const { value, error } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
   const agents: Json[] = value?.["agents"] ?? [];
+  const threads = useMemo(() => new Threads(), [token]);
+  const [isListed, setListed] = useState(false);
+  useEffect(() => threads.open(), [threads]);
+  useEffect(() => setListed(false), [thread]);
   useEffect(() => {
     // The address may have an agent and a thread already that are not rendered yet.
     const [page, wanted, begun] = route.place.parts;
@@ -23,70 +36,142 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
     const chosen = wanted || (agents.find((one) => one["default"]) ?? agents[0])?.["id"];
     if (chosen) route.replace(route.place.parts, newThread(chosen));
   }, [agent, thread, value]);
-  if (!(agent && thread)) return <section class="page">{error && <p class="error" role="alert">{error}</p>}</section>;
-  return <Thread key={`${agent}/${thread}`} agent={agent} thread={thread} agents={agents} />;
+  return (
+    <section class="chat-page">
+      {isListed && <div class="shade" onClick={() => setListed(false)} />}
+      <aside class={isListed ? "threads-panel is-open" : "threads-panel"} aria-label="Conversations" onKeyDown={({ key }) => key === "Escape" && setListed(false)}>
+        <ThreadList threads={threads} current={thread} newThread={newThread(agent || "")} onGone={() => route.go(newThread(agent))} />
+      </aside>
+      {error && !value && <p class="error page" role="alert">{error}</p>}
+      {agent && thread && (
+        <OpenThread key={`${agent}/${thread}`} agent={agent} thread={thread} agents={agents} threads={threads} onList={() => setListed(true)} />
+      )}
+    </section>
+  );
 }
 
 function newThread(agent: string): string {
-  return linkTo(["chat", agent, crypto.randomUUID()]);
+  return agent ? linkTo(["chat", agent, crypto.randomUUID()]) : "#/chat";
 }
 
-function Thread({ agent, thread, agents }: { agent: string; thread: string; agents: Json[] }) {
+interface Opened {
+  agent: string;
+  thread: string;
+  agents: Json[];
+  threads: Threads;
+  onList: () => void;
+}
+
+function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
   const { token } = useStore(session);
   const conversation = useMemo(() => new Conversation(agent, thread), [agent, thread, token]);
   // At once: effects come later, and not at all if the page is left before.
   useLayoutEffect(() => () => conversation.close(), [conversation]);
   const { transcript, error, isLoading, isRunning } = useStore(conversation);
-  const names = agents.map((one) => one["id"] as string);
-  const running = transcript.runs.filter((run) => run.state === "running");
+  const { runs, past, state, patches, open } = transcript;
+  const [isStateShown, setStateShown] = useState(innerWidth > STATE_FITS);
+  const title = useStore(threads).all.find(({ id }) => id === thread)?.title;
+  useListed(threads, thread, runs);
+  useTitle(title ?? agent, open.length > 0 ? "waits for you" : isRunning ? "working" : "", "Chat");
+  const edit = (run: Run, message: UserMessage, text: string) => {
+    const files = typeof message.content === "string" ? [] : message.content.filter((part) => part["type"] !== "text");
+    const next = crypto.randomUUID();
+    beginThread(next, transcript.before(run), files.length > 0 ? [{ type: "text", text }, ...files] : text);
+    route.go(linkTo(["chat", agent, next]));
+    toasts.say("The edited conversation is another thread", () => route.go(linkTo(["chat", agent, thread])));
+  };
+  const withState = hasState(state, patches);
   return (
     <section class="chat" aria-label={`Chat with ${agent}`}>
-      <header class="chat-head">
-        <h1 class="unseen">Chat with {agent}</h1>
-        <select
-          aria-label="Agent"
-          value={agent}
-          onChange={(event) => route.go(newThread(event.currentTarget.value))}
-        >
-          {(names.includes(agent) ? names : [agent, ...names]).map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
-        <span class="soft wide">{agents.find((one) => one["id"] === agent)?.["description"]}</span>
-        <span class="grow" />
-        {running.length > 0 && (
-          <button type="button" class="plain" onClick={() => running.forEach((run) => void conversation.stop(run))}>
-            Stop
-          </button>
-        )}
-        <a class="button plain" href={newThread(agent)}>
-          New chat
-        </a>
-      </header>
+      <ChatHead agent={agent} agents={agents} title={title} onList={onList} onState={withState ? () => setStateShown(!isStateShown) : null} isStateShown={isStateShown} />
       <div class="chat-body">
         <div class="talk">
-          <Scroll isEmpty={transcript.runs.length === 0}>
+          <Scroll isEmpty={runs.length === 0 && past.length === 0} sent={runs.length}>
             {error && <p class="error" role="alert">{error}</p>}
-            {!isLoading && !error && transcript.runs.length === 0 && (
-              <p class="hint empty">Say something to {agent}. You can reload this page at any time.</p>
-            )}
-            {transcript.runs.map((run) => (
-              <RunView key={run.id} run={run} agent={agent} conversation={conversation} />
-            ))}
-            {transcript.open.length > 0 && (
-              <InterruptForm
-                key={transcript.runs.at(-1)!.id}
-                interrupts={transcript.open}
-                asked={lastText(transcript.runs.at(-1)!)}
-                onAnswer={(answers) => conversation.answer(answers)}
+            {!isLoading && !error && runs.length === 0 && past.length === 0 && <Welcome agent={agent} agents={agents} />}
+            <Past messages={past} />
+            {runs.map((run, at) => (
+              <RunView
+                key={run.id} run={run} agent={agent}
+                isLast={at === runs.length - 1}
+                isLastOfTask={runs.slice(at + 1).every(({ task }) => task !== run.task)}
+                onFollow={() => conversation.attach(run)}
+                onRetry={() => conversation.retry(run)}
+                onEdit={(message, text) => edit(run, message, text)}
               />
+            ))}
+            {open.length > 0 && (
+              <InterruptForm key={runs.at(-1)!.id} interrupts={open} asked={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
             )}
           </Scroll>
-          <Composer isRunning={isRunning} onSend={(content) => void conversation.send(content)} />
+          <Composer
+            agent={agent} isRunning={isRunning} isAsked={open.length > 0}
+            onSend={(content) => void conversation.send(content)}
+            onStop={() => runs.filter((run) => run.state === "running").forEach((run) => void conversation.stop(run))}
+          />
         </div>
-        <StatePanel state={transcript.state} patches={transcript.patches} />
+        {withState && isStateShown && <StatePanel state={state} patches={patches} />}
       </div>
     </section>
+  );
+}
+
+/** Pixels of a window that have room for the shared state beside the conversation. */
+const STATE_FITS = 1100;
+
+/** Keeps the list of threads up to date with what happens here, and notes what has been read. */
+function useListed(threads: Threads, thread: string, runs: readonly Run[]): void {
+  const states = runs.map(({ state }) => state).join();
+  useEffect(() => {
+    if (states) void threads.load().then(() => threads.read(thread));
+  }, [threads, thread, states]);
+}
+
+interface Headed {
+  agent: string;
+  agents: Json[];
+  title: string | undefined;
+  isStateShown: boolean;
+  onList: () => void;
+  /** Null: there is no state to show. */
+  onState: (() => void) | null;
+}
+
+function ChatHead({ agent, agents, title, isStateShown, onList, onState }: Headed) {
+  const names = agents.map((one) => one["id"] as string);
+  return (
+    <header class="chat-head">
+      <span class="only-narrow">
+        <IconButton icon={PanelLeft} label="Threads" onClick={onList} />
+      </span>
+      <h1 class="unseen">{title ?? `Chat with ${agent}`}</h1>
+      <select aria-label="Agent" value={agent} onChange={(event) => route.go(newThread(event.currentTarget.value))}>
+        {(names.includes(agent) ? names : [agent, ...names]).map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+      <span class="soft wide">{title ?? agents.find((one) => one["id"] === agent)?.["description"]}</span>
+      <span class="grow" />
+      {onState && (
+        <button type="button" class="plain" aria-label="State" aria-pressed={isStateShown} onClick={onState}>
+          <Icon of={Braces} size={14} /> <span class="wide">State</span>
+        </button>
+      )}
+      <a class="button plain" href={newThread(agent)} aria-label="New chat">
+        <Icon of={SquarePen} size={14} /> <span class="wide">New chat</span>
+      </a>
+    </header>
+  );
+}
+
+function Welcome({ agent, agents }: { agent: string; agents: Json[] }) {
+  const description: string = agents.find((one) => one["id"] === agent)?.["description"] ?? "";
+  return (
+    <div class="welcome">
+      <h2>{agent}</h2>
+      {description && <p>{description}</p>}
+      <p class="hint">Write a message below. You can leave this page at any time; the run goes on.</p>
+    </div>
   );
 }
 
@@ -94,94 +179,4 @@ function Thread({ agent, thread, agents }: { agent: string; thread: string; agen
 function lastText(run: Run): string {
   const last = run.items.at(-1);
   return last?.kind === "text" ? last.text.trim() : "";
-}
-
-function RunView({ run, agent, conversation }: { run: Run; agent: string; conversation: Conversation }) {
-  return (
-    <article class="run" data-state={run.state}>
-      {run.user.map((message) => (
-        <UserView key={message.id} message={message} />
-      ))}
-      <div class="answer">
-        <Items items={run.items} />
-        {run.task && run.state !== "running" && (
-          <a class="task-link" href={linkTo(["tasks", agent, run.task])}>
-            Task<span class="unseen"> {run.task}</span>
-          </a>
-        )}
-        {run.state === "running" && (
-          <p class="working">
-            <span class="busy-mark" aria-hidden="true" /> at work
-          </p>
-        )}
-        {run.state === "cancelled" && <p class="notice">Stopped.</p>}
-        {run.pending.length > 0 && (
-          <p class="notice">The agent waits for results of tools that the console does not have.</p>
-        )}
-        {run.state === "failed" && (
-          <p class="error" role="alert">
-            {run.error}{" "}
-            <button type="button" class="plain small" onClick={() => conversation.attach(run)}>
-              Follow again
-            </button>
-          </p>
-        )}
-      </div>
-    </article>
-  );
-}
-
-const NEAR = 60;
-
-/** Scrolls with what is added, unless the user has scrolled up. */
-function Scroll({ children, isEmpty }: { children: preact.ComponentChildren; isEmpty: boolean }) {
-  const place = useRef<HTMLDivElement>(null);
-  const follows = useRef(true);
-  useLayoutEffect(() => {
-    const element = place.current!;
-    const observer = new ResizeObserver(() => {
-      if (follows.current) element.scrollTop = element.scrollHeight;
-    });
-    observer.observe(element);
-    observer.observe(element.firstElementChild!);
-    return () => observer.disconnect();
-  }, []);
-  return (
-    <div
-      class={isEmpty ? "scroll is-empty" : "scroll"}
-      ref={place}
-      role="log"
-      aria-label="Messages"
-      tabIndex={0}
-      onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
-        follows.current = scrollHeight - scrollTop - clientHeight < NEAR;
-      }}
-    >
-      <div class="column">{children}</div>
-    </div>
-  );
-}
-
-function StatePanel({ state, patches }: { state: unknown; patches: Patch[] }) {
-  const isEmpty = patches.length === 0 && (!state || Object.keys(state).length === 0);
-  if (isEmpty) return null;
-  return (
-    <aside class="state" aria-label="Shared state" tabIndex={0}>
-      <h2>State</h2>
-      <JsonTree value={state} isOpen />
-      {patches.length > 0 && <h2>Changes</h2>}
-      <ol class="patches">
-        {patches.slice(-50).reverse().map((patch, at) => (
-          <li key={patches.length - at}>
-            {patch.operations.map((operation, index) => (
-              <div key={index} class="mono">
-                <span class={`op ${operation["op"]}`}>{operation["op"]}</span> {operation["path"] || "/"}{" "}
-                <span class="soft">{operation["value"] === undefined ? operation["from"] : JSON.stringify(operation["value"])}</span>
-              </div>
-            ))}
-          </li>
-        ))}
-      </ol>
-    </aside>
-  );
 }

@@ -24,11 +24,11 @@ export function TaskActions({ agent, task, state }: Acted) {
   };
   return (
     <>
-      <button type="button" class="plain" onClick={() => setAsks("cancel")}>
+      <button type="button" class="plain" name="cancel" onClick={() => setAsks("cancel")}>
         Cancel task
       </button>
       {isOperator && (
-        <button type="button" class="plain" onClick={() => setAsks("fail")}>
+        <button type="button" class="plain" name="fail" onClick={() => setAsks("fail")}>
           Fail task
         </button>
       )}

@@ -8,6 +8,7 @@ export function DelegationTree({ tasks }: { tasks: ChildTask[] }) {
   if (tasks.length === 0) return null;
   return (
     <section class="tree" aria-label="Delegated tasks">
+      <h2>Delegated tasks</h2>
       <Branch tasks={tasks} />
     </section>
   );
@@ -19,7 +20,8 @@ function Branch({ tasks }: { tasks: ChildTask[] }) {
       {tasks.map(({ task, agent, state, attempt, isGivenUp, children }) => (
         <li key={task}>
           <StateDot state={state} />
-          <span class="name">{agent}</span> {agent ? <a class="mono" href={linkTo(["tasks", agent, task])}>{task}</a> : <span class="mono">{task}</span>}{" "}
+          {agent ? <a class="name" href={linkTo(["tasks", agent, task])}>{agent}</a> : <span class="name">child task</span>}{" "}
+          <span class="mono soft id">{task}</span>{" "}
           <span class="soft">
             {stateName(state)}
             {attempt > 1 && `, attempt ${attempt}`}

@@ -1,6 +1,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { stateName, summaryOf, type LogRow } from "./timeline";
+import { elapsed } from "./units";
 
 const HEIGHT = 26;
 const MARGIN = 10;
@@ -81,12 +82,4 @@ function Space({ rows }: { rows: number }) {
       <td class="space wide" colSpan={2} />
     </tr>
   );
-}
-
-/** Returns a duration as people write it. */
-export function elapsed(milliseconds: number): string {
-  const seconds = milliseconds / 1000;
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  const minutes = Math.floor(seconds / 60);
-  return minutes < 60 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }

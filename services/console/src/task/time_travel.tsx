@@ -59,7 +59,7 @@ export function TimeTravel({ agent, task, rows, at, onChange }: Travel) {
       )}
       <form onSubmit={fork}>
         <input name="fork" aria-label="Message of the fork" placeholder="Message (optional)" value={text} onInput={({ currentTarget }) => setText(currentTarget.value)} />
-        <button type="submit" disabled={isBusy}>
+        <button type="submit" class="plain" disabled={isBusy}>
           Fork from here
         </button>
       </form>

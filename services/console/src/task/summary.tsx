@@ -1,0 +1,82 @@
+import { User } from "lucide";
+import type { ComponentChildren } from "preact";
+
+import { FileView } from "../chat/file_view";
+import { Markdown } from "../markdown/markdown";
+import { Icon } from "../ui/icon";
+import { Skeleton } from "../ui/skeleton";
+import type { Result, Said } from "./result";
+import { stateName } from "./timeline";
+
+const FAILURES = new Set(["failed", "rejected"]);
+
+interface Shown {
+  agent: string;
+  result: Result;
+  state: string;
+  /** Where to answer a question; empty: there is no chat about it. */
+  chat: string;
+}
+
+/** Who asked what, and what came of it. */
+export function Summary({ agent, result, state, chat }: Shown) {
+  return (
+    <section class="summary" aria-label="Question and answer">
+      <div class="asked">
+        <h2>
+          <Icon of={User} size={14} /> {result.owner || "Somebody"} asked
+        </h2>
+        {result.said.map((one) => <SaidView key={one.generation} said={one} />)}
+      </div>
+      <div class="answered">
+        <h2>{agent} {verbOf(stateName(state))}</h2>
+        <Answer result={result} state={state} chat={chat} />
+      </div>
+    </section>
+  );
+}
+
+function verbOf(state: string): string {
+  if (FAILURES.has(state)) return state === "failed" ? "failed" : "rejected it";
+  if (state.endsWith("required")) return "asks";
+  return state === "completed" ? "answered" : state === "canceled" ? "was stopped" : "is working";
+}
+
+function SaidView({ said }: { said: Said }) {
+  return (
+    <div class="said-one">
+      {said.text.trim() ? <Markdown text={said.text} /> : said.files.length === 0 && <p class="soft">{described(said)}</p>}
+      {said.files.map((file, at) => <FileView key={at} file={file} />)}
+    </div>
+  );
+}
+
+/** An answer to a question may have no text. */
+function described({ parts }: Said): string {
+  const data = parts.filter((part) => part["data"] !== undefined).map((part) => JSON.stringify(part["data"]));
+  return data.join(" ") || "Nothing";
+}
+
+function Answer({ result, state, chat }: Omit<Shown, "agent">): ComponentChildren {
+  const name = stateName(state);
+  const { answer, files, status } = result;
+  const isOver = /^(completed|canceled)$/.test(name) || FAILURES.has(name);
+  const waits = name.endsWith("required");
+  // An agent may say its question, or its last words, twice.
+  const isSaid = !status.trim() || answer.trim().endsWith(status.trim());
+  return (
+    <>
+      {answer.trim() && <Markdown text={answer} />}
+      {files.map((file, at) => <FileView key={at} file={file} />)}
+      {!isSaid && FAILURES.has(name) && <p class="failure" role="alert">{status}</p>}
+      {!isSaid && !FAILURES.has(name) && <Markdown text={status} />}
+      {waits && chat && (
+        <p class="waits">
+          <a class="button" href={chat}>Answer</a>
+          <span class="soft">The agent waits{name === "auth required" && " for credentials"}.</span>
+        </p>
+      )}
+      {!answer.trim() && isSaid && files.length === 0 && !waits && (isOver ? <p class="soft">{name === "completed" ? "Nothing" : `The task was ${name}`}.</p> : <Skeleton lines={3} label="The agent is working" />)}
+    </>
+  );
+}

@@ -1,0 +1,153 @@
+import { Bot, ChevronLeft, ChevronRight, CircleHelp, Footprints, Hourglass, Maximize2, RefreshCw, Sparkles, Unplug, Wrench, ZoomIn, ZoomOut } from "lucide";
+import type { IconNode } from "lucide";
+import { useState } from "preact/hooks";
+
+import { Icon } from "../ui/icon";
+import { IconButton } from "../ui/icon_button";
+import type { Span, SpanKind } from "./trace";
+import { costOf, elapsed, ticksOf, tokensOf } from "./units";
+import { moved, WHOLE, zoomed, type Window } from "./window";
+
+const ICONS: Record<SpanKind, IconNode> = {
+  run: RefreshCw,
+  queue: Hourglass,
+  attempt: RefreshCw,
+  gap: Unplug,
+  waiting: CircleHelp,
+  model: Sparkles,
+  tool: Wrench,
+  step: Footprints,
+  child: Bot,
+};
+const KIND_NAMES: Record<SpanKind, string> = {
+  run: "run", queue: "queue", attempt: "attempt", gap: "gap", waiting: "wait", model: "model", tool: "tool", step: "step", child: "child task",
+};
+
+const MOST = 200;
+const ZOOM = 2;
+/** A tick behind this share of the axis has no room for its text. */
+const LAST_TICK = 0.92;
+
+interface Shown {
+  name: string;
+  spans: { span: Span; depth: number }[];
+  from: number;
+  to: number;
+  /** Whether tokens and cost have columns. */
+  hasUsage: boolean;
+  selected: string;
+  onSelect: (span: Span) => void;
+}
+
+/** Spans below each other on one time axis, which can be zoomed into. */
+export function Waterfall({ name, spans, from, to, hasUsage, selected, onSelect }: Shown) {
+  const [view, setView] = useState(WHOLE);
+  const [isAll, setAll] = useState(false);
+  const shown = isAll ? spans : spans.slice(0, MOST);
+  const length = Math.max(1, to - from);
+  const isZoomed = view.to - view.from < 1;
+  return (
+    <figure class={hasUsage ? "waterfall has-usage" : "waterfall"} aria-label={name} onKeyDown={(event) => zoomByKey(event, view, setView)}>
+      <div class="waterfall-head">
+        <span class="zoom" role="group" aria-label="Zoom">
+          <IconButton icon={ZoomOut} label="Zoom out" isSmall isDisabled={!isZoomed} onClick={() => setView(zoomed(view, ZOOM))} />
+          <IconButton icon={ZoomIn} label="Zoom in" isSmall onClick={() => setView(zoomed(view, 1 / ZOOM))} />
+          {isZoomed && (
+            <>
+              <IconButton icon={ChevronLeft} label="Earlier" isSmall isDisabled={view.from <= 0} onClick={() => setView(moved(view, -0.5))} />
+              <IconButton icon={ChevronRight} label="Later" isSmall isDisabled={view.to >= 1} onClick={() => setView(moved(view, 0.5))} />
+              <IconButton icon={Maximize2} label="Show all of it" isSmall onClick={() => setView(WHOLE)} />
+            </>
+          )}
+        </span>
+        <Axis view={view} length={length} />
+        <span class="waterfall-figures soft" aria-hidden="true">
+          <span>Time</span>
+          {hasUsage && <span class="wide">Tokens</span>}
+          {hasUsage && <span class="wide">Cost</span>}
+        </span>
+      </div>
+      <ol onWheel={(event) => zoomByWheel(event, view, setView)}>
+        {shown.map(({ span, depth }) => (
+          <li key={span.id}>
+            <button type="button" class="span-row" aria-pressed={span.id === selected} onClick={() => onSelect(span)} onDblClick={() => setView(windowOf(span, from, length))}>
+              <span class="span-name" style={{ paddingLeft: `${Math.min(depth, 8) * 14}px` }}>
+                <span class={`span-icon ${span.kind}`}><Icon of={ICONS[span.kind]} size={13} /></span>
+                <span class="span-text">{span.name}</span>
+                <span class="unseen">, {KIND_NAMES[span.kind]}{span.hasFailed && ", failed"}{span.isOpen && ", in progress"}</span>
+              </span>
+              <span class="track" aria-hidden="true">
+                <Bar span={span} view={view} from={from} length={length} />
+              </span>
+              <span class="waterfall-figures">
+                <span class="mono">{elapsed(span.to - span.from)}</span>
+                {hasUsage && <span class="mono wide">{tokensOf(span.tokens)}{span.tokens > 0 && <span class="unseen"> tokens</span>}</span>}
+                {hasUsage && <span class="mono wide">{costOf(span.cost)}</span>}
+              </span>
+            </button>
+          </li>
+        ))}
+      </ol>
+      {spans.length > shown.length && (
+        <figcaption class="hint">
+          The first {MOST} of {spans.length}.{" "}
+          <button type="button" class="link" onClick={() => setAll(true)}>Show all</button>
+        </figcaption>
+      )}
+    </figure>
+  );
+}
+
+function Axis({ view, length }: { view: Window; length: number }) {
+  const width = view.to - view.from;
+  const begin = view.from * length;
+  return (
+    <span class="axis" aria-hidden="true">
+      {ticksOf(width * length, 5).filter((tick) => tick <= width * length * LAST_TICK).map((tick) => (
+        <span key={tick} style={{ left: `${(tick / (width * length)) * 100}%` }}>{elapsed(begin + tick)}</span>
+      ))}
+    </span>
+  );
+}
+
+function Bar({ span, view, from, length }: { span: Span; view: Window; from: number; length: number }) {
+  const place = (time: number) => (((time - from) / length - view.from) / (view.to - view.from)) * 100;
+  const left = Math.max(-1, place(span.from));
+  const right = Math.min(101, place(span.to));
+  if (right < 0 || left > 100) return null;
+  const state = `${span.hasFailed ? " has-failed" : ""}${span.isOpen ? " is-open" : ""}`;
+  return (
+    <span
+      class={`span ${span.kind}${state}`}
+      title={`${span.name}: ${elapsed(span.to - span.from)}`}
+      style={{ left: `${Math.min(left, 99.6)}%`, width: `${Math.max(0.4, right - left)}%` }}
+    />
+  );
+}
+
+/** The window around a span, with a little of what is beside it. */
+function windowOf(span: Span, from: number, length: number): Window {
+  const middle = ((span.from + span.to) / 2 - from) / length;
+  const width = Math.min(1, Math.max(((span.to - span.from) / length) * 1.2, 1e-9));
+  return zoomed(zoomed(WHOLE, width, middle), 1, middle);
+}
+
+function zoomByWheel(event: WheelEvent, view: Window, set: (view: Window) => void): void {
+  if (!event.ctrlKey && !event.metaKey) return;
+  event.preventDefault();
+  set(zoomed(view, event.deltaY > 0 ? 1.25 : 0.8));
+}
+
+function zoomByKey(event: KeyboardEvent, view: Window, set: (view: Window) => void): void {
+  const wanted: Record<string, Window> = {
+    "+": zoomed(view, 1 / ZOOM),
+    "-": zoomed(view, ZOOM),
+    "0": WHOLE,
+    ArrowLeft: moved(view, -0.25),
+    ArrowRight: moved(view, 0.25),
+  };
+  const next = event.ctrlKey || event.metaKey || event.altKey ? undefined : wanted[event.key];
+  if (!next) return;
+  event.preventDefault();
+  set(next);
+}

@@ -1,0 +1,111 @@
+"""A task's page in a real browser: question and answer, timeline, trace and log."""
+
+import json
+
+import httpx
+import pytest
+
+from tests.support import javascript
+from tests.support.console_page import SOURCE, problems_on_a_phone
+from tests.support.driven_browser import Page
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent
+
+pytestmark = pytest.mark.timeout(300)
+
+_LINES = "[...document.querySelectorAll('.line')].map((one) => one.innerText)"
+_HOSTILE = "<img src=x onerror=hacked()> [one](javascript:hacked()) **end**"
+
+
+async def begun(http: httpx.AsyncClient, fleet: Fleet, agent: str, text: str) -> str:
+    """Return the id of a task that has ended, or waits for its user."""
+    task: str = (await PlainAgent(http, fleet.gateways[0], agent).send(text)).json()["task"]["id"]
+    return task
+
+
+async def spans(page: Page) -> list[str]:
+    """Return the names of the spans in view, in order."""
+    names: list[str] = await page.evaluate(
+        "[...document.querySelectorAll('.span-text')].map((one) => one.innerText)"
+    )
+    return names
+
+
+async def test_a_trace_has_each_call_with_what_it_took_and_can_be_zoomed_by_keyboard(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(SOURCE)
+    task = await begun(http, fleet, "subagents", "Rome")
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks/subagents/{task}")
+    await page.until("document.querySelector('.span.child')", "the timeline is shown")
+    assert await spans(page) == ["Attempt 1", "backend_tool_rendering", "reasoning"]
+    await page.until("document.title.startsWith('Rome · completed · subagents')", "it is titled")
+    assert "Have a good trip" in await page.text(".answered")
+    assert "anonymous asked" in await page.text(".asked")
+    await page.click("#tab-trace")
+    await page.until("document.querySelector('.span.tool')", "the trace is shown")
+    first = ["Attempt 1", "backend_tool_rendering", "Model", "get_weather", "weather-1"]
+    assert (await spans(page))[: len(first)] == first
+    assert await page.evaluate("location.hash.includes('view=trace')")
+    row = "[...document.querySelectorAll('.span-row')].find((one) => one.innerText.includes('{}'))"
+    assert "12" in (await page.evaluate(f"{row.format('weather-1')}.innerText")).split()
+    await page.evaluate(f"{row.format('get_weather')}.click()")
+    await page.until("document.querySelector('.detail')?.innerText.includes('windy')", "a result")
+    assert await page.evaluate("document.querySelector('.raw pre')") is None
+    await page.click(".raw summary")
+    await page.until("document.querySelector('.raw pre')", "JSON is there on demand")
+    assert await problems_on_a_phone(page) == []
+    await page.evaluate("document.querySelector('.span-row').focus()")
+    await page.press("+", 187, "+")
+    await page.until("document.querySelector('[aria-label=\"Show all of it\"]')", "it is zoomed")
+    await page.press("0", 48, "0")
+    await page.until("!document.querySelector('[aria-label=\"Show all of it\"]')", "it is whole")
+
+
+async def test_a_log_is_told_in_lines_that_are_found_by_kind_and_by_word(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(SOURCE)
+    task = await begun(http, fleet, "subagents", "Rome")
+    await page.open(f"{fleet.gateways[1]}/console/#/tasks/subagents/{task}")
+    await page.until(f"{_LINES}.at(-1)?.includes('Completed')", "the log is whole")
+    lines = await page.evaluate(_LINES)
+    events = int((await page.text(".facts")).split("Log")[1].split()[0])
+    assert len(lines) < events / 2
+    assert not [one for one in lines if "working" in one or "{}" in one]
+    await page.evaluate(
+        "[...document.querySelectorAll('.line-tools .chip')]"
+        ".find((one) => one.innerText.startsWith('Tools')).click()"
+    )
+    await page.until(f"{_LINES}.length === 1", "the only call")
+    assert "get_weather" in (await page.evaluate(_LINES))[0]
+    await page.type("[name=log-search]", "nothing like this")
+    await page.until("document.querySelector('.task-log').innerText.includes('matches')", "none")
+    await page.click(".task-log .link")
+    await page.until(f"{_LINES}.length === {len(lines)}", "all of it again")
+    await page.type("[name=log-search]", "WINDY")
+    await page.until(f"0 < {_LINES}.length && {_LINES}.length < {len(lines)}", "by word")
+
+
+async def test_a_task_is_run_again_with_what_it_was_asked_edited(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(SOURCE)
+    task = await begun(http, fleet, "echo", _HOSTILE)
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks/echo/{task}")
+    await page.evaluate("globalThis.hacked = () => console.error('hacked')")
+    await page.until("document.querySelector('.answered strong')", "the answer is rendered")
+    assert await page.evaluate("document.querySelectorAll('.task :is(img, [onerror])').length") == 0
+    await page.click(".lines .line")
+    await page.until("document.querySelector('.detail')", "a line in full")
+    assert await problems_on_a_phone(page) == []
+    await page.click("[name=again]")
+    await page.until("document.querySelector('dialog[open]')", "it is asked")
+    field = "document.querySelector('[name=again]:is(textarea)')"
+    assert await page.evaluate(f"{field}.value") == _HOSTILE
+    assert await problems_on_a_phone(page) == []
+    await page.evaluate(f"{field}.value = ''; 0")
+    await page.type("textarea[name=again]", "edited")
+    await page.click("dialog[open] [type=submit]")
+    await page.until(f"!location.hash.includes({json.dumps(task)})", "it is another task")
+    await page.until("document.querySelector('.answered')?.innerText.includes('edited')", "so")
