@@ -72,11 +72,11 @@ export function TaskPage({ agent, task, query }: Shown) {
         <>
           <Tabs label="Views of the task" tabs={VIEWS} chosen={view} onChoose={(chosen) => route.replace(["tasks", agent, task], place(chosen))} />
           <TabPanel name={view} class="task-view">
-            {view === "trace" && <TraceView trace={trace} rows={rows} from={from} to={to} />}
+            {view === "trace" && <TraceView trace={trace} rows={rows} from={from} to={to} isLive={at === 0} />}
             {view === "events" && <EventsView rows={rows} />}
             {view === "timeline" && (
               <>
-                <TimelineView trace={trace} rows={rows} from={from} to={to}>
+                <TimelineView trace={trace} rows={rows} from={from} to={to} isLive={at === 0}>
                   <DelegationTree tasks={children} />
                 </TimelineView>
               </>
@@ -129,12 +129,13 @@ interface Viewed {
   rows: LogRow[];
   from: number;
   to: number;
+  isLive: boolean;
 }
 
 const OUTER: ReadonlySet<SpanKind> = new Set(["run", "queue", "attempt", "gap", "waiting", "step", "child"]);
 
 /** What went on when, above the log as lines. */
-function TimelineView({ trace, rows, from, to, children }: Viewed & { children: ComponentChildren }) {
+function TimelineView({ trace, rows, from, to, isLive, children }: Viewed & { children: ComponentChildren }) {
   const { all } = useFold(() => new LogLines(), rows);
   const [selected, setSelected] = useState(0);
   const [span, setSpan] = useState("");
@@ -144,7 +145,7 @@ function TimelineView({ trace, rows, from, to, children }: Viewed & { children: 
   return (
     <>
       <Waterfall
-        name="Timeline" spans={spans} from={from} to={to} hasUsage={false} selected={span}
+        name="Timeline" spans={spans} from={from} to={to} isLive={isLive} hasUsage={false} selected={span}
         onSelect={(chosen) => {
           setSpan(chosen.id);
           setSelected(lineOf(all, chosen.kind, chosen.generation)?.generation ?? 0);
@@ -169,7 +170,7 @@ function TimelineView({ trace, rows, from, to, children }: Viewed & { children: 
 }
 
 /** Each call of a model or tool, with what it took. */
-function TraceView({ trace, rows, from, to }: Viewed) {
+function TraceView({ trace, rows, from, to, isLive }: Viewed) {
   const { all } = useFold(() => new LogLines(), rows);
   const [selected, setSelected] = useState("");
   const spans = trace.flat;
@@ -177,7 +178,7 @@ function TraceView({ trace, rows, from, to }: Viewed) {
   const line = chosen && lineOf(all, chosen.kind, chosen.generation);
   return (
     <div class={line ? "task-body has-detail" : "task-body"}>
-      <Waterfall name="Trace" spans={spans} from={from} to={to} hasUsage selected={selected} onSelect={({ id }) => setSelected(id === selected ? "" : id)} />
+      <Waterfall name="Trace" spans={spans} from={from} to={to} isLive={isLive} hasUsage selected={selected} onSelect={({ id }) => setSelected(id === selected ? "" : id)} />
       {line && <LineDetail key={selected} line={line} rows={rows} onClose={() => setSelected("")} />}
     </div>
   );

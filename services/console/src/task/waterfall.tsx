@@ -1,6 +1,6 @@
 import { Bot, ChevronLeft, ChevronRight, CircleHelp, Footprints, Hourglass, Maximize2, RefreshCw, Sparkles, Unplug, Wrench, ZoomIn, ZoomOut } from "lucide";
 import type { IconNode } from "lucide";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
@@ -33,6 +33,8 @@ interface Shown {
   spans: { span: Span; depth: number }[];
   from: number;
   to: number;
+  /** Whether what is open goes on now, and is not shown as it was. */
+  isLive: boolean;
   /** Whether tokens and cost have columns. */
   hasUsage: boolean;
   selected: string;
@@ -40,11 +42,12 @@ interface Shown {
 }
 
 /** Spans below each other on one time axis, which can be zoomed into. */
-export function Waterfall({ name, spans, from, to, hasUsage, selected, onSelect }: Shown) {
+export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, onSelect }: Shown) {
   const [view, setView] = useState(WHOLE);
   const [isAll, setAll] = useState(false);
   const shown = isAll ? spans : spans.slice(0, MOST);
-  const length = Math.max(1, to - from);
+  const until = useNow(spans.some(({ span }) => span.isOpen) && isLive, to);
+  const length = Math.max(1, until - from);
   const isZoomed = view.to - view.from < 1;
   return (
     <figure class={hasUsage ? "waterfall has-usage" : "waterfall"} aria-label={name} onKeyDown={(event) => zoomByKey(event, view, setView)}>
@@ -68,7 +71,7 @@ export function Waterfall({ name, spans, from, to, hasUsage, selected, onSelect 
         </span>
       </div>
       <ol onWheel={(event) => zoomByWheel(event, view, setView)}>
-        {shown.map(({ span, depth }) => (
+        {shown.map(({ span, depth }) => ({ span: span.isOpen && isLive ? { ...span, to: until } : span, depth })).map(({ span, depth }) => (
           <li key={span.id}>
             <button type="button" class="span-row" aria-pressed={span.id === selected} onClick={() => onSelect(span)} onDblClick={() => setView(windowOf(span, from, length))}>
               <span class="span-name" style={{ paddingLeft: `${Math.min(depth, 8) * 14}px` }}>
@@ -96,6 +99,19 @@ export function Waterfall({ name, spans, from, to, hasUsage, selected, onSelect 
       )}
     </figure>
   );
+}
+
+const SECOND = 1_000;
+
+/** Returns the time, each second anew, while something goes on; else `last`. */
+function useNow(goesOn: boolean, last: number): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    if (!goesOn) return;
+    const timer = setInterval(() => setNow(Date.now()), SECOND);
+    return () => clearInterval(timer);
+  }, [goesOn]);
+  return goesOn ? Math.max(now, last) : last;
 }
 
 function Axis({ view, length }: { view: Window; length: number }) {
