@@ -139,12 +139,13 @@ test-containers: $(DEVELOPMENT) ## Run tests against the official NATS and Valke
 venv: $(DEVELOPMENT) ## Install the development environment into .venv
 
 .PHONY: docs
-docs: $(DOCS) ## Build the documentation site into build/site; broken links fail
+docs: $(DOCS) ## Build the documentation site into build/site; broken links fail; print the words of each section
 	@rm -rf build/docs && mkdir -p build/docs
 	@git ls-files -z --cached --others --exclude-standard $(SITE) | tar --null -cf - -T - | tar -xf - -C build/docs
 	$(BIN)/zensical build --clean --strict
 	@! grep -rlE '<(script|link|img)[^>]* (src|href)="?https?:' build/site --include='*.html' || \
 		{ echo "these pages load something from a network" >&2; exit 1; }
+	@$(BIN)/python -m tests.architecture.words
 
 # The site's pages, and the files that they link to.
 SITE = README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples deploy clients/javascript

@@ -13,9 +13,7 @@ import pytest
 from tests.architecture.test_named_tests import names_in
 from tests.architecture.test_site import sections
 from tests.architecture.tree import ROOT, modules_of_tests
-
-INTERNAL = "Internals"
-"""The section of the site for those who work on Headrace: its pages may name tests."""
+from tests.architecture.words import INTERNAL
 
 TABLES = ("docs/comparison.md", "docs/guides/operating/")
 """Pages on which each row is a claim."""
