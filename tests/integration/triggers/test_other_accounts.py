@@ -1,4 +1,4 @@
-"""Events of another NATS account or server begin tasks, as docs/triggers.md has it configured."""
+"""Events of another NATS account or server begin tasks, as docs/events-elsewhere.md has it."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.support.secured_nats import SecuredNats
 from tests.support.triggers import begun
 from tests.support.waiting import TIMEOUT, eventually
 
-_PAGE = (ROOT / "docs" / "triggers.md").read_text()
+_PAGE = (ROOT / "docs" / "events-elsewhere.md").read_text()
 
 
 def documented(language: str, about: str = "account") -> str:
