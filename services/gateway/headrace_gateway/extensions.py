@@ -13,6 +13,9 @@ CURSORS = "urn:headrace:cursor:v1"
 GENERATIONS = "urn:headrace:generation:v1"
 """A2A v1.1's generations in advance: long-polling GetTask, conditional SendMessage."""
 
+TIMELINES = "urn:headrace:timeline:v1"
+"""A2A v1.1's timeline in advance: GetTask with what client and agent said, in order."""
+
 DELETION = "urn:headrace:delete-task:v1"
 """DeleteTask: an owner can have a task erased."""
 
@@ -37,6 +40,10 @@ _DESCRIPTIONS = {
     "of the Task and of update events. GetTask with currentGeneration waits until the task's "
     "number is larger. SendMessage with configuration.ifGenerationMatch continues a task "
     "only if it is at that generation, and is refused with -32010 (HTTP 409) otherwise.",
+    TIMELINES: "GetTask with timelineLength, or with this extension activated, has what the client "
+    "and the agent said in the order of its generations, as in A2A v1.1's draft: "
+    "headrace.timeline in the Task's metadata, and headrace.startGeneration and "
+    "headrace.endGeneration in that of its artifacts.",
     DELETION: "DeleteTask (in REST: DELETE /tasks/{id}) erases a task of the caller permanently. A "
     "task that has not ended is canceled first. The parameters are CancelTask's, and the "
     "response is an empty object. A repeated request gets the same response; all other "

@@ -13,6 +13,7 @@ from headrace.model import messages
 from headrace.model.events import Json
 from headrace.model.task import TERMINAL, TaskKey
 from headrace_gateway.call import Call, keyed_request, listed_owner
+from headrace_gateway.extensions import TIMELINES
 from headrace_gateway.feeds import FeedBlock
 from headrace_gateway.protocols.a2a.cards import extended_card
 from headrace_gateway.protocols.a2a.messages import (
@@ -33,6 +34,7 @@ from headrace_gateway.protocols.a2a.push_configs import (
     get_config,
     list_configs,
 )
+from headrace_gateway.protocols.a2a.timelines import with_timeline
 from headrace_gateway.refusals import TaskEnded
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -57,10 +59,13 @@ async def get_task(services: Services, call: Call, params: object) -> Json:
     query = query_of(call.caller, key, "GetTask", history_length=history_length(request))
     found = await services.state.get(query)
     known = request.get("currentGeneration")  # The client has it, and waits for a newer one.
-    if known is None or found.generation > known or found.state in TERMINAL:
+    if known is not None and found.generation <= known and found.state not in TERMINAL:
+        await _newer(services, call, found, known)
+        found = await services.state.get(query)
+    length = request.get("timelineLength")
+    if length is None and TIMELINES not in call.extensions:
         return found.task
-    await _newer(services, call, found, known)
-    return (await services.state.get(query)).task
+    return await with_timeline(services, call, found, length)
 
 
 async def _newer(services: Services, call: Call, found: messages.TaskFound, known: int) -> None:

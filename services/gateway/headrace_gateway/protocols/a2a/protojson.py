@@ -197,10 +197,10 @@ def _extension(name: str) -> SchemaField:
 
 
 _EXTENSIONS: Mapping[str, tuple[SchemaField, ...]] = {
-    "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"),),
+    "lf.a2a.v1.GetTaskRequest": (_extension("currentGeneration"), _extension("timelineLength")),
     "lf.a2a.v1.SendMessageConfiguration": (_extension("ifGenerationMatch"),),
 }
-"""Fields planned for A2A 1.1, offered as an extension (`extensions.GENERATIONS`)."""
+"""Fields planned for A2A 1.1, offered as `extensions.GENERATIONS` and `extensions.TIMELINES`."""
 
 
 def schema(message: type[Message]) -> Schema:
