@@ -272,6 +272,7 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
     await page.until(f"{_LAST}?.includes('Approved')", "the agent has the answer")
     await chat(page, fleet.gateways[0], "agentic_generative_ui")
     await say(page, "a cake")
+    await page.click("[aria-label=State]")
     await page.until("document.querySelectorAll('.patches li').length > 4", "the state changes")
     assert await violations(page) == []
 

@@ -74,7 +74,7 @@ export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing)
           name="message"
           rows={2}
           aria-label="Message"
-          placeholder={isAsked ? "Answer above, or write something else" : isRunning ? `Write to ${agent} while it works` : `Write to ${agent}`}
+          placeholder={isAsked ? "Answer above, or write something else" : isRunning ? "Write while it works" : "Write a message"}
           onKeyDown={onKeyDown}
           onPaste={(event) => add(event.clipboardData?.files)}
         />

@@ -9,7 +9,7 @@ import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
 import { Skeleton } from "../ui/skeleton";
 import { toasts } from "../ui/toasts";
-import { briefly, type Thread, type Threads } from "./threads";
+import { briefly, wordsOf, type Thread, type Threads } from "./threads";
 
 interface Listed {
   threads: Threads;
@@ -93,12 +93,12 @@ function ThreadRow({ thread, threads, isCurrent, onGone }: Row) {
   return (
     <li class={unread && !isCurrent ? "is-unread" : ""}>
       <a href={linkTo(["chat", agents[0] ?? "", id])} aria-current={isCurrent ? "page" : undefined}>
-        <span class="thread-title">{title || "Untitled"}</span>
+        <span class="thread-title">{wordsOf(title) || "Untitled"}</span>
         <span class="thread-time">{briefly(changed)}</span>
         <span class="thread-text">
           {waiting && <span class="dot warn" aria-hidden="true" />}
           {isWorking && <span class="dot busy" aria-hidden="true" />}
-          {waiting ? "Waits for you" : isWorking ? "Working" : text || agents.join(", ")}
+          {waiting ? "Waits for you" : isWorking ? "Working" : wordsOf(text) || agents.join(", ")}
         </span>
         {unread && !isCurrent && <span class="unseen">, unread</span>}
       </a>

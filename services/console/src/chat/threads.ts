@@ -122,6 +122,11 @@ async function send(method: string, id: string, body?: Json): Promise<Json> {
   return fetchJson(`${PATH}/${encodeURIComponent(id)}`, init);
 }
 
+/** Returns the words of Markdown, without the signs that a line has no use for. */
+export function wordsOf(markdown: string): string {
+  return markdown.replace(/```\w*|[`*]|(^|\s)(#{1,6}|>)(?=\s)/g, "$1").replace(/\s+/g, " ").trim();
+}
+
 /** Returns when something was, as briefly as a list has room for. */
 export function briefly(time: string, now = Date.now()): string {
   const date = new Date(time);

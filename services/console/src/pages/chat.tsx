@@ -1,5 +1,5 @@
 import { Braces, PanelLeft, SquarePen } from "lucide";
-import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { Composer } from "../chat/composer";
 import { beginThread, Conversation } from "../chat/conversation";
@@ -8,7 +8,7 @@ import { Past, RunView } from "../chat/run_view";
 import { Scroll } from "../chat/scroll";
 import { hasState, StatePanel } from "../chat/state_panel";
 import { ThreadList } from "../chat/thread_list";
-import { Threads } from "../chat/threads";
+import { Threads, wordsOf } from "../chat/threads";
 import type { Run, UserMessage } from "../chat/transcript";
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
@@ -29,6 +29,10 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
   const [isListed, setListed] = useState(false);
   useEffect(() => threads.open(), [threads]);
   useEffect(() => setListed(false), [thread]);
+  const panel = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (isListed) panel.current!.querySelector<HTMLElement>("input")?.focus();
+  }, [isListed]);
   useEffect(() => {
     // The address may have an agent and a thread already that are not rendered yet.
     const [page, wanted, begun] = route.place.parts;
@@ -39,7 +43,7 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
   return (
     <section class="chat-page">
       {isListed && <div class="shade" onClick={() => setListed(false)} />}
-      <aside class={isListed ? "threads-panel is-open" : "threads-panel"} aria-label="Conversations" onKeyDown={({ key }) => key === "Escape" && setListed(false)}>
+      <aside ref={panel} class={isListed ? "threads-panel is-open" : "threads-panel"} aria-label="Conversations" onKeyDown={({ key }) => key === "Escape" && setListed(false)}>
         <ThreadList threads={threads} current={thread} newThread={newThread(agent || "")} onGone={() => route.go(newThread(agent))} />
       </aside>
       {error && !value && <p class="error page" role="alert">{error}</p>}
@@ -70,7 +74,8 @@ function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
   const { transcript, error, isLoading, isRunning } = useStore(conversation);
   const { runs, past, state, patches, open } = transcript;
   const [isStateShown, setStateShown] = useState(innerWidth > STATE_FITS);
-  const title = useStore(threads).all.find(({ id }) => id === thread)?.title;
+  const listed = useStore(threads).all.find(({ id }) => id === thread);
+  const title = listed && wordsOf(listed.title);
   useListed(threads, thread, runs);
   useTitle(title ?? agent, open.length > 0 ? "waits for you" : isRunning ? "working" : "", "Chat");
   const edit = (run: Run, message: UserMessage, text: string) => {

@@ -46,6 +46,7 @@ function Side({ title, rows, children }: { title: string; rows: LogRow[]; childr
         {title} {children}
       </h2>
       {text && <p class="said" tabIndex={0}>{text}</p>}
+      {rows.length === 0 && <p class="hint pad">Nothing after the common past.</p>}
       <LogTable name={`Log of the ${title.toLowerCase()}`} rows={rows} selected={selected} follows={false} onSelect={setSelected} />
     </section>
   );

@@ -3,6 +3,7 @@ import type { IconNode } from "lucide";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon";
+import { moveByArrows } from "./arrow_keys";
 import { matching, type LineKind, type LogLine } from "./log_lines";
 import { elapsed } from "./units";
 
@@ -98,7 +99,7 @@ function Rows({ lines, begin, selected, follows, onSelect }: Shown) {
       aria-label="Log"
       onScroll={({ currentTarget: { scrollTop, clientHeight } }) => setView({ top: scrollTop, height: clientHeight })}
     >
-      <ol style={{ height: `${lines.length * HEIGHT}px` }}>
+      <ol onKeyDown={moveByArrows} style={{ height: `${lines.length * HEIGHT}px` }}>
         {lines.slice(first, last).map((line, at) => (
           <li key={line.generation + line.title} style={{ top: `${(first + at) * HEIGHT}px` }} aria-setsize={lines.length} aria-posinset={first + at + 1}>
             <LineRow line={line} begin={begin} isSelected={line.generation === selected} onSelect={onSelect} />

@@ -1,6 +1,7 @@
 import { User } from "lucide";
 import type { ComponentChildren } from "preact";
 
+import { FeedbackView } from "../chat/feedback_view";
 import { FileView } from "../chat/file_view";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
@@ -12,6 +13,7 @@ const FAILURES = new Set(["failed", "rejected"]);
 
 interface Shown {
   agent: string;
+  task: string;
   result: Result;
   state: string;
   /** Where to answer a question; empty: there is no chat about it. */
@@ -19,7 +21,7 @@ interface Shown {
 }
 
 /** Who asked what, and what came of it. */
-export function Summary({ agent, result, state, chat }: Shown) {
+export function Summary({ agent, task, result, state, chat }: Shown) {
   return (
     <section class="summary" aria-label="Question and answer">
       <div class="asked">
@@ -29,16 +31,21 @@ export function Summary({ agent, result, state, chat }: Shown) {
         {result.said.map((one) => <SaidView key={one.generation} said={one} />)}
       </div>
       <div class="answered">
-        <h2>{agent} {verbOf(stateName(state))}</h2>
+        <h2>{agent} {verbOf(stateName(state), result.status)}</h2>
         <Answer result={result} state={state} chat={chat} />
+        {isEnd(stateName(state)) && (
+          <div class="run-tools">
+            <FeedbackView agent={agent} task={task} />
+          </div>
+        )}
       </div>
     </section>
   );
 }
 
-function verbOf(state: string): string {
+function verbOf(state: string, said: string): string {
   if (FAILURES.has(state)) return state === "failed" ? "failed" : "rejected it";
-  if (state.endsWith("required")) return "asks";
+  if (state.endsWith("required")) return said ? "asks" : "waits";
   return state === "completed" ? "answered" : state === "canceled" ? "was stopped" : "is working";
 }
 
@@ -57,10 +64,14 @@ function described({ parts }: Said): string {
   return data.join(" ") || "Nothing";
 }
 
-function Answer({ result, state, chat }: Omit<Shown, "agent">): ComponentChildren {
+function isEnd(state: string): boolean {
+  return /^(completed|canceled)$/.test(state) || FAILURES.has(state);
+}
+
+function Answer({ result, state, chat }: Omit<Shown, "agent" | "task">): ComponentChildren {
   const name = stateName(state);
   const { answer, files, status } = result;
-  const isOver = /^(completed|canceled)$/.test(name) || FAILURES.has(name);
+  const isOver = isEnd(name);
   const waits = name.endsWith("required");
   // An agent may say its question, or its last words, twice.
   const isSaid = !status.trim() || answer.trim().endsWith(status.trim());

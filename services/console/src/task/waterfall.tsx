@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
+import { moveByArrows } from "./arrow_keys";
 import type { Span, SpanKind } from "./trace";
 import { costOf, elapsed, ticksOf, tokensOf } from "./units";
 import { moved, WHOLE, zoomed, type Window } from "./window";
@@ -70,7 +71,7 @@ export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, o
           {hasUsage && <span class="wide">Cost</span>}
         </span>
       </div>
-      <ol onWheel={(event) => zoomByWheel(event, view, setView)}>
+      <ol onKeyDown={moveByArrows} onWheel={(event) => zoomByWheel(event, view, setView)}>
         {shown.map(({ span, depth }) => ({ span: span.isOpen && isLive ? { ...span, to: until } : span, depth })).map(({ span, depth }) => (
           <li key={span.id}>
             <button type="button" class="span-row" aria-pressed={span.id === selected} onClick={() => onSelect(span)} onDblClick={() => setView(windowOf(span, from, length))}>
