@@ -57,7 +57,7 @@ async def test_tasks_take_what_the_page_on_capacity_states(
             names = (begun["id"], begun["contextId"])
             found = await redis.ask(*(["KEYS", f"*{name}*"] for name in names))
             keys[:] = {key for some in found for key in some}
-            return len(keys) == 3
+            return len(keys) == 4
 
         await eventually(are_there, "its keys are those of a task that has ended")
         sizes = await redis.ask(*(["MEMORY", "USAGE", key.decode()] for key in keys))
