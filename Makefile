@@ -32,7 +32,7 @@ INSTALL_PACKAGES = $(PIP_INSTALL) --no-deps --require-hashes --requirement
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET [ARGS=\"…\"]" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: $(RUNTIME) ## Serve the whole stack on http://127.0.0.1:8080 (ARGS="--port 9000", HEADRACE_*)
@@ -133,6 +133,10 @@ down: ## Stop the stack and delete its volumes
 test-containers: $(DEVELOPMENT) ## Run tests against the official NATS and Valkey images (ARGS="tests/integration/shared")
 	@HEADRACE_TEST_SERVERS=containers exec $(BIN)/python -m pytest $(or $(ARGS),$(SPREAD) tests)
 
+.PHONY: test-chart
+test-chart: ## Install the chart on a cluster of kind, run tasks over an upgrade, delete the cluster
+	@exec deploy/try-chart
+
 ##@ Project
 
 .PHONY: venv
@@ -148,7 +152,7 @@ docs: $(DOCS) ## Build the documentation site into build/site; broken links fail
 	@$(BIN)/python -m tests.architecture.words
 
 # The site's pages, and the files that they link to.
-SITE = README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples deploy clients/javascript
+SITE = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs examples deploy clients/javascript
 
 .PHONY: lock
 lock: $(DEVELOPMENT) ## Resolve the requirements files again (ARGS="--upgrade")
@@ -177,10 +181,23 @@ dist: $(DEVELOPMENT) ## Build the source distribution, and the wheel from it, in
 .PHONY: release-check
 release-check: ## Check that VERSION is that of the packages and of the changelog
 	@grep -qxF 'version = "$(VERSION)"' pyproject.toml || { echo "pyproject.toml has another version" >&2; exit 1; }
-	@grep -qF '"version": "$(VERSION)"' clients/javascript/package.json || \
+	@grep -qF '"version": "$(SEMVER)"' clients/javascript/package.json || \
 		{ echo "clients/javascript/package.json has another version" >&2; exit 1; }
+	@grep -qxF 'appVersion: $(SEMVER)' deploy/helm/headrace/Chart.yaml || \
+		{ echo "deploy/helm/headrace/Chart.yaml has another appVersion" >&2; exit 1; }
 	@grep -qE '^## \[$(subst .,\.,$(VERSION))\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$$' CHANGELOG.md || \
 		{ echo "CHANGELOG.md has no section [$(VERSION)] with a date" >&2; exit 1; }
+
+# As npm and Helm have a candidate's version: 0.1.0-rc.1 for 0.1.0rc1.
+SEMVER = $(shell sed -E 's/(a|b|rc)([0-9]+)$$/-\1.\2/' <<<'$(VERSION)')
+
+.PHONY: release-artifacts
+release-artifacts: docs ## Build all that a release has into build/release: packages, chart, site, SBOMs, checksums
+	@exec $(BIN)/python -m tests.release.artifacts
+
+.PHONY: release-rehearsal
+release-rehearsal: $(DEVELOPMENT) ## Build a candidate of the commit, install it into an empty folder, run tasks (VERSION=0.1.0rc1)
+	@exec $(BIN)/python -m tests.release.rehearsal $(or $(VERSION),0.1.0rc1)
 
 .PHONY: clean
 clean: ## Delete .venv, data, caches and build output

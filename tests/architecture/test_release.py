@@ -11,9 +11,19 @@ from typing import Any
 import yaml
 
 from tests.architecture.tree import ROOT
+from tests.release.artifacts import FOLDER, SUMS, write_sums
+from tests.release.versions import semantic, set_version
 
 _TARGET = re.compile(r"\bmake ([a-z-]+)")
 _PINNED = re.compile(r"uses: [\w.-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+\b")
+_STATED = (
+    "Makefile",
+    "pyproject.toml",
+    "clients/javascript/package.json",
+    "deploy/helm/headrace/Chart.yaml",
+)
+"""What `make release-check` reads, beside the changelog."""
+
 _CLASSIFIER = "Programming Language :: Python :: "
 
 
@@ -40,16 +50,21 @@ def compared(
     folder: Path, version: str, date: str = "2026-12-01"
 ) -> subprocess.CompletedProcess[str]:
     """Run `make release-check` in a copy whose changelog has a date."""
-    for name in ("Makefile", "pyproject.toml", "clients/javascript/package.json"):
+    for name in _STATED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text((ROOT / name).read_text())
     (folder / "CHANGELOG.md").write_text(changelog(date))
-    # Not with the jobs and variables of a `make` that runs the tests.
-    own = {
+    command = ["make", "release-check", f"VERSION={version}"]
+    return subprocess.run(
+        command, cwd=folder, env=_own(), capture_output=True, text=True, check=False
+    )
+
+
+def _own() -> dict[str, str]:
+    """Return the environment without the jobs and variables of a `make` that runs the tests."""
+    return {
         name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFL"))
     }
-    command = ["make", "release-check", f"VERSION={version}"]
-    return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
 def test_its_commands_are_targets_of_the_makefile() -> None:
@@ -58,12 +73,13 @@ def test_its_commands_are_targets_of_the_makefile() -> None:
     assert sorted(named) == [
         "audit",
         "bench-falls",
-        "dist",
         "docs",
+        "release-artifacts",
         "release-check",
         "soak",
         "test",
         "test",
+        "test-chart",
         "upgrade",
     ]
     assert set(named) <= set(targets)
@@ -109,7 +125,34 @@ def test_the_pictures_of_browser_tests_are_an_artifact_also_when_one_fails() -> 
 def test_the_packages_have_one_version() -> None:
     package = json.loads((ROOT / "clients/javascript/package.json").read_text())
     chart = yaml.safe_load((ROOT / "deploy/helm/headrace/Chart.yaml").read_text())
-    assert {package["version"], chart["appVersion"]} == {project()["version"]}
+    assert {package["version"], chart["appVersion"]} == {semantic(project()["version"])}
+
+
+def test_a_candidate_is_accepted_in_the_form_of_each_package(tmp_path: Path) -> None:
+    assert compared(tmp_path, project()["version"]).returncode == 0
+    set_version(tmp_path, "0.1.0rc1", "2026-12-01")
+    package = json.loads((tmp_path / "clients/javascript/package.json").read_text())
+    assert package["version"] == "0.1.0-rc.1"
+    command = ["make", "release-check", "VERSION=0.1.0rc1"]
+    subprocess.run(command, cwd=tmp_path, env=_own(), check=True)
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python" / "one.whl").write_bytes(b"one")
+    assert len(write_sums(tmp_path)) == 1
+    check = ["sha256sum", "--check", "--quiet", SUMS]
+    subprocess.run(check, cwd=tmp_path, check=True)
+
+
+def test_what_is_published_is_what_was_built_and_signed() -> None:
+    found = jobs()
+    [attest] = [step for step in found["build"]["steps"] if "attest" in step.get("uses", "")]
+    assert attest["with"] == {"subject-checksums": f"{FOLDER}/{SUMS}"}
+    uploaded = found["build"]["steps"][-1]["with"]
+    assert (uploaded["name"], uploaded["path"]) == ("release", str(FOLDER))
+    for name in ("publish", "release"):
+        assert found[name]["steps"][0]["with"] == {"name": "release", "path": "release"}
 
 
 def test_the_packages_version_with_its_section_in_the_changelog_is_accepted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.architecture.tree import ROOT, tracked
 
 _SITE = re.compile(r"^SITE = (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)")
-_OTHER_PAGES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+_OTHER_PAGES = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 
 
 def sections() -> dict[str, list[str]]:

@@ -25,13 +25,19 @@ def installed(folder: Path) -> Path:
     return folder / app.name
 
 
-def _installed(folder: Path) -> Path:
-    packages = javascript.FOLDER / "node_modules"
-    build, app = folder / "build", folder / "app"
+def pack(build: Path, folder: Path) -> Path:
+    """Pack the package into `folder`, built in `build`, which must not exist; return the file."""
     shutil.copytree(_SOURCE, build, ignore=shutil.ignore_patterns("node_modules", "dist"))
-    (build / "node_modules").symlink_to(packages)
-    run(build, javascript.program("npm"), "pack", "--loglevel=error")
-    [archive] = build.glob("*.tgz")
+    (build / "node_modules").symlink_to(javascript.FOLDER / "node_modules")
+    where = ["--pack-destination", str(folder.resolve())]
+    run(build, javascript.program("npm"), "pack", "--loglevel=error", *where)
+    [archive] = folder.glob("*.tgz")
+    return archive
+
+
+def _installed(folder: Path) -> Path:
+    packages, app = javascript.FOLDER / "node_modules", folder / "app"
+    archive = pack(folder / "build", folder)
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     own = app / "node_modules" / "@headrace"

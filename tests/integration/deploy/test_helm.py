@@ -1,6 +1,7 @@
 """The Helm chart: each set of values renders to valid manifests that fit the services."""
 
 import re
+import subprocess
 from importlib.metadata import version
 from typing import Any
 
@@ -30,11 +31,12 @@ from tests.support.helm_chart import (
     values_of,
 )
 
-SETS = ["default", "files", "keda", "nats", "nats-cluster", "small", "valkey"]
+SETS = ["default", "files", "keda", "kind", "nats", "nats-cluster", "small", "valkey"]
 WORKERS = {
     "default": {"worker"},
     "files": {"worker"},
     "keda": {"shop", "desk"},
+    "kind": {"worker"},
     "nats": {"worker"},
     "nats-cluster": {"shop", "front-desk"},
     "small": {"worker"},
@@ -518,3 +520,15 @@ def test_an_autoscaler_with_more_than_its_most_replicas_is_refused(by: str) -> N
         render(values)
     values["workers"]["worker"]["autoscaling"] = {"by": "none", "max": 1}
     assert render(values)
+
+
+def test_what_tries_the_chart_makes_each_secret_and_asks_the_service_that_there_is() -> None:
+    script = (ROOT / "deploy" / "try-chart").read_text()
+    made = set(re.findall(r"headrace-(?:nats-[a-z-]+|redis|credentials)", script))
+    manifests = yaml.safe_dump_all(render(values_of("kind")))
+    assert made == set(re.findall(r"headrace-(?:nats-[a-z-]+|redis|credentials)", manifests))
+    [service] = re.findall(r"^SERVICE=(\S+)", script, re.MULTILINE)
+    services = [one for one in render(values_of("kind")) if one["kind"] == "Service"]
+    assert service in [one["metadata"]["name"] for one in services]
+    syntax = ["bash", "-n", str(ROOT / "deploy" / "try-chart")]
+    subprocess.run(syntax, check=True)

@@ -1,0 +1,1 @@
+"""A release: its version, all that it has, and a rehearsal of it."""
