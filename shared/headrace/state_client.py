@@ -30,6 +30,7 @@ from headrace.model.messages import (
     CountOpenTasks,
     Done,
     DropFile,
+    FindTasks,
     GetTask,
     GetUsage,
     ListTasks,
@@ -37,6 +38,7 @@ from headrace.model.messages import (
     OpenQueue,
     OpenTasksCounted,
     Refusal,
+    RowsFound,
     StartTask,
     TaskFound,
     TasksFound,
@@ -186,6 +188,10 @@ class StateClient:
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of the time of the call."""
         return await self._ask("list", query, TasksFound)
+
+    async def find(self, query: FindTasks) -> RowsFound:
+        """Return one page of rows, complete as of the time of the call."""
+        return await self._ask("find", query, RowsFound)
 
     async def usage(self, query: GetUsage) -> UsageFound:
         """Return what a tenant's runs have used, complete as of the time of the call.

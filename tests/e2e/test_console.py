@@ -263,12 +263,11 @@ async def test_a_question_is_answered_in_its_form_and_pages_are_accessible(
     assert await violations(page) == []
     await chat(page, fleet.gateways[0], "interrupt")
     await say(page, "a trip")
-    await page.click(".interrupt [name='0.approved']")
-    await page.type(".interrupt [name='0.note']", "gladly")
+    await page.until("document.querySelector('.approval')", "an approval is two buttons")
     await page.resize(390, 760, dark=True)
     assert await violations(page) == []
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
-    await page.click(".interrupt [type=submit]")
+    await page.click(".approval [type=submit]")
     await page.until(f"{_LAST}?.includes('Approved')", "the agent has the answer")
     await chat(page, fleet.gateways[0], "agentic_generative_ui")
     await say(page, "a cake")
@@ -310,7 +309,7 @@ async def test_a_chat_shows_what_agents_emit_also_after_a_reload(fleet: Fleet, p
     stopped = "document.querySelector('[data-state=cancelled]')?.innerText.includes('Stopped.')"
     await until_shown(stopped, "it is stopped")
     await begin("interrupt", "a trip")
-    await until_shown("document.querySelector('.interrupt')", "the agent asks")
+    await until_shown("document.querySelector('.approval')", "the agent asks")
 
 
 async def test_tasks_that_wait_or_are_rejected_are_there_again_after_a_reload(
@@ -363,7 +362,8 @@ async def test_every_page_is_accessible_and_fits_a_phone_in_light_and_dark(
         "#/fleet": f"{rows} > 3",
         "#/nowhere": "document.querySelector('.empty-state')",
         "#/chat/counter": "document.querySelector('.composer')",
-        "#/tasks?agent=counter": f"{rows} > 0",
+        "#/?agent=counter": "document.querySelector('.row')",
+        "#/?q=nothing+like+it": "document.querySelector('.empty-state')",
         f"#/tasks/counter/{sent}": "document.querySelector('.line')",
         f"#/tasks/counter/{sent}?view=trace": "document.querySelector('.span.attempt')",
         f"#/tasks/counter/{sent}?view=events": "document.querySelector('.log tbody button')",
@@ -462,7 +462,7 @@ async def test_tasks_come_into_a_list_and_change_there_by_its_stream(
     context = f"live-{secrets.token_hex(8)}"
 
     def row(task: str) -> str:
-        return f"document.querySelector('tbody a[href$=\"{task}\"]')?.closest('tr').innerText"
+        return f"document.querySelector('.row[href$=\"{task}\"]')?.innerText"
 
     async def send(text: str, **fields: str) -> str:
         body = {"message": message(text, **fields)}
@@ -470,24 +470,15 @@ async def test_tasks_come_into_a_list_and_change_there_by_its_stream(
         task: str = (await http.post(url, json=body)).raise_for_status().json()["task"]["id"]
         return task
 
-    await page.open(f"{fleet.gateways[1]}/console/#/tasks?agent=interrupt&contextId={context}")
+    await page.open(f"{fleet.gateways[1]}/console/#/?agent=interrupt&contextId={context}")
     await page.until("document.body.innerText.includes('No task matches')", "the list is empty")
-    await page.evaluate(
-        "{const real = fetch; globalThis.fetch = (url, init) =>"
-        " (globalThis.lists += String(url).includes('/tasks?'), real(url, init))}"
-    )
-
-    async def shown_by_its_stream() -> str | None:
-        """Return a task; None: the list was asked for, as it may be at any time."""
-        await page.evaluate("globalThis.lists = 0")
-        task = await send("a trip", contextId=context)
-        await page.until(f"{row(task)}?.includes('input required')", "the task is listed")
-        await send("yes", taskId=task, contextId=context)
-        await page.until(f"{row(task)}?.includes('completed')", "its state changes")
-        return task if await page.evaluate("lists") == 0 else None
-
-    while (task := await shown_by_its_stream()) is None:
-        pass
+    task = await send("a trip", contextId=context)
+    await page.until(f"{row(task)}?.includes('input required')", "the task is listed")
+    assert "a trip" in await page.evaluate(row(task))
+    heading = "document.querySelector('.part-head')?.innerText"
+    await page.until(f"{heading}?.startsWith('Waits for a person')", "what waits is first")
+    await send("yes", taskId=task, contextId=context)
+    await page.until(f"{row(task)}?.includes('completed')", "its state changes")
     await page.reload()
     await page.type("[name=owner]", "anonymous")
     await page.press("Enter", 13, "\r")
@@ -503,20 +494,112 @@ async def test_tasks_are_paged_and_filtered_by_time(
     context = f"paged-{secrets.token_hex(8)}"
     echo = f"{fleet.gateways[0]}/v1/agents/echo/message:send"
     for number in range(60):
-        body = {"message": message(str(number), contextId=context)}
+        body = {"message": message(f"order {number}", contextId=context)}
         (await http.post(echo, json=body)).raise_for_status()
-    place = f"#/tasks?agent=echo&contextId={context}"
+    place = f"#/?agent=echo&contextId={context}"
     await page.open(f"{fleet.gateways[1]}/console/{place}")
-    shown = "[...document.querySelectorAll('td.id a[href*=tasks]')].map((one) => one.innerText)"
-    await page.until("document.body.innerText.includes('60 tasks')", "all are counted")
+    shown = "[...document.querySelectorAll('.row-name')].map((one) => one.innerText)"
+    await page.until("document.body.innerText.includes('of 60 tasks')", "all are counted")
     first = await page.evaluate(shown)
     await page.evaluate("[...document.querySelectorAll('.actions a')].at(-1).click()")
-    await page.until(f"{shown}.length === {60 - len(first)}", "the other page is shown")
-    assert len({*first, *await page.evaluate(shown)}) == 60
-    await page.evaluate(f"location.hash = '{place}&after=2999-01-01T00:00'")
+    await page.until("document.body.innerText.includes('51\\u201360 of 60')", "the other page")
+    assert {*first, *await page.evaluate(shown)} == {f"order {n}" for n in range(60)}
+    await page.evaluate(f"location.hash = '{place}&since=2999-01-01T00:00'")
     await page.until("document.body.innerText.includes('No task matches')", "none is so late")
-    await page.evaluate(f"location.hash = '{place}&after=2020-01-01T00:00&status=COMPLETED'")
-    await page.until(f"{shown}.length === {len(first)}", "all are later")
+    await page.evaluate(f"location.hash = '{place}&since=24h&state=completed&q=ORDER+59'")
+    await page.until(f"{shown}.join() === 'order 59'", "it is searched")
+    assert await page.evaluate("document.querySelector('[name=q]').value") == "ORDER 59"
+    assert await page.evaluate("document.title") == "Tasks · Headrace"
+
+
+async def test_the_list_is_used_with_the_keyboard_alone(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    context = f"keys-{secrets.token_hex(8)}"
+    echo = f"{fleet.gateways[0]}/v1/agents/echo/message:send"
+    for text in ("nails", "glue"):
+        body = {"message": message(text, contextId=context)}
+        (await http.post(echo, json=body)).raise_for_status()
+    await page.open(f"{fleet.gateways[0]}/console/#/?contextId={context}")
+    await page.until("document.querySelectorAll('.row').length === 2", "both are listed")
+    focused = "document.activeElement.querySelector('.row-name')?.innerText"
+    for key, name in (("j", "glue"), ("j", "nails"), ("k", "glue"), ("j", "nails")):
+        await page.press(key, ord(key.upper()))
+        assert await page.evaluate(focused) == name
+    await page.press("?", 191)
+    await page.until("document.querySelector('dialog[open] .keys')", "the keys are listed")
+    await page.press("Escape", 27)
+    await page.until("!document.querySelector('dialog[open]')", "the list is closed")
+    await page.press("/", 191)
+    assert await page.evaluate("document.activeElement.name") == "q"
+    await page.call("Input.insertText", text="GLUE")
+    await page.press("Enter", 13, "\r")
+    await page.until("document.querySelectorAll('.row').length === 1", "it is found")
+    await page.press("Escape", 27)
+    await page.press("j", 74)
+    await page.press("Enter", 13, "\r")
+    await page.until("location.hash.startsWith('#/tasks/echo/')", "the row is opened")
+
+
+async def test_a_menu_sets_a_filter(fleet: Fleet, page: Page, http: httpx.AsyncClient) -> None:
+    await PlainAgent(http, fleet.gateways[0], "counter").send("3 1")
+    await page.resize(390, 760)
+    await page.open(f"{fleet.gateways[0]}/console/#/")
+    await page.click("[aria-label=Filters] [aria-haspopup=menu]")
+    await page.until("document.querySelector('.menu:popover-open')", "the menu opens")
+    assert await violations(page) == []
+    places = "JSON.stringify(document.querySelector('.menu').getBoundingClientRect())"
+    place = json.loads(await page.evaluate(places))
+    assert place["left"] >= 0
+    assert place["right"] <= 390
+    items = "[...document.querySelectorAll('.menu [role=menuitemradio]')]"
+    await page.until(f"{items}.some((one) => one.innerText.trim() === 'counter')", "agents")
+    await page.evaluate(f"{items}.find((one) => one.innerText.trim() === 'counter').click()")
+    agents = "new Set([...document.querySelectorAll('.row-agent')].map((one) => one.innerText))"
+    await page.until(f"location.hash.includes('agent=counter') && {agents}.size === 1", "one agent")
+    await page.click("[aria-label=Menu]")
+    await page.click(".sidebar.is-open a[href='#/fleet']")
+    await page.until("!document.querySelector('.sidebar.is-open')", "the menu of pages closes")
+    wide = "document.documentElement.scrollWidth"
+    assert await page.evaluate(wide) <= 390
+
+
+@pytest.mark.usefixtures("extra_worker")
+async def test_questions_are_answered_in_the_inbox(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(SOURCE)
+    cashier = PlainAgent(http, fleet.gateways[0], "cashier")
+    texts = [f"refund {secrets.token_hex(4)} <img src=x onerror=hacked()>" for _ in range(2)]
+    tasks = [(await cashier.send(text)).json()["task"]["id"] for text in texts]
+    await page.open(f"{fleet.gateways[1]}/console/#/inbox")
+    heads = [f".inbox-item[data-task='{task}'] .inbox-head" for task in tasks]
+    await page.until(f"document.querySelector({json.dumps(heads[1])})", "both are there")
+    order = "[...document.querySelectorAll('.inbox-item')].map((one) => one.dataset.task)"
+    found = [task for task in await page.evaluate(order) if task in tasks]
+    assert found == tasks, "the oldest is first"
+    assert "waiting · Headrace" in await page.evaluate("document.title")
+    assert await page.evaluate("document.querySelector('link[rel=icon]').dataset.state") == (
+        "waiting"
+    )
+    for task, head, choice, words in zip(
+        tasks, heads, ("[type=submit]", ".plain"), ("Paid.", "Not paid."), strict=True
+    ):
+        is_open = f"document.querySelector({json.dumps(head)})?.ariaExpanded === 'true'"
+        if not await page.evaluate(is_open):
+            await page.click(head)
+        card = f".inbox-item[data-task='{task}'] .approval"
+        await page.until(f"document.querySelector({json.dumps(card)})", "it is two buttons")
+        assert "refund" in await page.text(f"{card} .arguments")
+        assert await problems_on_a_phone(page) == []
+        await page.click(f"{card} .approval-buttons {choice}")
+        if choice == ".plain":
+            await page.type(f"{card} [name=reason]", "too much")
+            await page.press("Enter", 13, "\r")
+        gone = f"!document.querySelector({json.dumps(head)})"
+        await page.until(gone, "an answered question leaves the inbox")
+        stored = (await http.get(f"{cashier.url}/tasks/{task}")).json()
+        assert words in json.dumps(stored["artifacts"])
 
 
 async def test_a_task_shows_its_log_and_the_worker_that_took_it_over(
@@ -1082,4 +1165,4 @@ async def test_callers_that_are_no_operators_are_refused_with_the_reason(
         await sign_in(page, ann)
         await page.until("document.body.innerText.includes('is for operators')", "it is refused")
         links = "[...document.querySelectorAll('nav a')].map((one) => one.innerText).join()"
-        assert await page.evaluate(links) == "Tasks,Chat,Agents,Triggers,Schedules,Inspect"
+        assert await page.evaluate(links) == "Tasks,Inbox,Chat,Agents,Triggers,Schedules,Inspect"

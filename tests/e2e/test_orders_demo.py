@@ -40,7 +40,7 @@ async def test_an_order_becomes_a_question_in_the_console_and_then_an_event(
 
     await page.open(f"{gateway}/console/#/tasks/orders/{task}")
     await page.click("a[href^='#/chat/orders/']")
-    await page.click(".interrupt [name='0.ship']")
+    await page.click(".interrupt [name='0.ship'][value=true]")
     await page.click(".interrupt [type=submit]")
 
     decided = await line(publishing)

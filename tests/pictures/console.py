@@ -32,8 +32,8 @@ async def pictures(gateway: str, nats_url: str, folder: Path) -> dict[str, bytes
 
 async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.resize(_WIDTH, _HEIGHT)
-    await page.open(f"{gateway}/console/#/tasks?agent=writer")
-    await page.click("td.id a")
+    await page.open(f"{gateway}/console/#/?agent=writer")
+    await page.click(".row")
     await page.until("document.querySelector('.span.gap')", "the time without a worker")
     await page.until("document.body.innerText.includes('completed')", "all of the log")
     await page.click(".lines li:nth-child(3) button")
@@ -42,7 +42,7 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.open(f"{gateway}/console/#/chat/shop")
     await page.type("textarea[name=message]", "nails")
     await page.press("Enter", _ENTER, "\r")
-    interrupt = "document.querySelector('.interrupt') && document.querySelector('.tool')"
+    interrupt = "document.querySelector('.questions') && document.querySelector('.tool')"
     await page.until(interrupt, "the agent's question")
     return {
         "console-task": task,
@@ -64,8 +64,8 @@ async def _delegation(page: Page, gateway: str) -> bytes:
     await page.type("textarea[name=message]", "a report")
     await page.press("Enter", _ENTER, "\r")
     await page.until("document.querySelector('.run')", "it is at work")
-    await page.evaluate("location.hash = '#/tasks?agent=reporter'")
-    await page.click("td.id a")
+    await page.evaluate("location.hash = '#/?agent=reporter'")
+    await page.click(".row")
     tree = "document.querySelector('.tree')?.innerText"
     shown = f"{tree}?.includes('working') && {tree}.includes('completed')"
     await page.until(shown, "a child is at work, and another has ended")

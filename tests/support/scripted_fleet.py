@@ -29,11 +29,13 @@ from headrace.model.events import Draft, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import (
     Control,
+    FindTasks,
     GetTask,
     GetUsage,
     HolderReply,
     ListTasks,
     Refusal,
+    RowsFound,
     RunRequest,
     TaskFound,
     TasksFound,
@@ -122,6 +124,9 @@ class ScriptedFleet:
         """What task state says of itself."""
         self.working = True
         """Whether new runs are taken."""
+        self.asked_rows: list[FindTasks] = []
+        self.rows = RowsFound(tasks=[], counts={}, total_size=0, next_page_token="")
+        """What task state finds for all callers."""
         self.asked_usage: list[GetUsage] = []
         self.usage = UsageFound(rows=[])
         """What task state says of all usage."""
@@ -202,6 +207,7 @@ class ScriptedFleet:
             "get": self._get,
             "list": self._list,
             "ready": self._ready,
+            "find": self._find,
             "usage": self._usage,
         }
         for operation, answer in answers.items():
@@ -369,13 +375,17 @@ class ScriptedFleet:
         )
         await msg.respond(answer.encode())
 
+    async def _find(self, msg: Msg) -> None:
+        self.asked_rows.append(FindTasks.decode(msg.subject, msg.data))
+        await msg.respond(self.rows.encode())
+
     async def _usage(self, msg: Msg) -> None:
         self.asked_usage.append(GetUsage.decode(msg.subject, msg.data))
         await msg.respond(self.usage.encode())
 
     async def _listed(self, query: ListTasks) -> AsyncIterator[Json]:
         for key, context in list(self._keys.values()):
-            if (key.tenant, key.agent) != (query.tenant, query.agent):
+            if key.tenant != query.tenant or key.agent not in query.agents:
                 continue
             if query.context is not None and context not in (None, query.context):
                 continue  # To read the logs of all would take as long as a gateway waits.

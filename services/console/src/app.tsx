@@ -2,10 +2,12 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { build } from "./build";
+import { inbox } from "./inbox/inbox";
 import { useAccess } from "./operator";
 import { BreakPage } from "./pages/break";
 import { ChatPage } from "./pages/chat";
 import { FleetPage } from "./pages/fleet";
+import { InboxPage } from "./pages/inbox";
 import { InspectPage } from "./pages/inspect";
 import { NotFoundPage } from "./pages/not_found";
 import { OperatePage } from "./pages/operate";
@@ -27,10 +29,11 @@ export function App() {
   const { place } = useStore(route);
   const access = useAccess();
   const [areKeysShown, setKeysShown] = useState(false);
-  useTabState();
+  const { total: waiting } = useStore(inbox);
+  useTabState(waiting);
   return (
     <>
-      <Navigation name={place.parts[0] ?? ""} access={access} onKeys={() => setKeysShown(true)} />
+      <Navigation name={place.parts[0] ?? ""} access={access} waiting={waiting} onKeys={() => setKeysShown(true)} />
       <div class="content-column">
         <Notices />
         <main>{pageOf(place)}</main>
@@ -65,9 +68,9 @@ function Notices() {
   );
 }
 
-function useTabState(): void {
+function useTabState(waiting: number): void {
   const { isLost } = useStore(reach);
-  const state = isLost ? "lost" : "calm";
+  const state = isLost ? "lost" : waiting > 0 ? "waiting" : "calm";
   useEffect(() => showTabState(state), [state]);
 }
 
@@ -75,6 +78,7 @@ function pageOf({ parts: [name = "", first = "", second = ""], query }: Place): 
   if (name === "chat") return <ChatPage agent={first} thread={second} />;
   if (name === "tasks" && second) return <TaskPage key={`${first}/${second}`} agent={first} task={second} query={query} />;
   if (name === "" || (name === "tasks" && !first)) return <TasksPage query={query} />;
+  if (name === "inbox") return <InboxPage />;
   if (name === "fleet") return <FleetPage />;
   if (name === "triggers") return <TriggersPage key={first} name={first} query={query} />;
   if (name === "schedules") return <SchedulesPage key={first} name={first} query={query} />;

@@ -114,7 +114,7 @@ class ContextTasks:
         query = ListTasks(
             tenant=self._call.caller.tenant,
             owner=self._call.caller.owner,
-            agent=self._call.agent,
+            agents=[self._call.agent],
             context=self._context,
             page_size=size,
             page_token=token,

@@ -78,8 +78,8 @@ class ListChangeReceiver:
         # Until the subscription exists, a list asked for would be too old: wait for its item.
         return _BEGINNING if self._is_receiving else self.changes.head
 
-    def watched(self, tenant: str, agent: str, owner: str | None) -> Topic[Item]:
-        """Return what wakes a watcher of the agent's tasks, of one owner or of all (None)."""
+    def watched(self, tenant: str, agent: str | None, owner: str | None) -> Topic[Item]:
+        """Return what wakes a watcher of tasks: of one agent or all, of one owner or all (None)."""
         return Topic(self.changes, _topic(tenant, agent, owner), self._pause)
 
     def _pause(self, batch: Batch[Item]) -> float:
@@ -119,13 +119,17 @@ class ListChangeReceiver:
             self.changes.append(None)
         self._ends[msg.subject] = message.end
         for task in message.tasks:
-            topics = [_topic(task.tenant, task.agent, owner) for owner in (task.owner, None)]
+            topics = [
+                _topic(task.tenant, agent, owner)
+                for agent in (task.agent, None)
+                for owner in (task.owner, None)
+            ]
             self.changes.append(ListChange(task, _body(task)), topics)
 
 
-def _topic(tenant: str, agent: str, owner: str | None) -> str:
+def _topic(tenant: str, agent: str | None, owner: str | None) -> str:
     """Return a name that no other three have: each is a subject token."""
-    return f"{tenant}.{agent}.{owner or '*'}"
+    return f"{tenant}.{agent or '*'}.{owner or '*'}"
 
 
 def _body(task: ListedTask) -> bytes:
@@ -135,6 +139,7 @@ def _body(task: ListedTask) -> bytes:
     return json_text.encode(
         {
             "task": task.task,
+            "agent": task.agent,
             "contextId": task.context,
             "owner": decode_token(task.owner),
             "state": task.state,

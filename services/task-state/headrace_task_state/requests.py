@@ -29,6 +29,7 @@ from headrace.model.errors import (
 from headrace.model.events import Json
 from headrace.model.messages import (
     CountOpenTasks,
+    FindTasks,
     GetTask,
     GetUsage,
     ListTasks,
@@ -40,6 +41,7 @@ from headrace.state_client import MORE
 from headrace.thread_marks import ThreadMarks
 from headrace_task_state.commands.for_workers import QUESTIONS, Question, WorkerCommands
 from headrace_task_state.queries.counts import OpenTasks, UsageReports
+from headrace_task_state.queries.find_tasks import TaskRows
 from headrace_task_state.queries.frontier import Frontier, ViewBehind
 from headrace_task_state.queries.get import Tasks
 from headrace_task_state.queries.list_tasks import Lists
@@ -52,11 +54,12 @@ TIMEOUT = 4.0
 """Seconds after which a timeout error is sent; callers wait longer."""
 
 
-type Query = GetTask | ListTasks | ListThreads | GetUsage | CountOpenTasks
+type Query = GetTask | ListTasks | FindTasks | ListThreads | GetUsage | CountOpenTasks
 
 QUERIES: dict[str, type[Query]] = {
     "get": GetTask,
     "list": ListTasks,
+    "find": FindTasks,
     "threads": ListThreads,
     "usage": GetUsage,
     "open": CountOpenTasks,
@@ -84,6 +87,7 @@ class Answers:
         self._answers: dict[type[Query], Callable[[Any], Coroutine[Any, Any, Json]]] = {
             GetTask: Tasks(bus, reader).get,
             ListTasks: Lists(bus, reader, frontier).list,
+            FindTasks: TaskRows(bus, reader, frontier).find,
             ListThreads: ThreadLists(ThreadMarks(bus), reader, frontier).find,
             GetUsage: UsageReports(reader, frontier).get,
             CountOpenTasks: OpenTasks(reader, frontier).count,

@@ -290,6 +290,8 @@ class StoredPage:
     """Tasks of the whole list."""
     more: bool
     """Whether another page follows."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Tasks by state, whatever states the query names; only with `openings`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,13 +422,22 @@ class Reader(Protocol):
         """
 
     async def page(
-        self, query: ListTasks, least: int, after: After | None, heads: Heads
+        self,
+        query: ListTasks,
+        least: int,
+        after: After | None,
+        heads: Heads,
+        *,
+        openings: bool = False,
     ) -> StoredPage:
         """Return a page of a list: newest status first, tasks of equal time by descending id.
 
+        With `oldest_first`, it is the other way round.
         Tasks whose status is older than `least` (us since 1970, from 0 to `LARGEST_NUMBER`) are
         excluded.
         Without `after`, it is the first page.
+        With `openings`, the history of each task begins with its first item and may lack all
+        others, and the tasks are counted by state.
 
         Raises:
             ProjectionBehind: the projection has not reached `heads` (any more).

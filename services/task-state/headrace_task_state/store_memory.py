@@ -338,22 +338,30 @@ class _MemoryReader:
         return None if kept is None else _stored(task, kept)
 
     async def page(
-        self, query: ListTasks, least: int, after: After | None, heads: Heads
+        self,
+        query: ListTasks,
+        least: int,
+        after: After | None,
+        heads: Heads,
+        *,
+        openings: bool = False,
     ) -> StoredPage:
         await self._check_reached(heads)
-        found = [
+        every = [
             (kept.time, task, kept)
             for (tenant, task), kept in self._store.projection.tasks.items()
             if kept.time is not None and kept.time >= least
             if tenant == query.tenant and _matches(kept.fields, query)
         ]
-        found.sort(key=itemgetter(0, 1), reverse=True)
-        rest = [one for one in found if after is None or one[:2] < (after.time, after.task)]
+        counts = Counter(kept.fields["state"] for *_, kept in every) if openings else {}
+        found = [one for one in every if not query.states or one[2].fields["state"] in query.states]
+        found.sort(key=itemgetter(0, 1), reverse=not query.oldest_first)
+        rest = [one for one in found if after is None or _follows(one[:2], after, query)]
         tasks = [replace(_stored(task, kept), time=at) for at, task, kept in rest]
         if not query.include_artifacts:
             tasks = [replace(task, artifacts=[]) for task in tasks]
         size = query.page_size
-        return StoredPage(tasks[:size], len(found), len(tasks) > size)
+        return StoredPage(tasks[:size], len(found), len(tasks) > size, counts)
 
     async def thread_order(self, tenant: str, owner: str, heads: Heads) -> ThreadOrder:
         await self._check_reached(heads)
@@ -436,10 +444,14 @@ def _row_after(change: TaskChange, kept: _KeptTask) -> ThreadRow | None:
 def _matches(fields: Fields, query: ListTasks) -> bool:
     return (
         (query.any_owner or fields["owner"] == query.owner)
-        and query.agent in (None, fields["agent"])
-        and (not query.states or fields["state"] in query.states)
+        and (not query.agents or fields["agent"] in query.agents)
         and query.context in (None, fields["context"])
     )
+
+
+def _follows(place: tuple[int, str], after: After, query: ListTasks) -> bool:
+    behind = (after.time, after.task)
+    return place > behind if query.oldest_first else place < behind
 
 
 def _stored(task: str, kept: _KeptTask) -> StoredTask:

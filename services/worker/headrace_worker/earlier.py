@@ -100,7 +100,7 @@ async def _other_logs(
     query = ListTasks(
         tenant=key.tenant,
         owner=owner,
-        agent=key.agent,
+        agents=[key.agent],
         context=context,
         page_size=_PAGE,
         history_length=0,

@@ -167,12 +167,15 @@ class ListTasks(BusMessage):
     owner: str
     any_owner: bool = False
     """The caller is an operator of the tenant; tasks of all owners match."""
-    agent: str | None = None
+    agents: list[str] = Field(default_factory=list)
+    """Agents: tasks of any of them match. Empty: all."""
     context: str | None = None
     states: list[str] = Field(default_factory=list)
     """Task states: tasks in any of them match. Empty: all."""
     status_after: str | None = None
     """RFC 3339. Only tasks whose status is from this time or later."""
+    oldest_first: bool = False
+    """The oldest status comes first."""
     page_size: int = Field(default=50, ge=1, le=100)
     page_token: str = ""
     history_length: int | None = Field(default=None, ge=0)
@@ -217,6 +220,45 @@ class RequestsTaken(BusMessage):
     gateway: str
     taken: dict[str, int]
     """Requests since the last report: by tenant, and by ``tenant.owner``."""
+
+
+class FindTasks(ListTasks):
+    """Operation ``find``: rows of tasks, also of several agents."""
+
+    text: str = ""
+    """Only tasks whose first message, status or id contains this text, in any case."""
+    page_size: int = Field(default=50, ge=1, le=200)
+
+
+class TaskRow(BusMessage):
+    """A task as one row of a list."""
+
+    id: str
+    agent: str
+    owner: str
+    """As a subject token."""
+    context: str
+    state: str
+    time: str
+    """When the state changed, RFC 3339."""
+    title: str
+    """Beginning of the first message of the user, in one line."""
+    text: str
+    """Beginning of the status' message, in one line."""
+    question: dict[str, Any] | None = None
+    """The status of a task that waits for its user, in full."""
+
+
+class RowsFound(BusMessage):
+    """One page of rows."""
+
+    tasks: list[TaskRow]
+    counts: dict[str, int]
+    """Matching tasks by state, on all pages and whatever states the query names."""
+    total_size: int
+    """Matching tasks on all pages."""
+    next_page_token: str
+    """Empty on the last page."""
 
 
 class TasksFound(BusMessage):

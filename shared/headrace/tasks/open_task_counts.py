@@ -95,7 +95,7 @@ class OpenTaskCounts:
             tenant=scope.tenant,
             owner=scope.owner or "",
             any_owner=scope.owner is None,
-            agent=scope.agent,
+            agents=[scope.agent] if scope.agent else [],
             states=[SUBMITTED, WORKING],
             page_size=1,
             history_length=0,

@@ -854,10 +854,12 @@ async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
         found[f"due {due_list}"] = await writer.due(due_list, LATE, 1000)
     filters: list[Json] = [
         {},
-        {"agent": "agent0"},
+        {"agents": ["agent0"]},
+        {"agents": ["agent1", "agent0"], "oldest_first": True},
         {"context": "context-1"},
-        {"status": COMPLETED},
-        {"agent": "agent1", "context": "context-1", "status": INPUT_REQUIRED},
+        {"states": [COMPLETED]},
+        {"agents": ["agent1"], "context": "context-1", "states": [INPUT_REQUIRED]},
+        {"context": "context-1", "oldest_first": True},
         {"context": "another", "include_artifacts": False},
     ]
     for agent in ("agent0", "agent1"):
@@ -873,7 +875,18 @@ async def seen(stored_range: StoredRange, writer: Writer) -> dict[str, object]:
             {"tenant": "default", "page_size": 2, "include_artifacts": True, **owner, **chosen}
         )
         found[repr(query)] = await whole_list(stored_range, query)
+        found[f"openings of {query!r}"] = await openings(stored_range, query)
     return found
+
+
+async def openings(stored_range: StoredRange, query: ListTasks) -> list[object]:
+    """Return the counts by state, and each task of a page with the first item of its history."""
+    heads = {RANGES[0]: stored_range.progress.position}
+    page = await stored_range.reader.page(query, 0, None, heads, openings=True)
+    return [
+        dict(page.counts),
+        *((one.task, one.history[:1], one.fields["state"]) for one in page.tasks),
+    ]
 
 
 async def whole_list(stored_range: StoredRange, query: ListTasks) -> bytes:

@@ -45,7 +45,8 @@ async def test_one_query_finds_submitted_and_working_tasks() -> None:
     lists = FakeLists({"c": SUBMITTED, "b": COMPLETED, "a": WORKING})
     assert await open_tasks(lists) == {"c": SUBMITTED, "a": WORKING}
     [query] = lists.queries
-    assert (query.tenant, query.owner, query.agent, query.context) == ("t", "o", "a", "thread")
+    assert (query.tenant, query.owner, query.agents) == ("t", "o", ["a"])
+    assert query.context == "thread"
 
 
 @pytest.mark.parametrize(("newer", "older"), [(SUBMITTED, WORKING), (WORKING, SUBMITTED)])

@@ -6,7 +6,7 @@ export interface Field {
   key: string;
   schema: Json;
   isRequired: boolean;
-  control: "checkbox" | "select" | "number" | "text" | "long text" | "json";
+  control: "yes or no" | "select" | "number" | "text" | "long text" | "file" | "json";
 }
 
 const UNKNOWN: Json = { type: "string", title: "Answer" };
@@ -30,21 +30,22 @@ function fieldOf(key: string, schema: Json, isRequired: boolean): Field {
 function controlOf(schema: Json): Field["control"] {
   const type = [schema["type"]].flat().find((one) => one !== "null");
   if (Array.isArray(schema["enum"])) return "select";
-  if (type === "boolean") return "checkbox";
+  if (type === "boolean") return "yes or no";
   if (type === "number" || type === "integer") return "number";
   if (type !== "string") return "json";
+  if (schema["contentEncoding"] === "base64" || schema["format"] === "data-url") return "file";
   return schema["format"] === "textarea" || Number(schema["maxLength"]) > 200 ? "long text" : "text";
 }
 
 /**
  * Returns the value that a user entered in a field; undefined if it is left empty.
  *
- * @param entered The control's value, and for a checkbox whether it is checked.
+ * @param entered The control's value.
  * @throws Error: it is no JSON, where the field asks for some.
  */
-export function valueOf({ control, schema }: Field, entered: string | boolean): unknown {
-  if (typeof entered === "boolean") return entered;
+export function valueOf({ control, schema }: Field, entered: string): unknown {
   if (entered === "") return undefined;
+  if (control === "yes or no") return entered === "true";
   if (control === "number") return Number(entered);
   if (control === "select") return schema["enum"][Number(entered)];
   if (control !== "json") return entered;

@@ -19,7 +19,7 @@ export interface FileContent {
 export async function partOf(file: File): Promise<Json> {
   const mimeType = file.type || "application/octet-stream";
   const kind = mimeType.split("/", 1)[0]!;
-  const source = { type: "data", value: await base64(file), mimeType };
+  const source = { type: "data", value: await base64Of(file), mimeType };
   return {
     type: KINDS.includes(kind) ? kind : "document",
     source,
@@ -27,7 +27,8 @@ export async function partOf(file: File): Promise<Json> {
   };
 }
 
-async function base64(file: File): Promise<string> {
+/** Returns the content of a file that the user chose, as base64. */
+export async function base64Of(file: File): Promise<string> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += 0x8000) {

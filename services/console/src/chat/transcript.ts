@@ -26,7 +26,10 @@ export interface Interrupt {
   id: string;
   reason: string;
   message?: string;
+  /** The call that it is about. */
+  toolCallId?: string;
   responseSchema?: Json;
+  metadata?: Json;
 }
 
 /** One run: what the user said, and what became of it. */

@@ -40,6 +40,14 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
     setShown(0);
     setRound(round + 1);
   };
+  if (value && letters.length === 0 && !kind && !agent && !task && !after && results.length === 0) {
+    return (
+      <section class="part">
+        <h2>Dead letters</h2>
+        <p class="hint">Nothing has been given up.</p>
+      </section>
+    );
+  }
   return (
     <section class="part">
       <h2>Dead letters</h2>

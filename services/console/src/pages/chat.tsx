@@ -1,9 +1,10 @@
 import { Braces, PanelLeft, SquarePen } from "lucide";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
+import { Questions } from "../approval/questions";
 import { Composer } from "../chat/composer";
+import { callsIn } from "../chat/calls";
 import { beginThread, Conversation } from "../chat/conversation";
-import { InterruptForm } from "../chat/interrupt_form";
 import { Past, RunView } from "../chat/run_view";
 import { Scroll } from "../chat/scroll";
 import { hasState, StatePanel } from "../chat/state_panel";
@@ -106,7 +107,7 @@ function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
               />
             ))}
             {open.length > 0 && (
-              <InterruptForm key={runs.at(-1)!.id} interrupts={open} asked={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
+              <Questions key={runs.at(-1)!.id} interrupts={open} calls={callsIn(runs)} said={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
             )}
           </Scroll>
           <Composer

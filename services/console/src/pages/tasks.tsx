@@ -1,87 +1,151 @@
-import { useEffect, useMemo } from "preact/hooks";
+import { ListChecks, Search } from "lucide";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { Choice } from "../choice";
 import { fetchJson, type Json } from "../gateway";
 import { useLoaded } from "../loaded";
 import { useAccess } from "../operator";
 import { linkTo, route } from "../route";
+import { FilterChips } from "../rows/filter_chips";
+import { countOf, PAGE_SIZE, STATE_CHOICES, WAITING, type RowFilters } from "../rows/query";
+import { RowList } from "../rows/row_list";
+import { TaskRows } from "../rows/task_rows";
 import { session } from "../session";
+import { useKeys } from "../shell/keys";
 import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
-import { StateDot } from "../task/state_dot";
-import { stateName } from "../task/timeline";
-import { TaskList } from "../task_list";
+import { EmptyState } from "../ui/empty_state";
+import { Icon } from "../ui/icon";
+import { Skeleton } from "../ui/skeleton";
 
-const STATES = ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED", "FAILED", "CANCELED", "REJECTED"];
-
-/** The tasks of an agent, the latest first; the address has the filters. */
+/** The tasks of all agents: those that wait for a person first; the address has the filters. */
 export function TasksPage({ query }: { query: URLSearchParams }) {
-  const { value: listed, error: unlisted } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
-  const agents: Json[] = listed?.["agents"] ?? [];
-  const asked = Object.fromEntries(query);
-  const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
+  const filters: RowFilters = Object.fromEntries(query);
   const { token } = useStore(session);
-  const { isOperator } = useAccess();
-  const list = useMemo(() => new TaskList(agent, asked), [agent, String(query), token]);
+  const list = useMemo(() => new TaskRows(filters), [String(query), token]);
   useEffect(() => {
     void list.open();
     return () => list.close();
   }, [list]);
-  const { tasks, total, next, error } = useStore(list);
-  const set = (changes: Record<string, string>) => route.go(linkTo(["tasks"], { ...asked, agent, page: "", ...changes }));
+  const { rows, waiting, hasWaiting, counts, total, next, error } = useStore(list);
+  const { value: listed } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
+  const agents = (listed?.["agents"] ?? []).map((one: Json) => one["id"] as string);
+  const { isOperator } = useAccess();
+  const set = (changes: RowFilters) => route.go(linkTo([], { ...filters, after: "", from: "", ...changes }));
+  useListKeys();
+  const shown = [...waiting, ...(rows ?? [])];
+  const hasOwners = new Set(shown.map(({ owner }) => owner)).size > 1;
+  const isFiltered = Object.values(filters).some(Boolean);
+  const from = Number(filters.from) || 0;
   return (
     <section class="page">
-      <PageHead title="Tasks" />
-      {/* Fields keep what is typed while the list changes under them; another address replaces them. */}
-      <div class="filters">
-        <Choice label="Agent" options={agents.map((one) => one["id"])} chosen={agent} onChoose={(id) => set({ agent: id })} />
-        <Choice label="State" options={STATES} chosen={asked["status"] ?? ""} none="all" text={stateName} onChoose={(status) => set({ status })} />
-        <label>
-          Context
-          <input key={asked["contextId"]} defaultValue={asked["contextId"] ?? ""} placeholder="id of a context or thread" onChange={({ currentTarget }) => set({ contextId: currentTarget.value.trim() })} />
-        </label>
-        {isOperator && (
-          <label>
-            Owner
-            <input name="owner" key={asked["owner"]} defaultValue={asked["owner"] ?? ""} placeholder="of any owner" onChange={({ currentTarget }) => set({ owner: currentTarget.value.trim() })} />
-          </label>
-        )}
-        <label>
-          Changed after
-          <input type="datetime-local" value={asked["after"] ?? ""} onChange={({ currentTarget }) => set({ after: currentTarget.value })} />
-        </label>
+      <PageHead title="Tasks">
+        <SearchField key={filters.q} text={filters.q ?? ""} onSearch={(q) => set({ q })} />
+      </PageHead>
+      <div class="filter-bar">
+        <StateChips counts={counts} chosen={filters.state ?? ""} onChoose={(state) => set({ state })} />
+        <FilterChips filters={filters} agents={agents} isOperator={isOperator} onChange={set} />
       </div>
-      {(error || unlisted) && <p class="error" role="alert">{error || unlisted}</p>}
-      {tasks?.length === 0 && <p class="hint">No task matches.</p>}
-      {!!tasks?.length && (
-        <table class="rows">
-          <thead>
-            <tr>
-              <th scope="col">Task</th>
-              <th scope="col">State</th>
-              <th scope="col">Changed</th>
-              <th scope="col" class="wide">Context</th>
-            </tr>
-          </thead>
-          <tbody>
-            {tasks.map(({ id, state, time, contextId }) => (
-              <tr key={id}>
-                <td class="mono id"><a href={linkTo(["tasks", agent, id])}>{id}</a></td>
-                <td><StateDot state={state} />{stateName(state)}</td>
-                <td class="soft">{new Date(time).toLocaleString()}</td>
-                <td class="wide mono id"><a href={linkTo(["chat", agent, contextId])}>{contextId}</a></td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      {error && <p class="error" role="alert">{error}</p>}
+      {rows === null && !error && <Skeleton lines={9} />}
+      {rows?.length === 0 && !hasWaiting && <Nothing isFiltered={isFiltered} onClear={() => route.go("#/")} />}
+      {hasWaiting && (
+        <section class="part">
+          <h2 class="part-head">
+            Waits for a person
+            <span class="count">{countOf(counts, WAITING)}</span>
+            <span class="grow" />
+            <a href="#/inbox">Answer in the inbox</a>
+          </h2>
+          <RowList rows={waiting} label="Tasks that wait for a person" hasOwners={hasOwners} />
+        </section>
       )}
-      <div class="actions">
-        {tasks && <span class="hint grow">{total} tasks</span>}
-        {asked["page"] && <a class="button plain" href={linkTo(["tasks"], { ...asked, page: "" })}>First page</a>}
-        {next && (
-          <a class="button plain" href={linkTo(["tasks"], { ...asked, agent, page: next })}>Next page</a>
-        )}
-      </div>
+      {!!rows?.length && (
+        <section class="part">
+          {hasWaiting && <h2 class="part-head">All others</h2>}
+          <RowList rows={rows} label="Tasks" hasOwners={hasOwners} />
+        </section>
+      )}
+      {rows && total > 0 && (
+        <div class="actions">
+          <span class="hint grow number">
+            {rows.length < total ? `${from + 1}–${from + rows.length} of ${total.toLocaleString()} tasks` : `${total.toLocaleString()} tasks`}
+          </span>
+          {filters.after && <a class="button plain" href={linkTo([], { ...filters, after: "", from: "" })}>First page</a>}
+          {next && <a class="button plain" href={linkTo([], { ...filters, after: next, from: String(from + PAGE_SIZE) })}>Next page</a>}
+        </div>
+      )}
     </section>
   );
+}
+
+/** How many tasks are in each state; one is chosen, or all. States without tasks are left out. */
+function StateChips({ counts, chosen, onChoose }: { counts: Readonly<Record<string, number>>; chosen: string; onChoose: (state: string) => void }) {
+  const all = Object.values(counts).reduce((total, count) => total + count, 0);
+  const found = STATE_CHOICES.filter(([name, , states]) => name === chosen || countOf(counts, states) > 0);
+  return (
+    <div class="chips" role="group" aria-label="States">
+      <button type="button" class="chip" aria-pressed={!chosen} onClick={() => onChoose("")}>
+        All <span class="number">{all.toLocaleString()}</span>
+      </button>
+      {found.map(([name, title, states]) => (
+        <button key={name} type="button" class="chip" aria-pressed={name === chosen} onClick={() => onChoose(name === chosen ? "" : name)}>
+          {title} <span class="number">{countOf(counts, states).toLocaleString()}</span>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function SearchField({ text, onSearch }: { text: string; onSearch: (text: string) => void }) {
+  const field = useRef<HTMLInputElement>(null);
+  useKeys({ "/": () => field.current?.focus() });
+  return (
+    <form
+      class="search"
+      role="search"
+      onSubmit={(event) => { event.preventDefault(); onSearch(field.current!.value.trim()); }}
+    >
+      <Icon of={Search} />
+      <input
+        ref={field}
+        type="search"
+        name="q"
+        maxLength={200}
+        aria-label="Search tasks"
+        placeholder="Search by words or id"
+        defaultValue={text}
+        autocomplete="off"
+        onKeyDown={({ key }) => key === "Escape" && field.current!.blur()}
+        // Its cross empties it.
+        onInput={({ currentTarget }) => currentTarget.value === "" && text && onSearch("")}
+      />
+    </form>
+  );
+}
+
+function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => void }) {
+  if (isFiltered) {
+    return (
+      <EmptyState icon={Search} title="No task matches" actions={<button type="button" class="plain" onClick={onClear}>Clear filters</button>}>
+        No task has all of this. Remove a filter, or search for fewer words.
+      </EmptyState>
+    );
+  }
+  return (
+    <EmptyState icon={ListChecks} title="No tasks yet" actions={<a class="button" href="#/chat">Start a chat</a>}>
+      Whatever anybody asks an agent appears here at once, over any protocol.
+    </EmptyState>
+  );
+}
+
+/** j and k move between the rows; Enter opens the one that has the focus, as it is a link. */
+function useListKeys(): void {
+  const move = (step: number) => {
+    const rows = [...document.querySelectorAll<HTMLElement>("main .row")];
+    const at = rows.indexOf(document.activeElement as HTMLElement);
+    const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
 }

@@ -7,6 +7,7 @@ const KEYS: readonly [string, string][] = [
   ["Enter", "Open the row"],
   ["/", "Search"],
   ["g t", "Tasks"],
+  ["g i", "Inbox"],
   ["g c", "Chat"],
   ["Esc", "Close what is open"],
   ["?", "This list"],
@@ -32,7 +33,7 @@ export function useKeys(keys: Readonly<Record<string, (event: KeyboardEvent) => 
   });
 }
 
-const PLACES: Record<string, string> = { t: "#/", c: "#/chat" };
+const PLACES: Record<string, string> = { t: "#/", i: "#/inbox", c: "#/chat" };
 /** Milliseconds in which the second key of two follows. */
 const FOLLOWS = 1_000;
 
@@ -42,7 +43,7 @@ export function Keys({ isOpen, onToggle }: { isOpen: boolean; onToggle: (isOpen:
   const go = (key: string) => () => {
     if (Date.now() - since < FOLLOWS) location.hash = PLACES[key]!;
   };
-  useKeys({ "?": () => onToggle(true), g: () => setSince(Date.now()), t: go("t"), c: go("c") });
+  useKeys({ "?": () => onToggle(true), g: () => setSince(Date.now()), t: go("t"), i: go("i"), c: go("c") });
   if (!isOpen) return null;
   return (
     <Dialog title="Keys" onClose={() => onToggle(false)}>

@@ -1,4 +1,4 @@
-import { Bomb, Bot, CalendarClock, Keyboard, ListChecks, Menu, MessageSquare, ScanSearch, SlidersHorizontal, Waves, Zap } from "lucide";
+import { Bomb, Bot, CalendarClock, Inbox, Keyboard, ListChecks, Menu, MessageSquare, ScanSearch, SlidersHorizontal, Waves, Zap } from "lucide";
 import type { IconNode } from "lucide";
 import { useEffect, useRef, useState } from "preact/hooks";
 
@@ -23,6 +23,7 @@ interface PageLink {
 const GROUPS: readonly (readonly [string, readonly PageLink[]])[] = [
   ["", [
     { to: "#/", title: "Tasks", icon: ListChecks, names: ["", "tasks"], needs: (one) => one.may("ListTasks") },
+    { to: "#/inbox", title: "Inbox", icon: Inbox, names: ["inbox"], needs: (one) => one.may("SendMessage") && one.may("ListTasks") },
     { to: "#/chat", title: "Chat", icon: MessageSquare, names: ["chat"], needs: (one) => one.may("SendMessage") },
   ]],
   ["Fleet", [
@@ -41,11 +42,13 @@ interface Shown {
   /** The first part of the page's address. */
   name: string;
   access: Access;
+  /** Questions that wait for the user. */
+  waiting: number;
   onKeys: () => void;
 }
 
 /** All pages: at the side, and on a phone in a menu under a bar with the page's title. */
-export function Navigation({ name, access, onKeys }: Shown) {
+export function Navigation({ name, access, waiting, onKeys }: Shown) {
   const [isOpen, setOpen] = useState(false);
   const sidebar = useRef<HTMLElement>(null);
   const { parts } = useStore(title);
@@ -66,6 +69,10 @@ export function Navigation({ name, access, onKeys }: Shown) {
       <header class="bar">
         <IconButton icon={Menu} label="Menu" onClick={() => setOpen(true)} />
         <span class="title grow">{parts[0] ?? "Headrace"}</span>
+        <a class="button quiet" href="#/inbox" aria-label={inboxName(waiting)}>
+          <Icon of={Inbox} size={20} />
+          {waiting > 0 && <span class="count" aria-hidden="true">{shortened(waiting)}</span>}
+        </a>
       </header>
       {isOpen && <div class="shade" onClick={close} />}
       <aside ref={sidebar} class={isOpen ? "sidebar is-open" : "sidebar"}>
@@ -83,6 +90,7 @@ export function Navigation({ name, access, onKeys }: Shown) {
                     <a href={link.to} aria-current={link.names.includes(name) ? "page" : undefined} onClick={close}>
                       <Icon of={link.icon} />
                       <span>{link.title}</span>
+                      {link.to === "#/inbox" && waiting > 0 && <span class="count" title={inboxName(waiting)}>{shortened(waiting)}</span>}
                     </a>
                   </li>
                 ))}
@@ -99,4 +107,13 @@ export function Navigation({ name, access, onKeys }: Shown) {
       </aside>
     </>
   );
+}
+
+function inboxName(waiting: number): string {
+  if (waiting === 0) return "Inbox";
+  return `Inbox, ${waiting === 1 ? "1 question waits" : `${waiting} questions wait`}`;
+}
+
+function shortened(count: number): string {
+  return count > 99 ? "99+" : String(count);
 }

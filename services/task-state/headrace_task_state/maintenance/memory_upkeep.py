@@ -79,7 +79,7 @@ class MemoryUpkeep:
         query = ListTasks(
             tenant=conversation.tenant,
             owner=conversation.owner,
-            agent=conversation.agent,
+            agents=[conversation.agent],
             context=named,
             page_size=_PAGE if named is None else 1,
         )

@@ -47,7 +47,7 @@ class Lists:
             StateUnavailable: the view does not catch up, or the store does not answer.
             BusUnavailable: NATS does not answer.
         """
-        after, least = decode_cursor(query.page_token), _least(query.status_after)
+        after, least = decode_cursor(query.page_token), least_time(query.status_after)
         for state in query.states:
             if state not in STATES:
                 raise InvalidName("status", state, "is not a task state")
@@ -84,7 +84,7 @@ class Lists:
         return task
 
 
-def _least(status_after: str | None) -> int:
+def least_time(status_after: str | None) -> int:
     """Return the time in microseconds since 1970, as near as a list's times can be.
 
     Clients state the zero time of their language for no time: the year 1 in Go and .NET.

@@ -196,14 +196,22 @@ class RedisReader:
         return _stored_task(task.encode(), b"0", pairs, history, artifacts) if pairs else None
 
     async def page(
-        self, query: ListTasks, least: int, after: After | None, heads: Heads
+        self,
+        query: ListTasks,
+        least: int,
+        after: After | None,
+        heads: Heads,
+        *,
+        openings: bool = False,
     ) -> StoredPage:
         """Return one page; `least` is the minimum time of a status (us since 1970).
+
+        `openings`: with the first item of each history only, and with the counts by state.
 
         Raises:
             ProjectionBehind: the view has not reached `heads` (any more).
         """
-        positions, total, more, *tasks = await self._redis.run(
+        positions, total, more, counts, *tasks = await self._redis.run(
             "page",
             [self._keys.projection_number, *self._progress(heads)],
             [
@@ -211,13 +219,14 @@ class RedisReader:
                     self._keys.root,
                     query.tenant,
                     "" if query.any_owner else query.owner,
-                    query.agent or "",
+                    ",".join(query.agents),
                 ),
                 *("" if query.context is None else "1", query.context or ""),
                 least,
                 *(("", "") if after is None else (after.time, after.task)),
                 query.page_size,
                 *("1" if query.include_artifacts else "", _or_all(query.history_length)),
+                *("1" if query.oldest_first else "", "1" if openings else ""),
                 *query.states,
             ],
         )
@@ -225,7 +234,9 @@ class RedisReader:
         found = [_stored_task(*task) for task in tasks]
         if not query.include_artifacts:
             found = [replace(one, artifacts=[]) if one.artifacts else one for one in found]
-        return StoredPage(found, total, more == b"1")
+        pairs = zip(counts[::2], counts[1::2], strict=True)
+        by_state = {state.decode(): number for state, number in pairs if number}
+        return StoredPage(found, total, more == b"1", by_state)
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""

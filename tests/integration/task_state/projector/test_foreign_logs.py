@@ -70,7 +70,7 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     await fleet.start()
 
     async def is_listed(log: LegalLog) -> bool:
-        return log.key.task in await fleet.listed(agent=log.key.agent)
+        return log.key.task in await fleet.listed(agents=[log.key.agent])
 
     # All lie in one shard, so what is stored later is applied later.
     await fleet.store(victim)
@@ -79,8 +79,8 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     await put_tombstone(fleet.bus, forged)
     await fleet.store(later)
     await eventually(lambda: is_listed(later), "the view has passed the forgery")
-    assert (await fleet.listed(agent=victim.key.agent))[victim.key.task] == folded(victim)
-    assert not await fleet.listed(agent="hostile")
+    assert (await fleet.listed(agents=[victim.key.agent]))[victim.key.task] == folded(victim)
+    assert not await fleet.listed(agents=["hostile"])
     assert (await fleet.get(victim.key, agent=victim.key.agent)).task == folded(victim)
     assert await webhooks.get(victim.key, encode_token("hook")) is not None
     assert await locate(fleet.bus, victim.key.task) == victim.key
@@ -98,7 +98,7 @@ async def test_a_log_of_no_possible_tenant_becomes_a_dead_letter_and_stops_nothi
     await fleet.store(later)
 
     async def is_listed() -> bool:
-        return later.key.task in await fleet.listed(agent=later.key.agent)
+        return later.key.task in await fleet.listed(agents=[later.key.agent])
 
     await eventually(is_listed, "the view has passed the log")
     letters = [one async for one in Letters(fleet.bus).find(LetterFilter())]
@@ -117,7 +117,7 @@ async def test_a_log_whose_subject_is_no_text_becomes_a_dead_letter_and_stops_no
     await fleet.store(later)
 
     async def is_listed() -> bool:
-        return later.key.task in await fleet.listed(agent=later.key.agent)
+        return later.key.task in await fleet.listed(agents=[later.key.agent])
 
     await eventually(is_listed, "the view has passed the log")
     [letter] = [one async for one in Letters(fleet.bus).find(LetterFilter())]
@@ -139,7 +139,7 @@ async def test_who_was_first_to_write_under_a_childs_id_does_not_hide_the_child(
     await fleet.store(later)
 
     async def is_listed() -> bool:
-        return later.key.task in await fleet.listed(agent=later.key.agent)
+        return later.key.task in await fleet.listed(agents=[later.key.agent])
 
     await eventually(is_listed, "the view has passed the logs")
     assert (await fleet.get(child.key, agent=child.key.agent)).task == folded(child)

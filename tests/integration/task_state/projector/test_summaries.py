@@ -252,11 +252,11 @@ async def test_the_log_that_began_first_is_the_tasks_wherever_last_entries_lie(
     if comes_first:
         await fleet.store(victim, 1)
     await rebuilt(fleet, [ended()])
-    assert (await fleet.listed(agent=victim.key.agent))[victim.key.task] == folded(victim)
-    assert await fleet.listed(agent="hostile") == {}
+    assert (await fleet.listed(agents=[victim.key.agent]))[victim.key.task] == folded(victim)
+    assert await fleet.listed(agents=["hostile"]) == {}
     gate.set()
     await until_complete(fleet, [victim])
-    assert (await fleet.listed(agent=victim.key.agent))[victim.key.task] == folded(victim)
+    assert (await fleet.listed(agents=[victim.key.agent]))[victim.key.task] == folded(victim)
 
 
 async def test_entries_of_older_versions_are_read_whole(

@@ -381,7 +381,8 @@ async def test_filters_combine(fleet: TaskStates) -> None:
                         and (since is None or n // 3 <= 3)
                     }
                     states = [] if status is None else [status]
-                    query = {"agent": agent, "context": context, "states": states}
+                    agents = [] if agent is None else [agent]
+                    query = {"agents": agents, "context": context, "states": states}
                     found = await fleet.listed(**query, status_after=since, page_size=4)
                     assert set(found) == expected, query
 

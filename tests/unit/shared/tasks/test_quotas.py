@@ -42,7 +42,7 @@ class Usage:
         number = sum(
             tenant == query.tenant
             and (query.any_owner or owner == query.owner)
-            and query.agent in (None, agent)
+            and (not query.agents or agent in query.agents)
             and state in query.states
             for tenant, owner, agent, state in self.open
         )

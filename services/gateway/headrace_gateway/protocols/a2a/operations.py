@@ -115,7 +115,7 @@ async def list_tasks(services: Services, call: Call, params: object) -> Json:
         tenant=call.caller.tenant,
         owner=owner or call.caller.owner,
         any_owner=owner is None,
-        agent=call.agent,
+        agents=[call.agent],
         **filters,
     )
     found = await services.state.list(query)

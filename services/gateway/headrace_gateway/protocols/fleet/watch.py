@@ -9,12 +9,15 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.directory import AgentCard
 from headrace.model.messages import ListedTask
 from headrace.model.task import STATES
 from headrace_gateway.call import Call, call_of, check_unchanged, listed_owner
-from headrace_gateway.changes import Batch
+from headrace_gateway.changes import Batch, Topic
 from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.list_changes import Item, ListChangeReceiver
+from headrace_gateway.protocols.fleet.task_rows import agents_in, rows_caller, rows_owner
+from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
 from headrace_gateway.streaming.sse import HttpStream, frame
@@ -22,7 +25,11 @@ from headrace_gateway.streaming.sse import HttpStream, frame
 PATH = "/tasks:watch"
 """Path after an agent's path."""
 
+ALL_PATH = "/v1/tasks:watch"
+
 OPERATION = "ListTasks"
+
+_LAST_EVENT_ID = "last-event-id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,7 @@ class _Filter:
     """What one watcher requested and may see."""
 
     tenant: str
-    agent: str
+    agents: frozenset[str]
     owner: str | None
     """None: tasks of all owners."""
     context: str | None
@@ -38,7 +45,7 @@ class _Filter:
 
     def takes(self, task: ListedTask) -> bool:
         """Return whether the list contains the task, or contained it before the change."""
-        if (task.tenant, task.agent) != (self.tenant, self.agent):
+        if task.tenant != self.tenant or task.agent not in self.agents:
             return False
         if self.owner is not None and task.owner != self.owner:
             return False
@@ -47,6 +54,25 @@ class _Filter:
         if self.context is not None and task.context != self.context:
             return False
         return self.status in {None, task.state, task.before} or task.before is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """Who watches."""
+
+    caller: Caller
+    card: AgentCard | None
+    """The agent that it called; None: it called none."""
+    headers: Headers
+
+    def check(self, services: Services) -> None:
+        """Check that the watcher may still see what it asked for.
+
+        Raises:
+            CredentialsRefused: the credentials have been withdrawn.
+            NotPermitted: their permissions have changed.
+        """
+        check_unchanged(services, self.headers, self.caller, self.card)
 
 
 class TaskWatch:
@@ -62,36 +88,53 @@ class TaskWatch:
         )
 
     async def watch(self, request: Request) -> ASGIApp:
-        """Return the stream of changes."""
-        services = self._services
-        call = await call_of(services, request, OPERATION)
+        """Return the stream of the changes in an agent's list."""
+        call = await call_of(self._services, request, OPERATION)
         wanted = _filter(request, call)
+        watched = self._receiver.watched(wanted.tenant, call.agent, wanted.owner)
+        watcher = _Watcher(call.caller, call.card, request.headers)
+        renderer = _WatchRenderer(self._services, self._receiver, wanted, watcher)
+        return await self._stream(call.caller, call.cursor, watched, renderer)
+
+    async def watch_all(self, request: Request) -> ASGIApp:
+        """Return the stream of the changes in the list of all agents."""
+        services, caller = self._services, await rows_caller(self._services, request)
+        agents = agents_in(services, request)
+        owner = rows_owner(request, caller, agents)
+        wanted = _Filter(caller.tenant, frozenset(agents), owner, *_context_and_status(request))
+        watched = self._receiver.watched(wanted.tenant, None, wanted.owner)
+        watcher = _Watcher(caller, None, request.headers)
+        renderer = _WatchRenderer(services, self._receiver, wanted, watcher)
+        cursor = request.headers.get(_LAST_EVENT_ID) or request.query_params.get("after", "")
+        return await self._stream(caller, cursor, watched, renderer)
+
+    async def _stream(
+        self, caller: Caller, cursor: str, watched: Topic[Item], renderer: "_WatchRenderer"
+    ) -> ASGIApp:
+        services = self._services
 
         async def opening() -> ASGIApp:
-            receiver, start = self._receiver, self._receiver.start(call.cursor)
-            watched = receiver.watched(wanted.tenant, wanted.agent, wanted.owner)
-            renderer = _WatchRenderer(services, self._receiver, wanted, call, request.headers)
+            start = self._receiver.start(cursor)
             return HttpStream(services.subscriptions, watched.held(), start, renderer)
 
-        opening_stream = partial(services.stream_limits.with_permit, call.caller, opening)
-        return await services.watch_limits.with_permit(call.caller, opening_stream)
+        opening_stream = partial(services.stream_limits.with_permit, caller, opening)
+        return await services.watch_limits.with_permit(caller, opening_stream)
 
 
 class _WatchRenderer(Renderer):
     """Changes that pass the filter; after a gap, first that the list must be asked for again."""
 
-    __slots__ = ("_caller", "_card", "_headers", "_receiver", "_services", "_wanted")
+    __slots__ = ("_receiver", "_services", "_wanted", "_watcher")
 
     def __init__(
         self,
         services: Services,
         receiver: ListChangeReceiver,
         wanted: _Filter,
-        call: Call,
-        headers: Headers,
+        watcher: _Watcher,
     ) -> None:
-        self._services, self._receiver, self._wanted = services, receiver, wanted
-        self._caller, self._card, self._headers = call.caller, call.card, headers
+        self._services, self._receiver = services, receiver
+        self._wanted, self._watcher = wanted, watcher
 
     def render(self, blocks: Sequence[Batch[Item]], after: int) -> Messages:  # noqa: ARG002
         """Return the events of one read.
@@ -112,7 +155,7 @@ class _WatchRenderer(Renderer):
                 if item is not None and self._wanted.takes(item.task)
             ]
         if frames:
-            check_unchanged(self._services, self._headers, self._caller, self._card)
+            self._watcher.check(self._services)
         return frames
 
     def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002
@@ -124,9 +167,12 @@ class _WatchRenderer(Renderer):
 
 
 def _filter(request: Request, call: Call) -> _Filter:
-    query, caller = request.query_params, call.caller
-    owner = listed_owner(call)
-    status = query.get("status") or None
+    agents, owner = frozenset({call.agent}), listed_owner(call)
+    return _Filter(call.caller.tenant, agents, owner, *_context_and_status(request))
+
+
+def _context_and_status(request: Request) -> tuple[str | None, str | None]:
+    status = request.query_params.get("status") or None
     if status is not None and status not in STATES:
         raise InputInvalid(f"status: must be one of {', '.join(sorted(STATES))}")
-    return _Filter(caller.tenant, call.agent, owner, query.get("contextId") or None, status)
+    return request.query_params.get("contextId") or None, status

@@ -178,7 +178,7 @@ async def _asked_in_chat(
     query = ListTasks(
         tenant=caller.tenant,
         owner=caller.owner,
-        agent=call.agent,
+        agents=[call.agent],
         states=[INPUT_REQUIRED],
         page_size=_MOST_WAITING,
         history_length=0,

@@ -349,9 +349,18 @@ class Access:
         if caller.operates(ANY_AGENT, operation):
             await self.check_operator(caller, operation)
             return True
+        self.check_own(caller, operation)
+        return False
+
+    def check_own(self, caller: Caller, operation: str) -> None:
+        """Check an operation on what is the caller's own, which needs no permission.
+
+        Raises:
+            RateLimited: the caller or its tenant has reached its rate limit.
+        """
+        name_operation(operation)
         _is_counted()
         self._rates.count(caller)
-        return False
 
     async def record(
         self,

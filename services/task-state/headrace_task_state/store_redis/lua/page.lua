@@ -1,18 +1,20 @@
 -- Returns one page of a list, newest status first, tasks with equal times by descending id:
--- {positions of the ranges, total, '1' if there are more, {task, time, hash, history items,
--- artifact items}, …}; of some tasks the text (`packed.lua`) instead of the hash, and no items.
+-- {positions of the ranges, total, '1' if there are more, {state, number, …}, {task, time, hash, history
+-- items, artifact items}, …}; of some tasks the text (`packed.lua`) instead of the hash, and no items.
 --
 -- KEYS: the projection's number, positions of the ranges, read in the same step, so that the caller
 --       notices if the view has been lost
--- ARGV: prefix of the views' keys, tenant, owner ('' for all), agent ('' for all), '1' to filter by
+-- ARGV: prefix of the views' keys, tenant, owner ('' for all), agents ('' for all, else with commas), '1' to filter by
 --       context, context, minimum time, time and task after which the page begins
 --       ('' for the first page), size, '1' to include artifacts, number of last messages of each task
---       ('' for all), states (none for all)
+--       ('' for all), '1' for the oldest status first, '1' to return only the first item of each history
+--       and the numbers of tasks in each state, whatever `states` are, states (none for all)
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
 local least, after_time, after_task = ARGV[7], ARGV[8], ARGV[9]
 local size = tonumber(ARGV[10])
+local oldest_first, openings = ARGV[13] == '1', ARGV[14] == '1'
 
 -- Redis orders by bytes; Lua's own comparison depends on the server's locale.
 local function less(a, b)
@@ -25,13 +27,13 @@ local function less(a, b)
 end
 
 local wanted = {}
-for i = 13, #ARGV do
+for i = 15, #ARGV do
   wanted[ARGV[i]] = true
 end
 
 local letters = {}
 for state, letter in pairs(LETTERS) do
-  if #ARGV < 13 or wanted[state] then
+  if #ARGV < 15 or wanted[state] then
     letters[#letters + 1] = letter
   end
 end
@@ -64,7 +66,16 @@ local function lists_with(agent)
 end
 
 local oldest = packed_time(least)
-local total, sources = 0, {}
+local total, sources, counts = 0, {}, {}
+
+-- Returns up to a page and one of the members from `first` to `last`, in the order of the page.
+local function range_of(key, first, last, start)
+  local after = after_time ~= '' and '(' .. start .. packed_time(after_time) .. short_id(after_task)
+  if oldest_first then
+    return redis.call('ZRANGE', key, after or first, last, 'BYLEX', 'LIMIT', 0, size + 1)
+  end
+  return redis.call('ZRANGE', key, after or last, first, 'BYLEX', 'REV', 'LIMIT', 0, size + 1)
+end
 
 -- Adds the tasks in one state, which are in the order of the page.
 local function collect(key, start)
@@ -74,16 +85,21 @@ local function collect(key, start)
     return
   end
   total = total + number
-  if after_time ~= '' then
-    last = '(' .. start .. packed_time(after_time) .. short_id(after_task)
-  end
-  local some = redis.call('ZRANGE', key, last, first, 'BYLEX', 'REV', 'LIMIT', 0, size + 1)
+  local some = range_of(key, first, last, start)
   if #some > 0 then
     sources[#sources + 1] = { some = some, at = 0, skip = #start }
   end
 end
 
-local agents = { ARGV[4] }
+local function count(key, start, state)
+  local first, last = '[' .. start .. LETTERS[state] .. oldest, '(' .. start .. LETTERS[state] .. '\255'
+  counts[state] = (counts[state] or 0) + redis.call('ZLEXCOUNT', key, first, last)
+end
+
+local agents = {}
+for agent in string.gmatch(ARGV[4], '[^,]+') do
+  agents[#agents + 1] = agent
+end
 if ARGV[4] == '' then
   agents = redis.call('SMEMBERS', view .. 'o:' .. tenant .. ':' .. ARGV[3])
 end
@@ -92,6 +108,9 @@ for _, agent in ipairs(agents) do
   for _, start in ipairs(starts) do
     for _, letter in ipairs(letters) do
       collect(key, start .. letter)
+    end
+    for state in pairs(openings and LETTERS or {}) do
+      count(key, start, state)
     end
   end
 end
@@ -107,11 +126,12 @@ local function advance(source)
   return member ~= nil
 end
 
-local function is_later(a, b)
+-- Returns whether `a` comes before `b` in the order of the page.
+local function is_before(a, b)
   if a.time ~= b.time then
-    return a.time > b.time
+    return (a.time > b.time) ~= oldest_first
   end
-  return less(b.id, a.id)
+  return less(b.id, a.id) ~= oldest_first
 end
 
 for _, source in ipairs(sources) do
@@ -122,7 +142,7 @@ end
 local function next_task()
   local best
   for i, source in ipairs(sources) do
-    if not best or is_later(source, sources[best]) then
+    if not best or is_before(source, sources[best]) then
       best = i
     end
   end
@@ -141,14 +161,32 @@ local positions = {}
 for i = 2, #KEYS do
   positions[i - 1] = redis.call('HGET', KEYS[i], 'position')
 end
-local answer = { positions, total, '0' }
+local numbers = {}
+for state, number in pairs(counts) do
+  numbers[#numbers + 1] = state
+  numbers[#numbers + 1] = number
+end
+
+-- Returns a task as `task_of`, with the first item of its history only.
+local function opening_of(key)
+  if type_of(key) == 'string' then
+    return redis.call('GET', key), {}, {}
+  end
+  return redis.call('HGETALL', key), redis.call('LRANGE', key .. ':h', 0, 0), {}
+end
+
+local answer = { positions, total, '0', numbers }
 for _ = 1, size do
   local task, time = next_task()
   if not task then
     break
   end
   local key = view .. 't:' .. tenant .. ':' .. task
-  answer[#answer + 1] = { task, time, task_of(key, ARGV[12], ARGV[11] == '1') }
+  if openings then
+    answer[#answer + 1] = { task, time, opening_of(key) }
+  else
+    answer[#answer + 1] = { task, time, task_of(key, ARGV[12], ARGV[11] == '1') }
+  end
 end
 if #sources > 0 then
   answer[3] = '1'

@@ -1,0 +1,115 @@
+import { Check, Pencil, Wrench, X } from "lucide";
+import { useRef, useState } from "preact/hooks";
+
+import type { Answer } from "../chat/conversation";
+import type { Interrupt } from "../chat/transcript";
+import type { Json } from "../gateway";
+import { Markdown } from "../markdown/markdown";
+import { Icon } from "../ui/icon";
+import { argumentsOf, edited, words, type Approval, type Argument, type AskedCall } from "./decision";
+
+interface Asked {
+  interrupt: Interrupt;
+  approval: Approval;
+  call: AskedCall | undefined;
+  /** Its place among several, such as "1 of 2". */
+  place: string;
+  /** Whether the question's text stands above it already. */
+  isSaid: boolean;
+  isBusy: boolean;
+  onAnswer: (answer: Answer) => void;
+}
+
+/** An approval: what is to be done with which arguments, and two buttons. */
+export function ApprovalCard({ interrupt, approval, call, place, isSaid, isBusy, onAnswer }: Asked) {
+  const [mode, setMode] = useState<"" | "edit" | "reject">("");
+  const [error, setError] = useState("");
+  const form = useRef<HTMLFormElement>(null);
+  const args = call ? argumentsOf(call.args, interrupt.metadata?.["arguments_schema"]) : null;
+  const answer = (payload: unknown) => onAnswer({ interruptId: interrupt.id, status: "resolved", payload });
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const given = new FormData(form.current!);
+    if (mode === "reject") return answer(approval.reject(String(given.get("reason") ?? "").trim()));
+    try {
+      answer(approval.approve(mode === "edit" && args ? changed(args, given) : undefined));
+    } catch (wrong) {
+      setError((wrong as Error).message);
+    }
+  };
+  return (
+    <form ref={form} class="approval" aria-label={call ? `Approve ${call.name}` : "Approve"} onSubmit={submit}>
+      <div class="approval-head">
+        <Icon of={Wrench} />
+        <span class="approval-tool">{call ? words(call.name) : "Approval"}</span>
+        {call && <code class="soft">{call.name}</code>}
+        {place && <span class="soft">{place}</span>}
+      </div>
+      {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
+      {args ? <Arguments args={args} isEdited={mode === "edit"} /> : call?.args && <pre>{call.args}</pre>}
+      {mode === "reject" && (
+        <label>
+          Reason, which the agent gets
+          <input name="reason" maxLength={1000} placeholder="optional" autocomplete="off" autofocus ref={(field) => field?.focus()} />
+        </label>
+      )}
+      {error && <p class="error" role="alert">{error}</p>}
+      <div class="approval-buttons">
+        {mode === "reject" ? (
+          <>
+            <button type="submit" class="danger" disabled={isBusy}><Icon of={X} />Reject</button>
+            <button type="button" class="quiet" onClick={() => setMode("")}>Go back</button>
+          </>
+        ) : (
+          <>
+            <button type="submit" disabled={isBusy}><Icon of={Check} />{mode === "edit" ? "Approve with changes" : "Approve"}</button>
+            {mode === "" && <button type="button" class="plain" disabled={isBusy} onClick={() => setMode("reject")}><Icon of={X} />Reject</button>}
+            {approval.canEdit && args && args.length > 0 && (
+              <button type="button" class="quiet" onClick={() => { setMode(mode === "edit" ? "" : "edit"); setError(""); }}>
+                {mode === "edit" ? "Discard changes" : <><Icon of={Pencil} />Edit</>}
+              </button>
+            )}
+          </>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** The arguments as a form that is filled in, or as text while nobody edits them. */
+function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) {
+  if (args.length === 0) return <p class="hint">Without arguments.</p>;
+  return (
+    <dl class="arguments">
+      {args.map((argument) => (
+        <div key={argument.key}>
+          <dt><label for={isEdited ? `argument-${argument.key}` : undefined}>{argument.label}</label></dt>
+          <dd>
+            {isEdited ? <ArgumentField argument={argument} /> : <span class="argument-value">{shown(argument.value)}</span>}
+            {argument.hint && <span class="hint">{argument.hint}</span>}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function ArgumentField({ argument }: { argument: Argument }) {
+  const { key, value } = argument;
+  const shared = { id: `argument-${key}`, name: key };
+  if (typeof value === "boolean") return <input type="checkbox" {...shared} defaultChecked={value} />;
+  if (typeof value === "number") return <input type="number" step="any" {...shared} defaultValue={String(value)} />;
+  const text = shown(value);
+  if (typeof value === "string" && text.length < 60 && !text.includes("\n")) return <input {...shared} defaultValue={text} autocomplete="off" />;
+  return <textarea rows={Math.min(8, text.split("\n").length + 1)} class={typeof value === "string" ? "" : "mono"} {...shared} defaultValue={text} />;
+}
+
+function shown(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+function changed(args: readonly Argument[], given: FormData): Json {
+  const value = (one: Argument) =>
+    typeof one.value === "boolean" ? given.has(one.key) : edited(one, String(given.get(one.key) ?? ""));
+  return Object.fromEntries(args.map((one) => [one.key, value(one)]));
+}

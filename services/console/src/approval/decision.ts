@@ -1,0 +1,129 @@
+import type { Json } from "../gateway";
+import type { Interrupt } from "../chat/transcript";
+
+/** A call of a tool that a question is about. */
+export interface AskedCall {
+  id: string;
+  name: string;
+  /** JSON, as the agent has it. */
+  args: string;
+}
+
+/** How an approval of a call is answered. */
+export interface Approval {
+  /** Returns the answer that lets the call be made; `args`: with these arguments. */
+  approve: (args?: Json) => unknown;
+  /** Returns the answer that refuses it. */
+  reject: (reason: string) => unknown;
+  canEdit: boolean;
+}
+
+/**
+ * Returns how a question is answered that is only about whether to do something; null: it asks for
+ * something else, as a form.
+ *
+ * Two shapes are known: AG-UI's approvals of tool calls (`approved`, `editedArgs`, `reason`), and the
+ * decisions of LangChain's middleware for one call (`{"decisions": [{"type": "approve"}]}`).
+ */
+export function approvalOf(interrupt: Interrupt): Approval | null {
+  const schema = interrupt.responseSchema ?? {};
+  const properties: Json = schema["properties"] ?? {};
+  const asked = Object.keys(properties);
+  if (asked.includes("approved") && asked.every((name) => ["approved", "editedArgs", "reason", "note", "comment"].includes(name))) {
+    const reason = ["reason", "note", "comment"].find((name) => name in properties);
+    return {
+      approve: (args) => ({ approved: true, ...(args && { editedArgs: args }) }),
+      reject: (text) => ({ approved: false, ...(text && reason && { [reason]: text }) }),
+      canEdit: "editedArgs" in properties,
+    };
+  }
+  const requests = interrupt.metadata?.["value"]?.["action_requests"];
+  if (Array.isArray(requests) && requests.length === 1) return langChainApproval(interrupt, requests[0]);
+  if (interrupt.reason === "tool_call" && interrupt.toolCallId && asked.length === 0) {
+    return { approve: () => ({ approved: true }), reject: (text) => ({ approved: false, ...(text && { reason: text }) }), canEdit: false };
+  }
+  return null;
+}
+
+function langChainApproval(interrupt: Interrupt, request: Json): Approval | null {
+  const configs = interrupt.metadata?.["value"]?.["review_configs"];
+  const allowed: string[] = (Array.isArray(configs) && configs[0]?.allowed_decisions) || ["approve", "edit", "reject"];
+  if (!allowed.includes("approve") || !allowed.includes("reject")) return null;
+  const decided = (decision: Json) => ({ decisions: [decision] });
+  return {
+    approve: (args) =>
+      decided(args ? { type: "edit", edited_action: { name: request["name"], args } } : { type: "approve" }),
+    reject: (message) => decided({ type: "reject", ...(message && { message }) }),
+    canEdit: allowed.includes("edit"),
+  };
+}
+
+/** Returns the calls that a question is about: by id, or as LangChain describes them. */
+export function callsOf(interrupt: Interrupt, known: readonly AskedCall[]): AskedCall[] {
+  const call = known.find(({ id }) => id === interrupt.toolCallId);
+  if (call) return [call];
+  const requests = interrupt.metadata?.["value"]?.["action_requests"];
+  if (!Array.isArray(requests)) return [];
+  return requests.map(({ name, args }: Json, at) => ({ id: `${interrupt.id} ${at}`, name: String(name), args: JSON.stringify(args ?? {}) }));
+}
+
+/** One argument of a call, as a field of a form. */
+export interface Argument {
+  key: string;
+  label: string;
+  hint: string;
+  value: unknown;
+}
+
+/**
+ * Returns the arguments of a call; null: they are no object.
+ *
+ * @param schema The tool's schema of its arguments, whose titles and descriptions become labels.
+ */
+export function argumentsOf(args: string, schema: Json = {}): Argument[] | null {
+  const value = objectIn(args);
+  if (value === null) return null;
+  const properties: Json = schema["properties"] ?? {};
+  const keys = [...new Set([...Object.keys(properties).filter((key) => key in value), ...Object.keys(value)])];
+  return keys.map((key) => ({
+    key,
+    label: String(properties[key]?.["title"] ?? words(key)),
+    hint: String(properties[key]?.["description"] ?? ""),
+    value: value[key],
+  }));
+}
+
+function objectIn(text: string): Json | null {
+  try {
+    const value: unknown = JSON.parse(text || "{}");
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? (value as Json) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns a name of a program as people write it: `orderId` and `order_id` are "Order id". */
+export function words(name: string): string {
+  const text = name.replace(/([a-z\d])([A-Z])/g, "$1 $2").replace(/[_-]+/g, " ").trim().toLowerCase();
+  return text ? text[0]!.toUpperCase() + text.slice(1) : name;
+}
+
+/**
+ * Returns an argument's value as it was entered, in the type that it had.
+ *
+ * @throws Error: the text is none of that type.
+ */
+export function edited(argument: Argument, entered: string): unknown {
+  const { value, label } = argument;
+  if (typeof value === "string") return entered;
+  if (typeof value === "number") {
+    const number = Number(entered);
+    if (entered.trim() === "" || Number.isNaN(number)) throw new Error(`${label}: must be a number`);
+    return number;
+  }
+  try {
+    return JSON.parse(entered);
+  } catch {
+    throw new Error(`${label}: must be JSON`);
+  }
+}

@@ -1,0 +1,46 @@
+import { Inbox } from "lucide";
+import { useEffect, useState } from "preact/hooks";
+
+import { inbox } from "../inbox/inbox";
+import { InboxItem } from "../inbox/inbox_item";
+import { useKeys } from "../shell/keys";
+import { PageHead } from "../shell/page_head";
+import { useStore } from "../store";
+import { EmptyState } from "../ui/empty_state";
+import { Skeleton } from "../ui/skeleton";
+
+/** The questions of all agents that wait for the user, the oldest first; the first one is open. */
+export function InboxPage() {
+  const { rows, total, error } = useStore(inbox);
+  const [open, setOpen] = useState<string | null>(null);
+  useEffect(() => void inbox.load(), []);
+  const first = rows?.[0]?.id ?? "";
+  const shown = open !== null && (open === "" || rows?.some(({ id }) => id === open)) ? open : first;
+  useKeys({ j: () => move(1), k: () => move(-1) });
+  return (
+    <section class="page">
+      <PageHead title="Inbox" also={total > 0 ? [`${total} waiting`] : []} {...(total > 0 ? { hint: "Questions that wait for you, the oldest first" } : {})} />
+      {error && <p class="error" role="alert">{error}</p>}
+      {rows === null && !error && <Skeleton lines={6} />}
+      {rows?.length === 0 && (
+        <EmptyState icon={Inbox} title="Nothing waits for you" actions={<a class="button plain" href="#/">All tasks</a>}>
+          When an agent asks for an approval or an answer, it appears here.
+        </EmptyState>
+      )}
+      {!!rows?.length && (
+        <ul class="inbox">
+          {rows.map((row) => (
+            <InboxItem key={row.id} row={row} isOpen={row.id === shown} onToggle={() => setOpen(row.id === shown ? "" : row.id)} />
+          ))}
+        </ul>
+      )}
+      {rows && total > rows.length && <p class="hint">These are the oldest {rows.length} of {total.toLocaleString()}.</p>}
+    </section>
+  );
+}
+
+function move(step: number): void {
+  const heads = [...document.querySelectorAll<HTMLElement>(".inbox-head")];
+  const at = heads.findIndex((head) => head === document.activeElement);
+  heads[Math.max(0, Math.min(heads.length - 1, at < 0 ? 0 : at + step))]?.focus();
+}

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { approvalOf, argumentsOf, callsOf, edited, words } from "../src/approval/decision";
+
+const CALL = { id: "call-1", name: "refund_order", args: '{"orderId": 7, "note": "broken", "items": ["a"]}' };
+
+test("an approval of a call has two answers, and a third with other arguments", () => {
+  const schema = { type: "object", properties: { approved: { type: "boolean" }, editedArgs: { type: "object" }, reason: { type: "string" } } };
+  const approval = approvalOf({ id: "1", reason: "tool_call", toolCallId: "call-1", responseSchema: schema })!;
+  assert.deepEqual(approval.approve(), { approved: true });
+  assert.deepEqual(approval.approve({ orderId: 8 }), { approved: true, editedArgs: { orderId: 8 } });
+  assert.deepEqual(approval.reject("too much"), { approved: false, reason: "too much" });
+  assert.deepEqual(approval.reject(""), { approved: false });
+  assert.equal(approval.canEdit, true);
+});
+
+test("a yes or no with a note is an approval that edits nothing", () => {
+  const schema = { type: "object", properties: { approved: { type: "boolean" }, note: { type: "string" } } };
+  const approval = approvalOf({ id: "1", reason: "input_required", responseSchema: schema })!;
+  assert.deepEqual(approval.reject("later"), { approved: false, note: "later" });
+  assert.equal(approval.canEdit, false);
+});
+
+test("LangChain's review of one call is decided in its own form", () => {
+  const value = { action_requests: [{ name: "refund", args: { id: 7 } }], review_configs: [{ allowed_decisions: ["approve", "edit", "reject"] }] };
+  const interrupt = { id: "1", reason: "tool_call", responseSchema: { type: "object", properties: { decisions: { type: "array" } } }, metadata: { value } };
+  const approval = approvalOf(interrupt)!;
+  assert.deepEqual(approval.approve(), { decisions: [{ type: "approve" }] });
+  assert.deepEqual(approval.approve({ id: 8 }), { decisions: [{ type: "edit", edited_action: { name: "refund", args: { id: 8 } } }] });
+  assert.deepEqual(approval.reject("no"), { decisions: [{ type: "reject", message: "no" }] });
+  assert.deepEqual(callsOf(interrupt, []), [{ id: "1 0", name: "refund", args: '{"id":7}' }]);
+});
+
+test("questions of other shapes are no approvals", () => {
+  assert.equal(approvalOf({ id: "1", reason: "input_required" }), null);
+  const both = { type: "object", properties: { approved: { type: "boolean" }, seats: { type: "integer" } } };
+  assert.equal(approvalOf({ id: "1", reason: "input_required", responseSchema: both }), null);
+});
+
+test("arguments are labelled by the tool's schema, or by their names, and keep their types", () => {
+  const schema = { properties: { orderId: { title: "Order", description: "Its number" } } };
+  const [order, note, items] = argumentsOf(CALL.args, schema)!;
+  assert.deepEqual([order!.label, order!.hint, note!.label], ["Order", "Its number", "Note"]);
+  assert.equal(edited(order!, "8"), 8);
+  assert.throws(() => edited(order!, "eight"), /Order: must be a number/);
+  assert.equal(edited(note!, "fine"), "fine");
+  assert.deepEqual(edited(items!, '["b"]'), ["b"]);
+  assert.throws(() => edited(items!, "["), /Items: must be JSON/);
+  assert.equal(argumentsOf("[1]"), null);
+  assert.equal(words("maxItem_count"), "Max item count");
+});

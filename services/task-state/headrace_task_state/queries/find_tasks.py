@@ -1,0 +1,191 @@
+"""Rows of tasks of all agents, with their counts by state, complete as of the request's arrival."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+from headrace.jetstream.connection import Bus
+from headrace.log.logged_task import fold_log
+from headrace.model import json_text
+from headrace.model.change import IN
+from headrace.model.events import Json
+from headrace.model.messages import FindTasks, TaskRow
+from headrace.model.subjects import stream_of_shard
+from headrace.model.task import INTERRUPTED, TaskKey
+from headrace_task_state.queries.frontier import Frontier, ViewBehind
+from headrace_task_state.queries.list_tasks import decode_cursor, encode_cursor, least_time
+from headrace_task_state.store import After, Heads, Range, Reader, StoredTask, name_of
+
+_READ_AT_ONCE = 500
+"""Tasks per command to the store while a text is looked for: it answers nobody else meanwhile."""
+
+_MOST_URGENT = 100
+_LONGEST = 200
+"""Maximum characters of a row's texts."""
+
+_SHORTEST_ID = 8
+"""Characters of a text from which on it is looked for in ids, too: fewer are in many by chance."""
+
+_READS = 16
+"""Logs read concurrently for one page."""
+
+
+class TaskRows:
+    """Answers ``find``."""
+
+    def __init__(self, bus: Bus, reader: Reader, frontier: Frontier) -> None:
+        """Read the view once it has caught up; summarized tasks are read from their logs."""
+        self._bus, self._reader, self._frontier = bus, reader, frontier
+        self._reads = asyncio.Semaphore(_READS)
+
+    async def find(self, query: FindTasks) -> Json:
+        """Return a `RowsFound` as JSON.
+
+        Raises:
+            InvalidName: the page token or the time is invalid.
+            StateUnavailable: the view does not catch up, or the store does not answer.
+            BusUnavailable: NATS does not answer.
+        """
+        after, least = decode_cursor(query.page_token), least_time(query.status_after)
+        heads = await self._frontier.reached()
+        if query.text:
+            return await self._search(query, least, after, heads)
+        page = await self._reader.page(query, least, after, heads, openings=True)
+        rows = await asyncio.gather(*map(self._row, page.tasks, [query.tenant] * len(page.tasks)))
+        return {
+            "tasks": [row.model_dump() for row in rows],
+            "counts": dict(page.counts),
+            "total_size": page.total,
+            "next_page_token": _token(page.tasks[-1]) if page.more else "",
+        }
+
+    async def _search(
+        self, query: FindTasks, least: int, after: After | None, heads: Heads
+    ) -> Json:
+        """Return a page of the tasks that contain the text, all of which are counted."""
+        found = _Search(query, after)
+        async for stored in self._every(query, least, heads):
+            found.look_at(stored)
+        return found.answer()
+
+    async def _every(self, query: FindTasks, least: int, heads: Heads) -> AsyncIterator[StoredTask]:
+        """Yield the tasks of all states, in the order of the list.
+
+        Raises:
+            ViewBehind: some are still to be read from their logs, so their texts are not known.
+        """
+        whole = query.model_copy(update={"states": [], "page_size": _READ_AT_ONCE})
+        after: After | None = None
+        while True:
+            page = await self._reader.page(whole, least, after, heads, openings=True)
+            if summaries := [one for one in page.tasks if one.is_summary]:
+                await self._complete(query.tenant, summaries[:_MOST_URGENT])
+                raise ViewBehind("tasks are still being read from their logs; try again")
+            for one in page.tasks:
+                yield one
+            if not page.more:
+                return
+            after = After(page.tasks[-1].time, page.tasks[-1].task)
+
+    async def _complete(self, tenant: str, summaries: list[StoredTask]) -> None:
+        for stored in summaries:
+            key = TaskKey(tenant, stored.fields["agent"], stored.task)
+            place = Range(stream_of_shard(key.shard))
+            await self._reader.advance_completion(place, name_of(key))
+
+    async def _row(self, stored: StoredTask, tenant: str) -> TaskRow:
+        row = _row_of(stored)
+        if not stored.is_summary:
+            return row
+        key = TaskKey(tenant, stored.fields["agent"], stored.task)
+        async with self._reads:
+            found = await fold_log(self._bus, key, int(stored.fields["sequence"]))
+        if found is None:
+            return row
+        [*_, first] = found.fold.task(None).get("history", [])[:1] or [{}]
+        return row.model_copy(update={"title": _line(first)})
+
+
+class _Search:
+    """The tasks that contain a text, and the page of them that begins after a place."""
+
+    def __init__(self, query: FindTasks, after: After | None) -> None:
+        self._query, self._after, self._text = query, after, query.text.casefold()
+        self._counts, self._total, self._has_more = Counter[str](), 0, False
+        self._rows = list[TaskRow]()
+        self._last: StoredTask | None = None
+
+    def look_at(self, stored: StoredTask) -> None:
+        """Take the next task of the list."""
+        row = _row_of(stored)
+        if not _contains(row, stored, self._text):
+            return
+        self._counts[row.state] += 1
+        if self._query.states and row.state not in self._query.states:
+            return
+        self._total += 1
+        if not self._is_behind(stored):
+            return
+        if len(self._rows) == self._query.page_size:
+            self._has_more = True
+            return
+        self._rows.append(row)
+        self._last = stored
+
+    def answer(self) -> Json:
+        """Return a `RowsFound` as JSON."""
+        return {
+            "tasks": [row.model_dump() for row in self._rows],
+            "counts": dict(self._counts),
+            "total_size": self._total,
+            "next_page_token": _token(self._last) if self._has_more and self._last else "",
+        }
+
+    def _is_behind(self, stored: StoredTask) -> bool:
+        if self._after is None:
+            return True
+        place, after = (stored.time, stored.task), (self._after.time, self._after.task)
+        return place > after if self._query.oldest_first else place < after
+
+
+def _row_of(stored: StoredTask) -> TaskRow:
+    fields = stored.fields
+    status = json_text.decode(fields.get("status") or "{}")
+    return TaskRow(
+        id=stored.task,
+        agent=fields["agent"],
+        owner=fields["owner"],
+        context=fields["context"],
+        state=fields["state"],
+        time=status.get("timestamp", ""),
+        title=_line(_first_message(stored)),
+        text=_line(status.get("message")),
+        question=status if fields["state"] in INTERRUPTED else None,
+    )
+
+
+def _first_message(stored: StoredTask) -> Json:
+    first = stored.history[0] if stored.history else None
+    is_message = first is not None and first[1] == IN and isinstance(first[2], dict)
+    return first[2] if first is not None and is_message else {}
+
+
+def _contains(row: TaskRow, stored: StoredTask, text: str) -> bool:
+    status = json_text.decode(stored.fields.get("status") or "{}")
+    texts = [_text(_first_message(stored)), _text(status.get("message"))]
+    if len(text) >= _SHORTEST_ID:
+        texts.append(row.id)
+    return any(text in one.casefold() for one in texts)
+
+
+def _text(message: Json | None) -> str:
+    parts = (message or {}).get("parts") or []
+    return " ".join(str(part["text"]) for part in parts if part.get("text"))
+
+
+def _line(message: Json | None) -> str:
+    return " ".join(_text(message)[: 4 * _LONGEST].split())[:_LONGEST]
+
+
+def _token(last: StoredTask) -> str:
+    return encode_cursor(After(last.time, last.task))
