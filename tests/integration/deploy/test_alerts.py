@@ -590,6 +590,28 @@ def test_the_rules_are_valid() -> None:
 
 
 @needs_prometheus
+@pytest.mark.parametrize(
+    ("labels", "page"),
+    [
+        ({}, "docs/run/runbooks.md"),
+        ({"headrace_runbooks": "https://docs.example/run/"}, "https://docs.example/run/"),
+    ],
+)
+def test_prometheus_writes_the_link_to_where_the_page_is_served(
+    labels: dict[str, str], page: str, tmp_path: Path
+) -> None:
+    alert = rules()["HeadraceNoGateway"]
+    annotations = alert["annotations"] | {"runbook_url": f"{page}#headracenogateway"}
+    fired = {"exp_labels": alert["labels"], "exp_annotations": annotations}
+    expected = {"alertname": "HeadraceNoGateway", "eval_time": "2m", "exp_alerts": [fired]}
+    case = {"interval": "1m", "alert_rule_test": [expected], "external_labels": labels}
+    file = tmp_path / "cases.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [case]}))
+    checked = promtool("test", "rules", str(file))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@needs_prometheus
 @pytest.mark.parametrize("name", CASES)
 def test_an_alert_fires_when_it_should(name: str, tmp_path: Path) -> None:
     checked = checked_by_promtool(f"Headrace{name}", CASES[name], tmp_path)
