@@ -238,6 +238,7 @@ class StateClient:
 
         Raises:
             TaskUnknown: The run's owner has no such task.
+            InvalidName: That task waits for the run's, or too many runs wait for its end.
         """
         await self._ask(f"wait.{query.agent}", query, Done)
 
@@ -372,6 +373,8 @@ def _malformed(query: BusMessage, why: str) -> InvalidName:
             return InvalidName("period", query.first, why)
         case WaitForEvent():
             return InvalidName("subject", query.subject, why)
+        case WaitForEnd():
+            return InvalidName("task", query.awaited, why)
         case ListTasks() | ListThreads():
             return InvalidName("pageToken", query.page_token, why)
     return InvalidName("pageToken", "", why)

@@ -34,6 +34,9 @@ OLD = "0.3"
 MOST_PER_TASK = 16
 """Maximum number of webhooks per task, without those of runs that wait for it."""
 
+MOST_WAITING = 100
+"""Maximum number of runs that wait for the end of one task."""
+
 _FORGET_AFTER = 60
 """Seconds after which a deletion marker expires: every task may have had webhooks."""
 
@@ -229,6 +232,28 @@ class Webhooks:
         token = encode_token(webhook.id)
         with suppress(KeyChanged):
             await self._bucket.put(_name(key, token), webhook.encode(), 0)
+        await self.wake(key, token)
+
+    async def wait(self, key: TaskKey, webhook: Webhook) -> None:
+        """Store the webhook by which the end of a task wakes a run, as `create` does.
+
+        Raises:
+            TooManyWebhooks: The maximum number of runs waits for that end.
+        """
+
+        async def count() -> int:
+            kept = await self._bucket.copy(_name(key, "*"), is_latest=True)
+            return sum(_decode(key, one.data).wakes is not None for one in kept.values())
+
+        token = encode_token(webhook.id)
+        name = _name(key, token)
+        refusal = TooManyWebhooks(f"at most {MOST_WAITING} runs may wait for it")
+        if (await self._bucket.get(name)).data is None:
+            put = partial(self._bucket.put, name, webhook.encode(), 0)
+            with suppress(KeyChanged):
+                await NumberLimit(MOST_WAITING, count, refusal).add(
+                    put, partial(self._withdraw, name)
+                )
         await self.wake(key, token)
 
     async def get(self, key: TaskKey, token: str) -> StoredWebhook | None:

@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 _SETTLES = 240.0
 """Seconds that clients have after the last fault to see their tasks end."""
 _TIMEOUT = httpx.Timeout(20.0)
+_NO_FAULTS = (
+    "no fault was injected: all tasks began before the first one; raise --tasks, or set --faults"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,8 @@ async def run(
                 await asyncio.wait([injecting])
                 await injector.undo_all()
         _log.warning("all tasks have begun, and no more faults are injected")
+        if is_endless and not injector.injected:
+            outcome.problems.append(_NO_FAULTS)
         outcome.problems += await pool.settle()
         _log.warning("all clients have ended")
         if size.is_upgrade:

@@ -224,7 +224,7 @@ class TaskState:
         starter = ChildStarter(self._bus, self._directory, self._settings)
         waits = WaitCommands(
             self._bus,
-            Webhooks(self._bus).create,
+            Webhooks(self._bus).wait,
             TriggerStore(self._bus).wait,
             self._settings.trigger_subjects,
         )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from headrace.model import json_text
 from headrace.model.events import SLEEP, Json, status_metadata, timestamp
+from headrace.model.sleep import asleep_for
 from headrace.model.step import StepId, StepRecord
 from headrace.model.subjects import is_token
 from headrace.model.task import TaskKey
@@ -23,6 +24,8 @@ _ARRIVED, _TIMED_OUT = "ctx.wait", "ctx.wait timeout"
 
 SIGNING_STEP = "ctx.webhook"
 """Name, and key, of the step whose result is the secret of the run's webhooks."""
+
+_TASK = "task/"
 
 _OF_NATS = "nats-"
 """Prefix of headers that are NATS's own."""
@@ -150,7 +153,15 @@ def subject_source(subject: str, stream: str, match: Json) -> str:
 
 def task_source(task: str) -> str:
     """Return the source that the end of a task is."""
-    return f"task/{task}"
+    return f"{_TASK}{task}"
+
+
+def awaited_task(event: Json) -> str | None:
+    """Return the task whose end alone the run waits for that `event` ends or begins a wait of."""
+    match [*(asleep_for(event) or waited_for(event))]:
+        case [str(source)] if source.startswith(_TASK):
+            return source.removeprefix(_TASK)
+    return None
 
 
 def shown_name(source: str) -> str:

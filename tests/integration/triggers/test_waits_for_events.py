@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from nats.js.api import StreamConfig
+from prometheus_client import REGISTRY
 
 from headrace import RunContext, Subject, agent
 from headrace.model.queues import RunQueue
@@ -130,6 +132,34 @@ async def test_an_event_wakes_though_triggers_and_the_worker_were_away_when_it_c
         with working(fleet, tmp_path / "two"):
             for number, task in enumerate(tasks):
                 assert await got(task) == {"id": number}
+
+
+async def test_a_run_waits_for_the_events_of_a_stream_that_is_made_later(
+    fleet: TaskStates, tmp_path: Path
+) -> None:
+    prefix = fleet.settings.prefix
+    await fleet.bus.js.add_stream(
+        StreamConfig(name=f"{prefix}-other", subjects=[f"{prefix}-other.>"])
+    )
+    submitter, unmade = TaskSubmitter(fleet.bus), Orders(fleet.bus, f"{prefix}-orders")
+    with working(fleet, tmp_path):
+        async with taking(fleet):
+            missing = await waiting(submitter, unmade, **{"body.id": 1})
+            source = {"subject": f"{prefix}-late.created", "stream": f"{prefix}-other"}
+            without = await submitter.start("clerk", json.dumps(source))
+            await asleep(without)
+
+            async def is_counted() -> bool:
+                return REGISTRY.get_sample_value("headrace_triggers_failing") == 1
+
+            await eventually(is_counted, "the wait for the missing stream is counted")
+            orders = await Orders.make(fleet.bus, prefix)
+            both = [f"{prefix}-other.>", f"{prefix}-late.>"]
+            await fleet.bus.js.update_stream(StreamConfig(name=f"{prefix}-other", subjects=both))
+            await orders.publish({"id": 1})
+            await fleet.bus.js.publish(f"{prefix}-late.created", b"2")
+            assert await got(missing) == {"id": 1}
+            assert await got(without) == 2
 
 
 async def test_what_can_t_be_waited_for_fails_the_run_with_the_reason(

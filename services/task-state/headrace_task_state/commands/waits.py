@@ -6,18 +6,22 @@ from pydantic import ValidationError
 
 from headrace import clock
 from headrace.jetstream.connection import Bus
+from headrace.log import last_entry
 from headrace.log.find import locate
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import timestamp
 from headrace.model.messages import WaitForEnd, WaitForEvent, WokenRun
 from headrace.model.subjects import is_token
 from headrace.model.task import TaskKey, check_task_id
-from headrace.model.wait import task_source
+from headrace.model.wait import awaited_task, task_source
 from headrace.tasks.end import owner_of
 from headrace.triggers import TooManyTriggers, Trigger, may_use, waiting_name
-from headrace.webhooks import Webhook, waking_webhook
+from headrace.webhooks import TooManyWebhooks, Webhook, waking_webhook
 
 type Wait = WaitForEnd | WaitForEvent
+
+_LONGEST_CIRCLE = 16
+"""Tasks that wait for each other in turn, and are noticed."""
 
 
 class WaitCommands:
@@ -43,7 +47,8 @@ class WaitCommands:
         Raises:
             TaskUnknown: The owner of the run has no such task.
             InvalidName: The run's tenant may not use the subject, or has too many such waits, or
-                what is to match is malformed.
+                what is to match is malformed; or the other task waits for the run's, or too many
+                runs wait for its end.
             BusUnavailable: NATS does not answer.
         """
         if not all(map(is_token, (query.tenant, query.agent))):
@@ -64,8 +69,27 @@ class WaitCommands:
             raise TaskUnknown from None
         if awaited.tenant != key.tenant or await owner_of(self._bus, awaited) != owner:
             raise TaskUnknown
+        if await self._waits_for(awaited, key.task):
+            rule = "can't be waited for: it waits for the end of this one"
+            raise InvalidName("task", awaited.task, rule)
         run = _woken(key, query.run, task_source(awaited.task))
-        await self._watch(awaited, waking_webhook(owner, run))
+        try:
+            await self._watch(awaited, waking_webhook(owner, run))
+        except TooManyWebhooks as refused:
+            raise InvalidName("task", awaited.task, f"can't be waited for: {refused}") from None
+
+    async def _waits_for(self, key: TaskKey, task: str) -> bool:
+        """Return whether the task at `key` waits for the end of `task`, maybe through others."""
+        for _ in range(_LONGEST_CIRCLE):
+            last = await last_entry(self._bus, key)
+            awaited = None if last is None or last.ends_run else awaited_task(last.events[-1])
+            if awaited is None or awaited == task:
+                return awaited == task
+            try:
+                key = await locate(self._bus, awaited)
+            except (InvalidName, TaskUnknown):  # An agent's worker writes what it likes.
+                return False
+        return False
 
     async def _listen_for(self, key: TaskKey, owner: str, query: WaitForEvent) -> None:
         trigger = self._trigger(key, owner, query)

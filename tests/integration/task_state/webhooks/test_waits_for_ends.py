@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Agents, RunContext, TaskEnd, agent
+from headrace import Agents, RunContext, TaskEnd, agent, webhooks
 from headrace.model.queues import RunQueue
 from headrace.model.task import CANCELED, COMPLETED, FAILED
 from headrace.tasks.cancel import cancel_task
@@ -109,6 +109,26 @@ async def test_others_tasks_can_t_be_waited_for(fleet: TaskStates, tmp_path: Pat
             assert f"ctx.wait: the task's owner has no task {unknown}" in told
         task = await submitter.start("reader", "no id")
         assert "TaskEnd needs a task's id" in json.dumps((await task.ended())[-1].events[-1])
+
+
+async def test_runs_that_wait_for_one_end_have_a_limit(
+    fleet: TaskStates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST_WAITING", 2)
+    await fleet.start()
+    submitter = TaskSubmitter(fleet.bus)
+    with working(fleet, tmp_path):
+        awaited = await submitter.start("writer", "later")
+        await awaited.held()
+        readers = [await submitter.start("reader", awaited.key.task) for _ in range(2)]
+        await asyncio.gather(*map(asleep, readers))
+        entries = await (await submitter.start("reader", awaited.key.task)).ended()
+        assert entries[-1].stamp.state == FAILED
+        rule = "can't be waited for: at most 2 runs may wait for it"
+        assert rule in json.dumps(entries[-1].events[-1])
+        await cancel_task(fleet.bus, awaited.key, "gateway-test")
+        for one in readers:
+            assert await answer(one) == f"{awaited.key.task} {CANCELED}  0"
 
 
 async def test_an_end_wakes_though_task_state_and_the_worker_were_killed(

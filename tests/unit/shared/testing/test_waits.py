@@ -1,12 +1,14 @@
 """Agents that wait, in a test fleet: a test makes the call, lets time pass, or kills the worker."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from headrace import FleetRequired, RunContext, Subject, TaskEnd, Webhook, agent
 from headrace.model.errors import HeadraceError
 from headrace.model.sleep import sleep_of
+from headrace.model.wait import awaited_task
 from headrace.testing import TestFleet
 
 
@@ -112,6 +114,34 @@ async def test_an_agent_waits_for_another_task_s_end() -> None:
         assert "a task can't wait for its own end (test_waits.py:" in itself.text
         unknown = await fleet.send("reader", f"0-{'0' * 32}")
         assert "the task's owner has no task 0-0000" in unknown.text
+
+
+@agent
+async def follower(ctx: RunContext) -> str:
+    """Waits for the end of the task that a call names."""
+    ctx.log.info("%s", await ctx.webhook("whom"))
+    called = await ctx.wait(Webhook("whom"))
+    end = (await ctx.wait(TaskEnd(called.text))).json()
+    return f"after {end['status']['state']}"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+async def test_tasks_do_not_wait_for_each_other_s_ends_in_a_circle(size: int) -> None:
+    async with asyncio.timeout(30), TestFleet([follower]) as fleet:
+        tasks = [await fleet.start("follower", "a") for _ in range(size)]
+        for task, next_ in pairwise(tasks):
+            await task.call_webhook("whom", next_.id)
+            async for event in task.events():
+                if awaited_task(event.json) == next_.id:
+                    break
+        await tasks[-1].call_webhook("whom", tasks[0].id)
+        refused = await tasks[-1].result()
+        assert refused.state == "failed"
+        rule = f"task '{tasks[0].id}' can't be waited for: it waits for the end of this one"
+        assert f"ctx.wait: {rule} (test_waits.py:" in refused.text
+        ends = [(await task.result()).text for task in tasks[:-1]]
+        assert ends[-1] == "after TASK_STATE_FAILED"
+        assert ends[:-1] == ["after TASK_STATE_COMPLETED"] * (size - 2)
 
 
 @agent
