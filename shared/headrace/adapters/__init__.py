@@ -4,6 +4,7 @@ Each adapter returns an `Agent`. It needs an extra of its own and is imported on
 here, the one public path; the subpackages are private:
 
 ========================  ===========================  ==========================================
+``ClientMcpServers``      ``headrace[mcp]``            tools of MCP servers that a client names
 ``FleetArtifactService``  ``headrace[google-adk]``     ADK's artifacts in the fleet
 ``FleetDurability``       ``headrace[pydantic-ai]``    pydantic-ai's requests and calls as steps
 ``FleetMemoryService``    ``headrace[google-adk]``     ADK's memories in the fleet
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.adapters.adk.memory_service import FleetMemoryService
     from headrace.adapters.adk.session_service import FleetSessionService
     from headrace.adapters.ag_ui.agent import ag_ui_agent
+    from headrace.adapters.client_mcp import ClientMcpServers
     from headrace.adapters.langgraph.agent import langgraph_agent
     from headrace.adapters.langgraph.saver import FleetSaver
     from headrace.adapters.langgraph.store import FleetStore
@@ -53,6 +55,7 @@ _MODULES = {
     "ApiKey": ("a2a.credentials", "a2a"),
     "Bearer": ("a2a.credentials", "a2a"),
     "ClientCredentials": ("a2a.credentials", "a2a"),
+    "ClientMcpServers": ("client_mcp", "mcp"),
     "FleetArtifactService": ("adk.artifact_service", "google-adk"),
     "FleetDurability": ("pydantic_ai.durability", "pydantic-ai"),
     "FleetMemoryService": ("adk.memory_service", "google-adk"),
@@ -77,6 +80,7 @@ __all__ = [
     "ApiKey",
     "Bearer",
     "ClientCredentials",
+    "ClientMcpServers",
     "FleetArtifactService",
     "FleetDurability",
     "FleetMemoryService",

@@ -113,6 +113,15 @@ class StepFailed(HeadraceError):
         self.step, self.kind, self.reason = step, kind, reason
 
 
+class ClientServerRefused(HeadraceError):
+    """A run's client names an MCP server that its agent does not allow, or not as it must be.
+
+    The message names the field and the rule, for the client.
+    """
+
+    code = "client_server_refused"
+
+
 class Retryable(HeadraceError):
     """Raised by an agent to have its run tried again after a pause.
 

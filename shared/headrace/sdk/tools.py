@@ -75,6 +75,14 @@ class ToolSource(Protocol):
         """Return a context manager that yields the tools. They are usable inside its block."""
 
 
+@runtime_checkable
+class RunToolSource(ToolSource, Protocol):
+    """A source of tools that depend on the run, such as those of servers that its client names."""
+
+    def open_for(self, ctx: RunContext) -> AbstractAsyncContextManager[Sequence[Tool]]:
+        """Return a context manager that yields the tools of the run. See `open`."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """A function's parameters, except the one for the run's context."""

@@ -15,8 +15,9 @@ from headrace.adapters.openai.stream import FORMAT
 from headrace.sdk.agent import Agent, agent
 from headrace.sdk.card import Card
 from headrace.sdk.context import RunContext
-from headrace.sdk.errors import Misdeclared
-from headrace.sdk.tools import Tool, ToolSource, as_tools, by_name
+from headrace.sdk.emit import Reject
+from headrace.sdk.errors import ClientServerRefused, Misdeclared
+from headrace.sdk.tools import RunToolSource, Tool, ToolSource, as_tools, by_name
 
 
 class Toolbox:
@@ -31,17 +32,21 @@ class Toolbox:
         self._tools, self._sources = as_tools(given)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[dict[str, Tool]]:
-        """Yield the tools by name, usable within the block.
+    async def open(self, ctx: RunContext) -> AsyncIterator[dict[str, Tool]]:
+        """Yield the tools of the run by name, usable within the block.
 
         Raises:
+            ClientServerRefused: The run's client names a server that is not allowed.
             Misdeclared: Two tools have the same name.
             Retryable: A source of tools can't be reached.
         """
         async with AsyncExitStack() as stack:
             found = list(self._tools)
             for source in self._sources:
-                found += await stack.enter_async_context(source.open())
+                opening = (
+                    source.open_for(ctx) if isinstance(source, RunToolSource) else source.open()
+                )
+                found += await stack.enter_async_context(opening)
             yield by_name(found)
 
 
@@ -125,8 +130,11 @@ def openai_agent(  # noqa: PLR0913  # the adapter's options
             for turn in turns:
                 turn.parts = without_image_urls(turn.parts)
         system = instruction if isinstance(instruction, str) else instruction(ctx)
-        async with toolbox.open() as found:
-            await ChatRun(ctx, endpoint, found).converse(system, turns)
+        try:
+            async with toolbox.open(ctx) as found:
+                await ChatRun(ctx, endpoint, found).converse(system, turns)
+        except ClientServerRefused as refused:
+            await ctx.emit(Reject(str(refused)))
 
     return run
 
