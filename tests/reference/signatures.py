@@ -14,16 +14,20 @@ def _parsed(module: str) -> ast.Module:
 
 
 def options(module: str, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, default and docstring of each option of a function; the overloads are not it."""
-    *_, function = (
-        node
-        for node in _parsed(module).body
-        if isinstance(node, ast.FunctionDef) and node.name == name
-    )
+    """Yield name, default and docstring of each option of a function or a class."""
+    function = _declared(_parsed(module).body, name)
     told = docstrings.arguments(ast.get_docstring(function) or "")
     for argument, default in _with_defaults(function.args):
-        choice = _choice(module, argument.annotation)
-        yield argument.arg, _shown(argument, default), f"{told[argument.arg]}{choice}"
+        if argument.arg != "self":
+            choice = _choice(module, argument.annotation)
+            yield argument.arg, _shown(argument, default), f"{told[argument.arg]}{choice}"
+
+
+def _declared(body: list[ast.stmt], name: str) -> ast.FunctionDef:
+    """Return the function called so; its overloads, which come before it, are not it."""
+    named = (ast.FunctionDef, ast.ClassDef)
+    *_, found = (node for node in body if isinstance(node, named) and node.name == name)
+    return found if isinstance(found, ast.FunctionDef) else _declared(found.body, "__init__")
 
 
 def _with_defaults(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
