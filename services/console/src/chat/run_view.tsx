@@ -1,4 +1,5 @@
 import { Copy, Pencil, RotateCcw } from "lucide";
+import { Component, type ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Markdown } from "../markdown/markdown";
@@ -21,8 +22,31 @@ interface Shown {
   onEdit: (message: UserMessage, text: string) => void;
 }
 
-/** One run: what the user said, what came of it, and what can be done with both. */
-export function RunView({ run, agent, isLastOfTask, isLast, onFollow, onRetry, onEdit }: Shown) {
+/**
+ * One run, drawn again only while it changes: a run grows in place, with each frame of a stream, and a
+ * thread may have hundreds that have ended.
+ */
+export class RunView extends Component<Shown> {
+  private drawn = "";
+
+  override shouldComponentUpdate(next: Shown): boolean {
+    return next.run !== this.props.run || next.run.state === "running" || lookOf(next) !== this.drawn;
+  }
+
+  override render(): ComponentChildren {
+    this.drawn = lookOf(this.props);
+    return <Body {...this.props} />;
+  }
+}
+
+/** Returns what a run that is not at work can change in. */
+function lookOf({ run, isLast, isLastOfTask }: Shown): string {
+  const { state, task, error, items, user, pending } = run;
+  return [state, task, error, items.length, user.length, pending.length, isLast, isLastOfTask].join();
+}
+
+/** What the user said, what came of it, and what can be done with both. */
+function Body({ run, agent, isLastOfTask, isLast, onFollow, onRetry, onEdit }: Shown) {
   const isOver = run.state !== "running" && run.state !== "asking";
   return (
     <article class="run" data-state={run.state}>
