@@ -109,3 +109,19 @@ async def test_a_task_is_run_again_with_what_it_was_asked_edited(
     await page.click("dialog[open] [type=submit]")
     await page.until(f"!location.hash.includes({json.dumps(task)})", "it is another task")
     await page.until("document.querySelector('.answered')?.innerText.includes('edited')", "so")
+
+
+async def test_a_question_is_answered_on_the_tasks_page(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    javascript.install(SOURCE)
+    task = await begun(http, fleet, "interrupt", "a trip")
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks/interrupt/{task}")
+    await page.until("document.querySelector('.answered .approval')", "the question is there")
+    assert "interrupt asks" in await page.text(".answered")
+    assert await problems_on_a_phone(page) == []
+    await page.click(".answered .approval [type=submit]")
+    await page.until("document.querySelector('.answered').innerText.includes('Approved')", "it is")
+    await page.until("document.querySelector('.badge.good')", "the task is completed")
+    waits = "[...document.querySelectorAll('.span.waiting')].length"
+    assert await page.evaluate(waits) == 1

@@ -65,7 +65,7 @@ export function TaskPage({ agent, task, query }: Shown) {
       {error && <p class="error" role="alert">{error}</p>}
       {!first && !error && <Skeleton lines={6} />}
       <Origin agent={agent} task={task} rows={all} beside={beside} />
-      {last && <Summary agent={agent} task={task} result={result} state={last.state} chat={context && at === 0 ? linkTo(["chat", agent, context]) : ""} />}
+      {last && <Summary agent={agent} task={task} result={result} state={last.state} context={at === 0 ? context : ""} />}
       {all.length > 0 && <TimeTravel agent={agent} task={task} rows={all} at={at} onChange={setAt} />}
       <Beside agent={agent} rows={rows} beside={beside} />
       {last && (

@@ -1,9 +1,11 @@
 import { User } from "lucide";
 import type { ComponentChildren } from "preact";
 
+import { AnswerHere } from "../approval/answer_here";
 import { FeedbackView } from "../chat/feedback_view";
 import { FileView } from "../chat/file_view";
 import { Markdown } from "../markdown/markdown";
+import { linkTo } from "../route";
 import { Icon } from "../ui/icon";
 import { Skeleton } from "../ui/skeleton";
 import type { Result, Said } from "./result";
@@ -16,12 +18,12 @@ interface Shown {
   task: string;
   result: Result;
   state: string;
-  /** Where to answer a question; empty: there is no chat about it. */
-  chat: string;
+  /** The thread in which a question is answered; empty: it can't be answered here. */
+  context: string;
 }
 
 /** Who asked what, and what came of it. */
-export function Summary({ agent, task, result, state, chat }: Shown) {
+export function Summary({ agent, task, result, state, context }: Shown) {
   return (
     <section class="summary" aria-label="Question and answer">
       <div class="asked">
@@ -32,7 +34,7 @@ export function Summary({ agent, task, result, state, chat }: Shown) {
       </div>
       <div class="answered">
         <h2>{agent} {verbOf(stateName(state), result.status)}</h2>
-        <Answer result={result} state={state} chat={chat} />
+        <Answer agent={agent} task={task} result={result} state={state} context={context} />
         {isEnd(stateName(state)) && (
           <div class="run-tools">
             <FeedbackView agent={agent} task={task} />
@@ -68,7 +70,7 @@ function isEnd(state: string): boolean {
   return /^(completed|canceled)$/.test(state) || FAILURES.has(state);
 }
 
-function Answer({ result, state, chat }: Omit<Shown, "agent" | "task">): ComponentChildren {
+function Answer({ agent, task, result, state, context }: Shown): ComponentChildren {
   const name = stateName(state);
   const { answer, files, status } = result;
   const isOver = isEnd(name);
@@ -81,11 +83,13 @@ function Answer({ result, state, chat }: Omit<Shown, "agent" | "task">): Compone
       {files.map((file, at) => <FileView key={at} file={file} />)}
       {!isSaid && FAILURES.has(name) && <p class="failure" role="alert">{status}</p>}
       {!isSaid && !FAILURES.has(name) && <Markdown text={status} />}
-      {waits && chat && (
-        <p class="waits">
-          <a class="button" href={chat}>Answer</a>
-          <span class="soft">The agent waits{name === "auth required" && " for credentials"}.</span>
-        </p>
+      {waits && context && (
+        <AnswerHere agent={agent} context={context} task={task} said={status.trim()}>
+          <p class="waits">
+            <a class="button" href={linkTo(["chat", agent, context])}>Answer</a>
+            <span class="soft">The agent waits{name === "auth required" && " for credentials"}.</span>
+          </p>
+        </AnswerHere>
       )}
       {!answer.trim() && isSaid && files.length === 0 && !waits && (isOver ? <p class="soft">{name === "completed" ? "Nothing" : `The task was ${name}`}.</p> : <Skeleton lines={3} label="The agent is working" />)}
     </>
