@@ -79,7 +79,7 @@ def test_a_credential_has_its_token_and_its_entry() -> None:
 def test_settings_are_objects() -> None:
     settings = {(one["service"], one["variable"]): one for one in lines("settings", "--json")}
     port = settings["gateway", "HEADRACE_HTTP_PORT"]
-    assert port.keys() == {"service", "variable", "default", "meaning"}
+    assert port.keys() == {"service", "group", "variable", "default", "meaning"}
     assert port["default"] == "8080"
 
 
