@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.support import extra_services
+from tests.support.console_page import problems_on_a_phone
 from tests.support.driven_browser import Page
 from tests.support.fleet import Fleet
 from tests.support.openid_provider import OpenIdProvider
@@ -75,6 +76,8 @@ async def test_a_user_signs_in_at_the_issuer_stays_signed_in_and_signs_out(
         await page.until(_AT_ISSUER, "the page asks to sign in again")
         assert provider.signed_out == 1
         assert await page.evaluate("sessionStorage.length") == 0
+        assert await problems_on_a_phone(page) == []
+        await page.resize(390, 760)
 
 
 async def test_an_expired_token_is_renewed_until_the_issuer_refuses(
