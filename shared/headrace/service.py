@@ -1,6 +1,7 @@
 """The life of a service process: settings, signals, probes, shutdown and exit code."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -10,7 +11,7 @@ import signal
 import socket
 import socketserver
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -32,6 +33,7 @@ from headrace.model.errors import HeadraceError, SettingInvalid, StreamsDiffer
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.server_versions import ServerTooOld
 from headrace.setting_names import ineffective_settings
+from headrace.settings import MetricsSettings
 from headrace.ticks import until_tick
 
 _log = logging.getLogger(__name__)
@@ -278,7 +280,7 @@ class ServiceReplica(Protocol):
 
 @asynccontextmanager
 async def serving(
-    name: str, replica: ServiceReplica, metrics_host: str, metrics_port: int, stop: Stop
+    name: str, replica: ServiceReplica, settings: MetricsSettings, stop: Stop
 ) -> AsyncIterator[None]:
     """Run a replica of the service `name` for the length of the block.
 
@@ -290,7 +292,8 @@ async def serving(
     """
     replica.on_closed(stop.fail)
     export_build(name)
-    observe(metrics_host, metrics_port, lambda: replica.is_ready, lambda: replica.note)
+    ports = settings.metrics_choice
+    observe(settings.metrics_host, ports, lambda: replica.is_ready, lambda: replica.note)
     try:
         await replica.start()
         yield
@@ -305,7 +308,7 @@ def export_build(name: str) -> None:
 
 def observe(
     host: str,
-    port: int,
+    ports: Sequence[int],
     is_ready: Callable[[], bool],
     note: Callable[[], str] = str,
     most_seconds: float = 10.0,
@@ -315,18 +318,28 @@ def observe(
     For a service without HTTP of its own. `/healthz` answers 200 while the process runs. `/readyz`
     answers 200 while `is_ready` returns true, else 503, with the text of `note` if it is not empty.
     They are served on another thread. A connection that lasts longer than `most_seconds` is closed.
-    Port 0 disables them.
+    The first free one of `ports` is taken; without any, nothing is served. So many processes of a
+    service can run on one machine.
 
     Raises:
-        PortTaken: The port is not available.
+        PortTaken: The only port is not available, or none can be on this host.
     """
-    if not port:
-        return
-    try:
-        server = _ProbeServer((host, port), is_ready, note, most_seconds)
-    except OSError as error:
-        raise PortTaken(f"HEADRACE_METRICS_PORT: {error}") from error
-    Thread(target=server.serve_forever, name="observing", daemon=True).start()
+    for port in ports:
+        try:
+            server = _ProbeServer((host, port), is_ready, note, most_seconds)
+        except OSError as error:
+            if len(ports) == 1 or error.errno != errno.EADDRINUSE:
+                raise PortTaken(f"HEADRACE_METRICS_PORT: {error}") from error
+        else:
+            _log.info("metrics and probes are at port %d of %s", port, host)
+            Thread(target=server.serve_forever, name="observing", daemon=True).start()
+            return
+    if ports:
+        _log.warning(
+            "no metrics and probes: ports %d to %d are in use; set HEADRACE_METRICS_PORT",
+            ports[0],
+            ports[-1],
+        )
 
 
 _MOST_CONNECTIONS = 32

@@ -3,6 +3,7 @@
 The docstring under a field is its description in the generated table in ``docs/``.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -279,6 +280,27 @@ def without_credentials(urls: str) -> str:
         scheme, separator, rest = url.rpartition("://")
         shown.append(f"{scheme}{separator}{rest.rpartition('@')[2]}")
     return ",".join(shown)
+
+
+class MetricsSettings(BusSettings):
+    """Where a service without HTTP of its own serves its metrics and probes."""
+
+    metrics_ports: ClassVar[range]
+    """The service's own ports, of which it takes the first free one if none is set."""
+
+    metrics_port: Annotated[int | None, MUST_SET] = Field(default=None, ge=0, le=65535)
+    """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled. Unset, the
+    first free one of 20: from 9480 of task state, from 9500 of triggers, from 9520 of workers."""
+
+    metrics_host: Annotated[str, MUST_SET] = "127.0.0.1"
+    """Address that the metrics port listens on."""
+
+    @property
+    def metrics_choice(self) -> Sequence[int]:
+        """The ports to try in turn. A single one is required; none: nothing is served."""
+        if self.metrics_port is None:
+            return self.metrics_ports
+        return (self.metrics_port,) if self.metrics_port else ()
 
 
 class RunLimitSettings(BusSettings):

@@ -1,5 +1,8 @@
 """The page of settings is what the classes say."""
 
+import re
+
+from headrace.model.described import descriptions
 from headrace.setting_groups import SETTING_GROUPS, group_of
 from headrace.setting_names import setting_names
 from headrace_cli.dev.settings import DevSettings
@@ -30,6 +33,35 @@ def test_a_variable_is_in_one_group() -> None:
             if one is not DevSettings:
                 groups.setdefault(name, set()).add(group_of(field.metadata).title)
     assert {name: found for name, found in groups.items() if len(found) > 1} == {}
+
+
+_UNIT = re.compile(
+    r"seconds|bytes|days|replicas|port\b|number of|depth|how often|per second|lines per|times",
+    re.IGNORECASE,
+)
+
+
+def test_every_number_states_its_unit() -> None:
+    numbers = {
+        name: descriptions(one).get(name, "")
+        for one in settings_classes().values()
+        for name, field in one.model_fields.items()
+        if str(field.annotation).partition(" | ")[0] in {"<class 'int'>", "<class 'float'>", "int"}
+    }
+    assert len(numbers) > 40
+    assert {name: said for name, said in numbers.items() if not _UNIT.search(name + said)} == {}
+
+
+def test_a_variable_means_the_same_to_each_service() -> None:
+    meanings: dict[str, set[str]] = {}
+    for one in settings_classes().values():
+        if one is not DevSettings:
+            for name, said in descriptions(one).items():
+                # A service that needs another one's setting says so.
+                meanings.setdefault(name, set()).update(
+                    {said} if "as of gateways" not in said else ()
+                )
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
 
 
 def test_services_recognize_every_setting() -> None:

@@ -31,7 +31,8 @@ class ServiceProcess(ServerProcess):
         """Whether it imports everything itself, as where its start or memory is measured."""
         self.imports: Sequence[str] = ()
         """Modules that it is to find imported, besides its service's."""
-        self.environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **environment}
+        usual = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", "HEADRACE_METRICS_PORT": "0"}
+        self.environment = usual | dict(environment)
 
     def command(self) -> list[str]:
         return [str(HEADRACE), *self._arguments]

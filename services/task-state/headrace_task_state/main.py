@@ -294,5 +294,4 @@ def serving(settings: TaskStateSettings, stop: service.Stop) -> AbstractAsyncCon
         BusUnavailable: NATS or Redis did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
-    replica, port = TaskState(settings), settings.metrics_port
-    return service.serving("task-state", replica, settings.metrics_host, port, stop)
+    return service.serving("task-state", TaskState(settings), settings, stop)

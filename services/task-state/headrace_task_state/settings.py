@@ -5,22 +5,17 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from headrace.setting_groups import CHOICE, LIMIT, MUST_SET, RETENTION
-from headrace.settings import BusSettings, split_commas
+from headrace.setting_groups import CHOICE, LIMIT, RETENTION
+from headrace.settings import MetricsSettings, split_commas
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.usage import KEPT_DAYS
 
 
-class TaskStateSettings(RedisSettings, BusSettings):
+class TaskStateSettings(RedisSettings, MetricsSettings):
     """Where Redis is, how webhooks are delivered, and when a waiting input is asked for again."""
 
     role = "task-state"
-
-    metrics_port: Annotated[int, MUST_SET] = Field(default=0, ge=0, le=65535)
-    """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
-
-    metrics_host: Annotated[str, MUST_SET] = "127.0.0.1"
-    """Address that the metrics port listens on."""
+    metrics_ports = range(9480, 9500)
 
     usage_days: Annotated[int, RETENTION] = Field(default=KEPT_DAYS, ge=1, le=3650)
     """Days for which the usage of a day is kept in Redis."""

@@ -103,9 +103,7 @@ class TriggersReplica:
         self._stack.push_async_callback(application.stop)
         await application.start()
         settings = self._settings
-        chains = Chains(
-            self._bus, settings.delegation_depth, settings.chain_tasks, settings.chain_rate
-        )
+        chains = Chains(self._bus, settings.chain_depth, settings.chain_tasks, settings.chain_rate)
         events = EventTriggers(self._bus, broker, deliveries, recorder, chains)
         following = keep_running(events.run, "triggers")
         self._stack.callback(following.cancel)
@@ -169,5 +167,4 @@ def serving(settings: TriggersSettings, stop: service.Stop) -> AbstractAsyncCont
         BusUnavailable: NATS did not answer within HEADRACE_STARTUP_TIMEOUT.
         StreamsDiffer: the streams differ from the settings.
     """
-    replica, port = TriggersReplica(settings), settings.metrics_port
-    return service.serving("triggers", replica, settings.metrics_host, port, stop)
+    return service.serving("triggers", TriggersReplica(settings), settings, stop)

@@ -118,7 +118,7 @@ async def serving(
     worker = Worker(settings, agents)
     worker.on_closed(stop.fail)
     service.export_build("worker")
-    service.observe(settings.metrics_host, settings.metrics_port, lambda: worker.is_ready)
+    service.observe(settings.metrics_host, settings.metrics_choice, lambda: worker.is_ready)
     await worker.start()
     _log.info("%s serves %s", worker.id, ", ".join(agent.name for agent in agents))
     warn_of(agents)

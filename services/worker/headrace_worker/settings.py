@@ -6,19 +6,14 @@ from typing import Annotated
 from pydantic import Field
 
 from headrace.setting_groups import CHOICE, LIMIT, MUST_SET, RETENTION, SIZE
-from headrace.settings import BusSettings
+from headrace.settings import MetricsSettings
 
 
-class WorkerSettings(BusSettings):
+class WorkerSettings(MetricsSettings):
     """Variables ``HEADRACE_*`` that a worker reads, in addition to those of the bus."""
 
     role = "worker"
-
-    metrics_port: Annotated[int, MUST_SET] = Field(default=0, ge=0, le=65535)
-    """Port for Prometheus metrics and the probes `/healthz` and `/readyz`; 0: disabled."""
-
-    metrics_host: Annotated[str, MUST_SET] = "127.0.0.1"
-    """Address that the metrics port listens on."""
+    metrics_ports = range(9520, 9540)
 
     concurrency: Annotated[int, SIZE] = Field(default=500, ge=1, le=10_000)
     """Maximum number of concurrent runs per worker. Of more than 64, a worker allows only as many

@@ -32,7 +32,7 @@ async def orders(settings: TriggersSettings, bus: Bus) -> AsyncIterator[Orders]:
     """A stream of a user's own and the agent ``shop``, while a replica runs."""
     await Announcer(bus, "worker-1").announce(AgentCard(name="shop"))
     orders = await Orders.make(bus, settings.prefix)
-    replica = TriggersReplica(settings.model_copy(update={"delegation_depth": MOST}))
+    replica = TriggersReplica(settings.model_copy(update={"chain_depth": MOST}))
     try:
         await replica.start()
         yield orders

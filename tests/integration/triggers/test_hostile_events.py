@@ -482,7 +482,7 @@ async def test_a_loop_over_a_subject_that_owners_share_ends_and_takes_their_othe
     await bus.js.add_stream(StreamConfig(name=shared, subjects=[f"{shared}.>"]))
     for whose in (ACME, ZOO):
         await shops.trigger(whose, stream=shared, subject=f"{shared}.*")
-    async with two_replicas(settings.model_copy(update={"chain_tasks": 10, "delegation_depth": 3})):
+    async with two_replicas(settings.model_copy(update={"chain_tasks": 10, "chain_depth": 3})):
         # What eve's agent answers is an event of both again.
         for depth in range(1, 6):
             for number in range(6):

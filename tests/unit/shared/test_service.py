@@ -19,7 +19,18 @@ from prometheus_client import REGISTRY
 from headrace import log_lines, service
 from headrace.log_lines import LogOptions
 from headrace.model.errors import BusUnavailable, StreamsDiffer
-from headrace.service import PreparedService, Stop, measure_loop_lag, observe, run, serve
+from headrace.service import (
+    PortTaken,
+    PreparedService,
+    Stop,
+    measure_loop_lag,
+    observe,
+    run,
+    serve,
+)
+from headrace_task_state.settings import TaskStateSettings
+from headrace_triggers.settings import TriggersSettings
+from headrace_worker.settings import WorkerSettings
 from tests.support.servers import ports
 from tests.support.waiting import until
 
@@ -196,9 +207,46 @@ def _answer(port: int, path: str) -> bytes:
         return b"".join(iter(lambda: probe.recv(65536), b""))
 
 
+def test_processes_of_one_machine_take_one_port_each() -> None:
+    first, second = two = sorted(ports.pick() for _ in range(2))
+    observe("127.0.0.1", two, lambda: True)
+    observe("127.0.0.1", two, lambda: False)
+    assert _answer(first, "/readyz").startswith(b"HTTP/1.0 200 ")
+    assert _answer(second, "/readyz").startswith(b"HTTP/1.0 503 ")
+
+
+def test_a_process_without_a_free_port_says_so_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    two = [ports.pick(), ports.pick()]
+    for port in two:
+        observe("127.0.0.1", [port], lambda: True)
+    observe("127.0.0.1", two, lambda: False)
+    [said] = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert said.endswith("are in use; set HEADRACE_METRICS_PORT")
+
+
+def test_a_port_that_was_asked_for_and_a_host_without_ports_are_refused() -> None:
+    port = ports.pick()
+    observe("127.0.0.1", [port], lambda: True)
+    with pytest.raises(PortTaken, match="HEADRACE_METRICS_PORT"):
+        observe("127.0.0.1", [port], lambda: True)
+    with pytest.raises(PortTaken):
+        observe("192.0.2.1", [port, port + 1], lambda: True)
+
+
+def test_each_service_has_ports_of_its_own() -> None:
+    classes = (TaskStateSettings, TriggersSettings, WorkerSettings)
+    own = [set(one().metrics_choice) for one in classes]
+    assert [len(one) for one in own] == [20, 20, 20]
+    assert len(set.union(*own)) == 60
+    assert WorkerSettings(metrics_port=0).metrics_choice == ()
+    assert WorkerSettings(metrics_port=8080).metrics_choice == (8080,)
+
+
 def test_clients_that_send_half_a_request_keep_no_probe_and_few_threads() -> None:
     port, before = ports.pick(), threading.active_count()
-    observe("127.0.0.1", port, lambda: True)
+    observe("127.0.0.1", [port], lambda: True)
     with ExitStack() as held:
         for _ in range(100):
             slow = held.enter_context(socket.create_connection(("127.0.0.1", port), 30))
@@ -211,7 +259,7 @@ def test_clients_that_send_half_a_request_keep_no_probe_and_few_threads() -> Non
 @pytest.mark.parametrize("piece", [b"", b"G"], ids=["nothing", "a byte at a time"])
 def test_a_client_of_a_probe_that_does_not_end_is_disconnected(piece: bytes) -> None:
     port, before = ports.pick(), threading.active_count()
-    observe("127.0.0.1", port, lambda: True, most_seconds=0.2)
+    observe("127.0.0.1", [port], lambda: True, most_seconds=0.2)
     with socket.create_connection(("127.0.0.1", port), 0.1) as slow:
 
         def is_disconnected() -> bool:
@@ -230,7 +278,7 @@ def test_a_client_of_a_probe_that_does_not_end_is_disconnected(piece: bytes) -> 
 
 def test_a_client_that_disconnects_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     port = ports.pick()
-    observe("127.0.0.1", port, lambda: True)
+    observe("127.0.0.1", [port], lambda: True)
     with socket.create_connection(("127.0.0.1", port), 30) as rude:
         rude.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
         assert rude.recv(1) == b""
