@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { Folded } from "../src/task/fold";
 import { LogLines, matching } from "../src/task/log_lines";
+import { inWords } from "../src/task/parts";
 import type { LogRow } from "../src/task/timeline";
 
 let count = 0;
@@ -79,4 +80,9 @@ test("lines are found by kind and by what they say", () => {
   const all = lines(piece("Rome is warm"), tool({ data: { name: "weather", arguments: { city: "Rome" } } }));
   const found = (kinds: ("text" | "tool")[], search: string) => matching(all, new Set(kinds), search).map(({ kind }) => kind);
   assert.deepEqual([found([], "ROME"), found(["tool"], ""), found(["text"], "weather")], [["text", "tool"], ["tool"], []]);
+});
+
+test("an answer is told in words", () => {
+  const answers = [{ approved: true }, { approved: false, reason: "too dear" }, { size: "large", count: 2, note: "" }, "yes", ["a"], 5];
+  assert.deepEqual(answers.map(inWords), ["Approved", "Rejected, reason: too dear", "size: large, count: 2", "yes", '["a"]', "5"]);
 });

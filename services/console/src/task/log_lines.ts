@@ -1,5 +1,5 @@
 import type { Json } from "../gateway";
-import { blockOf, childOf, inputOf, kindOf, stepName, stepOf } from "./parts";
+import { blockOf, childOf, inputOf, inWords, kindOf, stepName, stepOf } from "./parts";
 import { partsOf, stateName, type LogRow } from "./timeline";
 
 export type LineKind = "message" | "text" | "thinking" | "tool" | "step" | "child" | "question" | "file" | "state" | "usage";
@@ -38,7 +38,7 @@ export class LogLines {
 
   private input(row: LogRow, message: Json): void {
     const parts: Json[] = message["parts"] ?? [];
-    const texts = parts.map((part) => part["text"] ?? part["filename"] ?? (part["data"] === undefined ? "file" : JSON.stringify(part["data"])));
+    const texts = parts.map((part) => part["text"] ?? part["filename"] ?? (part["data"] === undefined ? "file" : inWords(part["data"])));
     const isAnswer = parts.some((part) => part["metadata"]?.["agui_interrupt_id"]);
     this.add(row, "message", isAnswer ? "Answer" : "Message", { text: texts.join(" ") });
   }

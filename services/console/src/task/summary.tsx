@@ -8,6 +8,7 @@ import { Markdown } from "../markdown/markdown";
 import { linkTo } from "../route";
 import { Icon } from "../ui/icon";
 import { Skeleton } from "../ui/skeleton";
+import { inWords } from "./parts";
 import type { Result, Said } from "./result";
 import { stateName } from "./timeline";
 
@@ -62,7 +63,7 @@ function SaidView({ said }: { said: Said }) {
 
 /** An answer to a question may have no text. */
 function described({ parts }: Said): string {
-  const data = parts.filter((part) => part["data"] !== undefined).map((part) => JSON.stringify(part["data"]));
+  const data = parts.filter((part) => part["data"] !== undefined).map((part) => inWords(part["data"]));
   return data.join(" ") || "Nothing";
 }
 
