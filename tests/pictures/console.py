@@ -10,6 +10,8 @@ from headrace.settings import BusSettings
 from tests.support.driven_browser import Page, driven_browser, driven_page
 
 _WIDTH, _HEIGHT = 1200, 640
+_TALL = 1000
+"""Pixels that show a task's page with its timeline and its log."""
 _ENTER = 13
 _TRIGGER = {
     "name": "orders",
@@ -31,7 +33,7 @@ async def pictures(gateway: str, nats_url: str, folder: Path) -> dict[str, bytes
 
 
 async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
-    await page.resize(_WIDTH, _HEIGHT)
+    await page.resize(_WIDTH, _TALL)
     await page.open(f"{gateway}/console/#/?agent=writer")
     await page.click(".row")
     await page.until("document.querySelector('.span.gap')", "the time without a worker")
@@ -39,6 +41,7 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.click(".lines li:nth-child(3) button")
     await page.until("document.querySelector('.detail')", "a line of the log in full")
     task = await page.picture()
+    await page.resize(_WIDTH, _HEIGHT)
     await page.open(f"{gateway}/console/#/chat/shop")
     await page.type("textarea[name=message]", "nails")
     await page.press("Enter", _ENTER, "\r")
