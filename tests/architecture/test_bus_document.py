@@ -18,6 +18,7 @@ _FILTERS = {
     "runs_of_task",
     "runs",
     "events_of_thread",
+    "live_of_thread",
     "shard_events",
     "dead_letters",
     "pushes",

@@ -104,6 +104,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "fleet": _OPERATORS,
     "threads: list": _OPERATED,
     "thread: get": _OPERATED,
+    "thread: follow": _OPERATED,
     "thread: change": _ANNS,
     "usage": _OPERATED,
     "agent versions: list": _OPERATORS,

@@ -378,6 +378,7 @@ FLEET: Mapping[str, FleetRequest] = {
     "fleet": FleetRequest("GET", "/v1/fleet", None, _has_queues),
     "threads: list": FleetRequest("GET", "/v1/threads", None, _has_thread, _owner),
     "thread: get": FleetRequest("GET", _THREAD, None, _is_thread, _owner),
+    "thread: follow": FleetRequest("GET", f"{_THREAD}/events", query=_owner),
     "thread: change": FleetRequest("PATCH", _THREAD, lambda _: {"title": "Mine"}, _nothing),
     "usage": FleetRequest(
         "GET", "/v1/usage", None, _is_used, lambda thing: {"owner": thing.user, "by": "owner"}
@@ -460,6 +461,7 @@ class Pages(Binding):
             **{what: partial(self._fleet, request) for what, request in FLEET.items()},
             "task log: stream": self._log_stream,
             "tasks: watch": self._watch,
+            "thread: follow": self._followed,
             "thread: get": partial(self._of_own_thread, FLEET["thread: get"]),
             "thread: change": partial(self._of_own_thread, FLEET["thread: change"]),
             "thread: delete": partial(self._of_own_thread, FLEET["thread: delete"]),
@@ -513,6 +515,18 @@ class Pages(Binding):
         return (
             MaskedResponse.of(sent, thing) if sent.is_error else await self._fleet(request, thing)
         )
+
+    async def _followed(self, thing: Thing) -> MaskedResponse:
+        """Follow a thread, of which the caller has one of its own; tell whether it is another."""
+        body = {"message": message(_OWN_TEXT, contextId=thing.context)}
+        sent = await self._http.post(f"/v1/agents/{_RUNS_IN}/message:send", json=body)
+        if sent.is_error:
+            return MaskedResponse.of(sent, thing)
+        request = FLEET["thread: follow"]
+        path, query = request.path(thing), request.query(thing)
+        response = await _begun(self._http.stream("GET", path, params=query))
+        text = None if response.is_error else str(f'"text":"{_OWN_TEXT}"' not in response.text)
+        return MaskedResponse.of(response, thing, text)
 
     async def _fleet(self, request: FleetRequest, thing: Thing) -> MaskedResponse:
         body = None if request.body is None else request.body(thing)

@@ -28,6 +28,33 @@ class Cursor:
         return f"{self.log}:{self.generation}"
 
 
+_THREAD_PLACE = r"(?:0|[1-9][0-9]{0,17})(?:\.[1-9][0-9]{0,8})?"
+_THREAD_CURSOR = re.compile(rf"([0-9a-f]{{8}}):({_THREAD_PLACE}(?:,{_THREAD_PLACE}){{0,63}})")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCursor:
+    """A place in the logs of a thread, which may be in several event streams."""
+
+    origin: str
+    """Stands for the streams: others have other sequences."""
+    places: tuple[tuple[int, int], ...]
+    """For each event stream the sequence of the last message read, and how many of its events
+    were read; 0: all."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return the cursor in `text`, or None if it is not one of a thread."""
+        if (found := _THREAD_CURSOR.fullmatch(text.strip())) is None:
+            return None
+        places = (place.partition(".") for place in found[2].split(","))
+        return cls(found[1], tuple((int(at), int(events or 0)) for at, _, events in places))
+
+    def __str__(self) -> str:
+        shown = (f"{at}.{events}" if events else f"{at}" for at, events in self.places)
+        return f"{self.origin}:{','.join(shown)}"
+
+
 @dataclass(frozen=True, slots=True)
 class FrameCursor:
     """A place in a fold of one log: after one of the frames that the fold makes of an event."""

@@ -170,6 +170,10 @@ class Subjects:
         """Return the filter for all logs of a thread's tasks with an agent."""
         return f"{self.prefix}.event.*.{tenant}.{agent}.{thread}.*"
 
+    def live_of_thread(self, tenant: str, agent: str, thread: str) -> str:
+        """Return the filter for what JetStream republishes of these logs."""
+        return f"{self.prefix}.live.*.{tenant}.{agent}.{thread}.*"
+
     def shard_events(self, shard: int) -> str:
         """Return the filter for all logs of a shard."""
         return f"{self.prefix}.event.{shard}.>"

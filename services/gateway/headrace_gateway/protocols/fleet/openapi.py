@@ -417,6 +417,15 @@ def _threads() -> tuple[ApiOperation, ...]:
             "GET", one, "ShowThread", "Get a thread", answer(ref(ListedThread)), query=_OWNER
         ),
         ApiOperation(
+            "GET",
+            f"{one}/events",
+            "FollowThread",
+            "Follow all runs of a thread, those that begin later included",
+            events("The events of each run, and `erased`: the task was erased."),
+            query=_OWNER,
+            headers=_LAST_EVENT_ID,
+        ),
+        ApiOperation(
             "PATCH",
             one,
             "ChangeThread",

@@ -55,6 +55,7 @@ def routes(services: Services) -> Sequence[BaseRoute]:
         ("POST", f"{versions.PATH}:rollback", of_agent.roll_back),
         ("POST", f"{versions.PATH}:retire", of_agent.retire),
         ("GET", threads.PATH, of_owner.page),
+        ("GET", f"{threads.ONE}/events", of_owner.follow),
         ("GET", threads.ONE, of_owner.show),
         ("PATCH", threads.ONE, of_owner.change),
         ("DELETE", threads.ONE, of_owner.delete),

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -9,13 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from headrace.log.thread_log import ThreadName
 from headrace.model.errors import InvalidName, TaskUnknown
 from headrace.model.events import Json
 from headrace.model.field_rule import first_problem
 from headrace.model.messages import GetTask, ListedThread, ListTasks, ListThreads
 from headrace.model.task import TaskKey
 from headrace.thread_marks import ThreadMark, ThreadMarks
-from headrace_gateway.call import callable_agents, caller_of
+from headrace_gateway.call import callable_agents, caller_of, check_unchanged, cursor_of
 from headrace_gateway.json_errors import CodedError, InputInvalid, read_object
 from headrace_gateway.protocols.fleet.declaration import owner_in
 from headrace_gateway.protocols.fleet.parameters import number_in
@@ -23,6 +25,8 @@ from headrace_gateway.refusals import NotPermitted
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
+from headrace_gateway.streaming.sse import HttpStream, frame
+from headrace_gateway.thread_feed import ThreadEvent, ThreadRenderer, open_feed
 
 PATH = "/v1/threads"
 ONE = f"{PATH}/{{thread:path}}"
@@ -131,6 +135,31 @@ class ThreadPages:
         await self._services.background.run(self._delete(caller, thread.id))
         return json_response({"deleted": thread.id}, headers=NO_STORE)
 
+    async def follow(self, request: Request) -> ASGIApp:
+        """Return the events of all runs of a thread, those that begin later included."""
+        services, caller = self._services, await self._caller(request, "FollowThread")
+        name, owner = request.path_params["thread"], _listed_owner(request, caller)
+        operates = owner != caller.owner
+
+        def may_see(agent: str) -> bool:
+            may = caller.operates if operates else caller.may
+            return may(agent, "SubscribeToTask")
+
+        async def opening() -> ASGIApp:
+            feed = await open_feed(
+                services.bus,
+                services.links,
+                ThreadName(caller.tenant, owner, name),
+                cursor_of(request),
+            )
+            if feed is None:
+                raise _unknown(name)
+            check = partial(check_unchanged, services, request.headers, caller)
+            renderer = ThreadRenderer(_row, may_see, check)
+            return HttpStream(services.subscriptions, feed.held(), 0, renderer)
+
+        return await services.stream_limits.with_permit(caller, opening)
+
     async def _delete(self, caller: Caller, thread: str) -> None:
         services = self._services
         # Others may begin meanwhile.
@@ -182,8 +211,26 @@ class ThreadPages:
         )
         found = (await self._services.state.threads(query)).threads
         if not found:
-            raise ThreadUnknown(f"thread {thread[:_LONGEST_WORDS]!r} does not exist")
+            raise _unknown(thread)
         return found[0]
+
+
+def _unknown(thread: str) -> ThreadUnknown:
+    return ThreadUnknown(f"thread {thread[:_LONGEST_WORDS]!r} does not exist")
+
+
+def _row(event: ThreadEvent) -> bytes:
+    """Return a server-sent event with one event of a thread."""
+    about = b'"task":"%b","agent":"%b"' % (event.task.encode(), event.agent.encode())
+    if not event.line:
+        return frame(event.cursor, b"{%b}" % about, "erased")
+    row = b'{%b,"generation":%d,"time":"%b","event":%b}' % (
+        about,
+        event.generation,
+        event.time.encode(),
+        event.line,
+    )
+    return frame(event.cursor, row)
 
 
 async def _change_in(request: Request, services: Services) -> ThreadChange:

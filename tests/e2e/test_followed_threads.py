@@ -1,0 +1,139 @@
+"""One stream over all runs of a thread, exact over kills of gateways and workers."""
+
+import asyncio
+import uuid
+
+import httpx
+
+from tests.support.event_stream import Frame, Json, frames
+from tests.support.fleet import Fleet
+from tests.support.plain_a2a import PlainAgent, message
+from tests.support.service_process import ServiceProcess
+from tests.support.waiting import eventually
+
+_TIMEOUT = 90.0
+
+
+class Follower:
+    """A client that follows a thread, at whichever gateway answers, with its last cursor."""
+
+    def __init__(self, http: httpx.AsyncClient, gateways: list[str], thread: str) -> None:
+        self._http, self._gateways, self._thread = http, gateways, thread
+        self.seen = list[Frame]()
+        self.connections = 0
+
+    async def until_ended(self, runs: int) -> None:
+        """Return once that many tasks have ended."""
+        async with asyncio.timeout(_TIMEOUT):
+            while self.ended() < runs:
+                try:
+                    await self._follow(runs)
+                except httpx.TransportError:
+                    await asyncio.sleep(0.1)
+
+    async def _follow(self, runs: int) -> None:
+        url = self._gateways[self.connections % len(self._gateways)]
+        self.connections += 1
+        headers = {"Last-Event-ID": self.seen[-1].id} if self.seen else {}
+        path = f"{url}/v1/threads/{self._thread}/events"
+        async with self._http.stream("GET", path, headers=headers) as response:
+            async for frame in frames(response):
+                self.seen.append(frame)
+                if self.ended() >= runs:
+                    return
+
+    def ended(self) -> int:
+        """Return how many tasks have ended."""
+        states = [
+            frame.json["event"].get("statusUpdate", {}).get("status", {}).get("state")
+            for frame in self.seen
+        ]
+        return states.count("TASK_STATE_COMPLETED")
+
+    def generations(self) -> dict[str, list[int]]:
+        """Return the generations of the events that were seen of each task."""
+        found: dict[str, list[int]] = {}
+        for frame in self.seen:
+            found.setdefault(frame.json["task"], []).append(frame.json["generation"])
+        return found
+
+
+async def begun(agent: PlainAgent, text: str, context: str) -> str:
+    """Send a message without waiting for the run, and return the task's id."""
+    body: Json = {
+        "message": message(text, contextId=context),
+        "configuration": {"returnImmediately": True},
+    }
+    answer = await agent.post("message:send", body)
+    return str(answer.raise_for_status().json()["task"]["id"])
+
+
+async def test_a_thread_is_followed_over_later_runs_and_kills_of_gateway_and_worker(
+    fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
+) -> None:
+    context, gateways = uuid.uuid4().hex, fleet.gateways
+    followers = [Follower(http, order, context) for order in (gateways, gateways[::-1])]
+    tasks = [await begun(PlainAgent(http, gateways[0], "counter"), "3", context)]
+    following = [asyncio.create_task(one.until_ended(3)) for one in followers]
+    slow = PlainAgent(http, gateways[1], "slow-counter")
+    tasks.append(await begun(slow, "go", context))
+
+    async def are_far() -> bool:
+        return min(len(one.seen) for one in followers) >= 20
+
+    await eventually(are_far, "both are in the middle of the second run")
+    _kill_holder(slow_counters, followers[0].seen)
+    await asyncio.to_thread(fleet.restart, "gateway", 0)
+    tasks.append(await begun(PlainAgent(http, gateways[1], "echo"), "bye", context))
+    await asyncio.gather(*following)
+    assert [list(one.generations()) for one in followers] == [tasks] * 2
+    for one in followers:
+        for generations in one.generations().values():
+            assert generations == list(range(1, len(generations) + 1))
+    assert [(f.id, f.json) for f in followers[0].seen] == [
+        (f.id, f.json) for f in followers[1].seen
+    ]
+    assert max(one.connections for one in followers) > 1
+
+
+def _kill_holder(workers: list[ServiceProcess], seen: list[Frame]) -> None:
+    metadata = [f.json["event"].get("statusUpdate", {}).get("metadata", {}) for f in seen]
+    names = [one["headrace.worker"] for one in metadata if "headrace.worker" in one]
+    [holder] = [one for one in workers if f"{names[-1]} serves " in one.log.read_text()]
+    holder.kill()
+
+
+async def test_any_cursor_of_a_thread_resumes_it_and_another_ones_is_refused(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    context, url = uuid.uuid4().hex, fleet.gateways[0]
+    for number in range(2):
+        await PlainAgent(http, url, "counter").post(
+            "message:send", {"message": message(str(number + 2), contextId=context)}
+        )
+    whole = Follower(http, [url], context)
+    await whole.until_ended(2)
+    expected = [frame.json for frame in whole.seen]
+    for at, frame in enumerate(whole.seen[:-1]):
+        rest = Follower(http, fleet.gateways[::-1], context)
+        rest.seen.append(frame)
+        left = expected[at + 1 :]
+        await rest.until_ended(_ends(frame.json) + _ends_in(left))
+        assert [one.json for one in rest.seen[1:]] == left
+    path = f"{url}/v1/threads/{context}/events"
+    codes = [
+        (await http.get(path, params={"after": cursor})).json()["error"]["code"]
+        for cursor in ("00000000:1", "x", whole.seen[0].id.partition(":")[0] + ":999999999")
+    ]
+    assert codes == ["log_lost"] * 3
+    nobodys = await http.get(f"{url}/v1/threads/{uuid.uuid4().hex}/events")
+    assert (nobodys.status_code, nobodys.json()["error"]["code"]) == (404, "thread_unknown")
+
+
+def _ends(row: Json) -> bool:
+    status = row["event"].get("statusUpdate", {}).get("status", {})
+    return bool(status.get("state") == "TASK_STATE_COMPLETED")
+
+
+def _ends_in(rows: list[Json]) -> int:
+    return sum(map(_ends, rows))
