@@ -1,9 +1,12 @@
 """One stream over all runs of a thread, exact over kills of gateways and workers."""
 
 import asyncio
+import json
 import uuid
+from collections.abc import Callable
 
 import httpx
+import websockets
 
 from tests.support.event_stream import Frame, Json, frames
 from tests.support.fleet import Fleet
@@ -137,3 +140,99 @@ def _ends(row: Json) -> bool:
 
 def _ends_in(rows: list[Json]) -> int:
     return sum(map(_ends, rows))
+
+
+async def _sse_events(
+    response: httpx.Response, runs: int, is_end: Callable[[Json], bool]
+) -> list[Frame]:
+    """Return the frames up to the end of that many runs."""
+    seen, ended = list[Frame](), 0
+    async for frame in frames(response):
+        seen.append(frame)
+        ended += is_end(frame.event)
+        if ended >= runs:
+            return seen
+    raise AssertionError("the stream has ended")
+
+
+def _is_completed(event: Json) -> bool:
+    status = event.get("statusUpdate", {}).get("status", {})
+    return bool(status.get("state") == "TASK_STATE_COMPLETED")
+
+
+def _is_finished(event: Json) -> bool:
+    return bool(event["type"] == "RUN_FINISHED")
+
+
+async def test_each_protocol_shows_a_later_run_that_another_gateway_begins(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    context, (here, there) = uuid.uuid4().hex, fleet.gateways[:2]
+    first = await begun(PlainAgent(http, here, "counter"), "2", context)
+    base = f"{here}/v1/agents/counter"
+    call = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "SubscribeToContext",
+        "params": {"contextId": context},
+    }
+    socket_url = f"{base.replace('http', 'ws', 1)}/stream"
+
+    async def rest() -> list[Frame]:
+        async with http.stream("GET", f"{base}/contexts/{context}:subscribe") as response:
+            return await _sse_events(response, 2, _is_completed)
+
+    async def rpc() -> list[Frame]:
+        async with http.stream("POST", base, json=call) as response:
+            return await _sse_events(response, 2, _is_completed)
+
+    async def agui() -> list[Frame]:
+        path, body = f"{base}/ag-ui/connect?stay=1", {"threadId": context}
+        async with http.stream("POST", path, json=body) as response:
+            return await _sse_events(response, 2, _is_finished)
+
+    async def socket() -> list[Json]:
+        seen = list[Json]()
+        async with websockets.connect(socket_url, proxy=None) as connection:
+            await connection.send(json.dumps({"id": 1, "follow": {"context": context}}))
+            while sum(_is_completed(one["event"]) for one in seen) < 2:
+                seen.append(json.loads(await connection.recv()))
+        return seen
+
+    async def ended() -> bool:
+        return bool(
+            (await PlainAgent(http, here, "counter").get(first)).json()["status"]["state"]
+            == "TASK_STATE_COMPLETED"
+        )
+
+    await eventually(ended, "the first run has ended")
+    async with asyncio.timeout(_TIMEOUT):
+        following = asyncio.gather(rest(), rpc(), agui(), socket())
+        await asyncio.sleep(0.5)
+        second = await begun(PlainAgent(http, there, "counter"), "3", context)
+        by_rest, by_rpc, by_agui, by_socket = await following
+    events = [frame.event for frame in by_rest]
+    assert [frame.event for frame in by_rpc] == events
+    assert [one["event"] for one in by_socket] == events
+    assert [one["cursor"] for one in by_socket] == [frame.id for frame in by_rest]
+    assert {_task(one) for one in events} == {first, second}
+    started = [one.event["runId"] for one in by_agui if one.event["type"] == "RUN_STARTED"]
+    assert len(started) == len(set(started)) == 2
+    async with http.stream(
+        "POST",
+        f"{there.rstrip('/')}/v1/agents/counter/ag-ui/connect?stay=1",
+        json={"threadId": context},
+        headers={"Last-Event-ID": _end_of_first(by_agui)},
+    ) as response:
+        resumed = await _sse_events(response, 2, _is_finished)
+    left = by_agui[1 + by_agui.index(next(f for f in by_agui if _is_finished(f.event))) :]
+    assert [f.raw for f in resumed[-len(left) :]] == [f.raw for f in left]
+
+
+def _end_of_first(seen: list[Frame]) -> str:
+    return next(frame.id for frame in seen if _is_finished(frame.event))
+
+
+def _task(event: Json) -> str:
+    (body,) = event.values()
+    return str(body.get("taskId") or body["id"])

@@ -22,6 +22,9 @@ DELETION = "urn:headrace:delete-task:v1"
 FORKS = "urn:headrace:fork:v1"
 """ForkTask: a new task begins with the past of another."""
 
+CONTEXTS = "urn:headrace:thread:v1"
+"""SubscribeToContext: the events of all tasks of a context."""
+
 DELAYS = "urn:headrace:start-at:v1"
 """SendMessage may state when its run begins."""
 
@@ -53,6 +56,11 @@ _DESCRIPTIONS = {
     "parameters are id, generation (without it the current one), message and metadata; the "
     "response is the new Task, whose metadata has headrace.forkOf. In the middle of a run, "
     "the past ends with the last input, checkpoint or step before the generation.",
+    CONTEXTS: "SubscribeToContext (in REST: GET /contexts/{contextId}:subscribe) streams the "
+    "events of all tasks that the caller has begun in the context with this agent, those that "
+    "begin later included, as StreamResponses that name their tasks. The parameter is contextId. "
+    "It begins with the oldest event, or after Last-Event-ID (or ?after=), on any gateway, "
+    "and has no end.",
     DELAYS: "SendMessage and SendStreamingMessage with headrace.startAt, an RFC 3339 time, in "
     "their metadata create the task at once, and its run begins at that time. "
     "SendMessage returns the SUBMITTED task.",

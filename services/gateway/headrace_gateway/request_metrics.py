@@ -28,6 +28,7 @@ _UNKNOWN = "none"
 _A2A = (
     *(name for group, names in OPERATIONS.items() if group not in OPERATORS for name in names),
     "ForkTask",
+    "SubscribeToContext",
 )
 _OPERATORS = tuple(name for group in sorted(OPERATORS) for name in OPERATIONS[group])
 _OWNERS = (
@@ -36,6 +37,7 @@ _OWNERS = (
     *("ListTriggers", "GetTrigger", "PutTrigger", "PauseTrigger", "ResumeTrigger", "DeleteTrigger"),
     *("ListSchedules", "GetSchedule", "PutSchedule", "PauseSchedule", "ResumeSchedule"),
     *("RunSchedule", "DeleteSchedule"),
+    *("ListThreads", "ShowThread", "FollowThread", "ChangeThread", "DeleteThread"),
 )
 """Operations of the fleet API on the caller's own tasks, triggers and schedules."""
 _RUNS = ("SendStreamingMessage", "SubscribeToTask", "CancelTask")

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.connection import Bus
 from headrace.links import SERVED, Links
 from headrace.log.thread_log import ThreadEntry, ThreadLog, ThreadName, open_thread
-from headrace_gateway.streaming.renderer import Messages, Renderer
+from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 
 _FIRST_CHECK, _LAST_CHECK = 0.25, 10.0
 """Seconds after which a silent thread's leaders are asked, at first and at last."""
@@ -66,14 +66,19 @@ class ThreadFeed:
 
     async def read_now(self) -> Sequence[Sequence[ThreadEvent]]:
         """Return the next events."""
+        while found := await self.entries_now():
+            if events := [event for one in found for event in self._events(one)]:
+                return [events]
+        return []
+
+    async def entries_now(self) -> list[ThreadEntry]:
+        """Return the next entries; an empty list: there are none now."""
         while self._read_hints < self._hints:
             hints = self._hints
-            found = await self._log.read()
-            if not found:
-                self._read_hints = hints
-            elif events := [event for one in found for event in self._events(one)]:
+            if found := await self._log.read():
                 self._pause = _FIRST_CHECK
-                return [events]
+                return found
+            self._read_hints = hints
         return []
 
     async def wait(self) -> None:
@@ -127,19 +132,22 @@ class ThreadFeed:
 class ThreadRenderer(Renderer):
     """Renders each event of a thread that its client may see."""
 
-    __slots__ = ("_check", "_may_see", "_render")
+    __slots__ = ("_check", "_interrupted", "_may_see", "_render")
 
     def __init__(
         self,
         render: Callable[[ThreadEvent], bytes],
         may_see: Callable[[str], bool],
         check: Callable[[], None],
+        interrupted: Callable[[Interruption], Messages] | None = None,
     ) -> None:
         """Render with `render` what `may_see` permits by its agent.
 
-        `check` raises if the client's credentials have changed.
+        `check` raises if the client's credentials have changed. `interrupted` returns the messages
+        at an early end, if there are any.
         """
         self._render, self._may_see, self._check = render, may_see, check
+        self._interrupted = interrupted
 
     def render(self, blocks: Sequence[Any], after: int) -> Messages:  # noqa: ARG002
         """Return a message for each event."""
@@ -154,6 +162,10 @@ class ThreadRenderer(Renderer):
     def is_over(self, *, run_ended: bool) -> bool:  # noqa: ARG002
         """Return False: a thread has no end."""
         return False
+
+    def interrupted(self, why: Interruption) -> Messages:
+        """Return the messages at the early end."""
+        return () if self._interrupted is None else self._interrupted(why)
 
 
 async def open_feed(bus: Bus, links: Links, name: ThreadName, cursor: str) -> ThreadFeed | None:

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace_gateway.feeds import Feed
 from headrace_gateway.server.client_pace import SlowClient, backlog_of
 from headrace_gateway.server.open_requests import OpenRequest, protocol_of
 from headrace_gateway.server.websocket_close import TEXT_ONLY, CloseReason, restarting, try_later
@@ -20,6 +19,7 @@ from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, R
 from headrace_gateway.streaming.subscription import (
     INTERRUPTION_TIMEOUTS,
     STOPPED_READING,
+    Source,
     Subscription,
     Subscriptions,
 )
@@ -105,7 +105,7 @@ class SocketConnection:
         """Count a frame that `error` refused before its request began."""
         self._shared.requests.refused(self._protocol, "websocket", error)
 
-    async def stream(self, feed: Feed, after: int, renderer: Renderer) -> Interruption | None:
+    async def stream(self, feed: Source, after: int, renderer: Renderer) -> Interruption | None:
         """Serve a subscription of `feed`, which the caller holds. See `Subscription.run`."""
         subscription = Subscription(
             self._shared, feed, after, renderer, _SubscriptionTransport(self)

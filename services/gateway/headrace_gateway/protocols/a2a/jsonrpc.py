@@ -15,6 +15,7 @@ from headrace_gateway.call import Call, call_of, caller_of
 from headrace_gateway.problems import headers, problem_of
 from headrace_gateway.protocols.a2a.cards import GET_CARD, signed_card
 from headrace_gateway.protocols.a2a.errors import rpc_body
+from headrace_gateway.protocols.a2a.follow import FOLLOW, rpc_follow
 from headrace_gateway.protocols.a2a.hector_forms import RPC_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
@@ -124,6 +125,8 @@ class JsonRpcBinding:
         operation = rpc_call.call.operation
         if operation == GET_CARD:
             return self._card(rpc_call)
+        if operation == FOLLOW:
+            return rpc_follow(self._services, rpc_call.call, rpc_call.params, rpc_call.id)
         if operation in STREAMING:
             opening = partial(self._stream, rpc_call, operation, rpc_call.params)
             return self._services.stream_limits.with_permit(rpc_call.call.caller, opening)

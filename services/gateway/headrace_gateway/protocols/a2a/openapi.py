@@ -27,8 +27,9 @@ from headrace_gateway.openapi.operation import (
 )
 from headrace_gateway.openapi.protobuf_schema import schema_of_field
 from headrace_gateway.protocols.a2a.discovery import CATALOG_PATH, CATALOG_TYPE
+from headrace_gateway.protocols.a2a.follow import FOLLOW
 from headrace_gateway.protocols.a2a.operations import STREAMING
-from headrace_gateway.protocols.a2a.rest import FROM_QUERY, IDS, REQUESTS, ROUTES
+from headrace_gateway.protocols.a2a.rest import FOLLOW_PATH, FROM_QUERY, IDS, REQUESTS, ROUTES
 from headrace_gateway.signed_cards import JWKS_PATH
 
 _SUMMARIES = {
@@ -96,6 +97,14 @@ def _rest() -> Iterator[ApiOperation]:
             headers=_KEY if sends else _LAST_EVENT_ID if operation in STREAMING else {},
             body=_body(operation) if method == "POST" else None,
         )
+    yield ApiOperation(
+        "GET",
+        AGENT + FOLLOW_PATH,
+        FOLLOW,
+        "Follow all tasks of a context, those that begin later included",
+        events("The tasks' events. The data of each is a StreamResponse."),
+        headers=_LAST_EVENT_ID,
+    )
     yield ApiOperation(
         "GET",
         AGENT + FROM_QUERY,

@@ -18,6 +18,7 @@ from headrace.model import json_text
 from headrace.model.events import Json
 from headrace_gateway.call import IDEMPOTENCY_KEY, Call, admit, admitted_call, call_of, cursor_of
 from headrace_gateway.protocols.a2a.errors import RestErrors
+from headrace_gateway.protocols.a2a.follow import CONTEXT, FOLLOW, rest_follow
 from headrace_gateway.protocols.a2a.hector_forms import HTTP_FORM, folded_stream, reads_short
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import plain_message, task_in
@@ -106,6 +107,9 @@ ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
+FOLLOW_PATH = f"/contexts/{{{CONTEXT}}}:subscribe"
+"""Path of the extension that follows a context."""
+
 FROM_QUERY = "/message:stream"
 """Path on which GET requests may also send a message."""
 
@@ -146,6 +150,7 @@ class RestBinding:
                 for method, path, operation in ROUTES
             ),
             Route(prefix + FROM_QUERY, map_errors(self._answer_query), methods=["GET"]),
+            Route(prefix + FOLLOW_PATH, map_errors(self._follow), methods=["GET"]),
         ]
 
     def other_routes(self, prefix: str) -> list[Route]:
@@ -213,6 +218,12 @@ class RestBinding:
         return await self._stream(
             request, _RestRequest(call, requested, binding, operation, params, of_task=True)
         )
+
+    async def _follow(self, request: Request) -> ASGIApp:
+        """Follow the tasks of a context."""
+        check_version(request, looks_like=PROTOCOL_VERSION_1_0)
+        call = await call_of(self._services, request, FOLLOW, tenant=_tenant(request))
+        return await rest_follow(self._services, call, request.path_params)
 
     async def _params(self, request: Request, operation: str) -> Json:
         """Return the operation's parameters; those in the path override body and query."""

@@ -17,6 +17,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import Json
 from headrace_gateway.extensions import AGUI_MEDIA_TYPES
 from headrace_gateway.feeds import EntryRenderer
+from headrace_gateway.protocols.a2a.follow import FOLLOW
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.hector.events import DONE, DONE_MARK
 from headrace_gateway.server.endpoints import headers_of
@@ -267,7 +268,7 @@ def _same_event(event: Json) -> Json:
 
 
 def _current(renderer: EntryRenderer) -> VersionBinding:
-    names = {name: name for name in (*UNARY, *STREAMING)}
+    names = {name: name for name in (*UNARY, *STREAMING, FOLLOW)}
     return VersionBinding(
         PROTOCOL_VERSION_1_0, names, _same_params, _same_answer, _same_event, renderer
     )

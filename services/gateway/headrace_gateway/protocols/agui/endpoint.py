@@ -17,6 +17,7 @@ from headrace_gateway.protocols.agui.encodings import encoding_for
 from headrace_gateway.protocols.agui.errors import RunUnknown
 from headrace_gateway.protocols.agui.extras import in_query, is_set
 from headrace_gateway.protocols.agui.history import past_of
+from headrace_gateway.protocols.agui.later_runs import open_runs, runs_stream
 from headrace_gateway.protocols.agui.named_run import NamedRun, named_run
 from headrace_gateway.protocols.agui.open_run import is_at_end, open_again, open_run
 from headrace_gateway.protocols.agui.run_input import RunInput
@@ -112,7 +113,19 @@ class RunEndpoint:
         The official client gives each request a new run id, even when it reconnects.
         """
         call, named = await self._call_of_run(request, "SubscribeToTask")
+        if is_set(request.query_params, "stay"):
+            return await self._stayed(request, call, named.thread)
         return await self._attached(request, call, NamedRun(named.thread, None))
+
+    async def _stayed(self, request: Request, call: Call, thread: str) -> ASGIApp:
+        """Return the stream of a thread's newest run, or the cursor's, and of all later runs."""
+        encoding, services = encoding_for(request), self._services
+
+        async def opening() -> ASGIApp:
+            runs = await open_runs(services, call, thread)
+            return runs_stream(services, runs, encoding)
+
+        return await services.stream_limits.with_permit(call.caller, opening)
 
     async def resumed(self, request: Request) -> ASGIApp | None:
         """Return the stream of the newest run in the body's thread, or None if it has no runs.

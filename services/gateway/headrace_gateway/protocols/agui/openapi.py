@@ -93,6 +93,7 @@ SECTION = ApiSection(
             "ConnectToThread",
             "Follow the newest run of a thread",
             events(_AGAIN),
+            query={"stay": described(TEXT, "1: the stream goes on with all later runs.")},
             body=_NAMED_BODY,
         ),
         ApiOperation(

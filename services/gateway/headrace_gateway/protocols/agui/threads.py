@@ -34,6 +34,8 @@ class ThreadRun:
     run: AguiRun
     time: str
     """Time when its input was stored, RFC 3339."""
+    sequence: int = 0
+    """Stream sequence of its input."""
 
 
 class WaitingRuns(NamedTuple):
@@ -113,7 +115,7 @@ class RunThread:
         found: list[ThreadRun] = []
         try:
             async for batch in replay(self._services.bus, key, 0, last.sequence):
-                found += [_run(key, entry) for entry in batch if _is_input(entry)]
+                found += [_run(key, entry) for entry in batch if is_input(entry)]
                 if named is not None:
                     for entry in batch:
                         named.read(entry)
@@ -122,11 +124,12 @@ class RunThread:
         return found
 
 
-def _is_input(entry: Entry) -> bool:
+def is_input(entry: Entry) -> bool:
+    """Return whether the entry contains the input of its run."""
     return entry.generation <= entry.stamp.run <= entry.last_generation
 
 
 def _run(key: TaskKey, entry: Entry) -> ThreadRun:
     number = entry.stamp.run
     run = AguiRun.of_input(entry.events[number - entry.generation], number)
-    return ThreadRun(key, entry.stamp.log, number, run, entry.time)
+    return ThreadRun(key, entry.stamp.log, number, run, entry.time, entry.sequence)

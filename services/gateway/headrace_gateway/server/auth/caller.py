@@ -43,6 +43,7 @@ OF_OPERATORS = OPERATED | FLEET
 """Operations that a caller may carry out as an operator."""
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
+    "SubscribeToContext": ("SubscribeToTask",),
     "ForkTask": ("GetTask", "SendMessage"),
     "PutTrigger": ("SendMessage",),
     "ListSchedules": ("ListTasks",),

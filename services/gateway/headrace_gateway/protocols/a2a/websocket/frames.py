@@ -21,6 +21,7 @@ from headrace.model.nesting import RULE, is_too_deep
 from headrace_gateway.feeds import EntryRenderer
 from headrace_gateway.problems import Problem
 from headrace_gateway.protocols.a2a.errors import rest_body, rpc_error
+from headrace_gateway.protocols.a2a.follow import CONTEXT, FOLLOW
 from headrace_gateway.protocols.hector import forms, shapes
 from headrace_gateway.refusals import Malformed, Violation
 from headrace_gateway.server.body import HeldBody
@@ -105,6 +106,11 @@ class SocketEnvelope:
             json_text.encode(event),
         )
 
+    def line(self, cursor: str, line: bytes) -> bytes:
+        """Return a message with an event as it is in the log."""
+        member = (RESULTS if self.rpc else EVENTS).member
+        return b'%b,"cursor":"%b","%b":%b}' % (self.head, cursor.encode(), member, line)
+
     def result(self, operation: str, result: Json) -> bytes:
         """Return the answer of an operation that does not stream."""
         if self.is_hectors:
@@ -130,7 +136,7 @@ class SocketEnvelope:
 LONGEST_ID = 256
 """Maximum bytes of an id as JSON, because every answer repeats it."""
 
-_KINDS = ("send", "subscribe", "cancel", "fork", "unsubscribe")
+_KINDS = ("send", "subscribe", "follow", "cancel", "fork", "unsubscribe")
 
 
 @dataclass(slots=True)
@@ -229,6 +235,10 @@ def _own(frame: Json, kind: str) -> OperationRequest:
         case "subscribe":
             return OperationRequest(
                 "SubscribeToTask", _task(body, "subscribe"), _text(body, "after") or ""
+            )
+        case "follow":
+            return OperationRequest(
+                FOLLOW, {CONTEXT: body.get("context")}, _text(body, "after") or ""
             )
         case "fork":
             params = {**body, **_task(body, "fork")}

@@ -14,6 +14,7 @@ from headrace.model.events import Json
 from headrace_gateway.call import Call, SocketCalls
 from headrace_gateway.feeds import EntryRenderer, FeedBlock
 from headrace_gateway.problems import Problem, problem_of, problem_of_interruption
+from headrace_gateway.protocols.a2a.follow import FOLLOW, context_feed, context_renderer
 from headrace_gateway.protocols.a2a.hector_forms import open_folding
 from headrace_gateway.protocols.a2a.operations import STREAMING, UNARY
 from headrace_gateway.protocols.a2a.parameters import task_in
@@ -174,6 +175,9 @@ class A2ASession:
 
     async def _answer(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
         operation = request.operation
+        if operation == FOLLOW:
+            await self._follow(envelope, request)
+            return
         if operation in STREAMING:
             await self._stream(envelope, request)
             return
@@ -186,7 +190,7 @@ class A2ASession:
         operation = request.operation
         caller = self._calls.authenticate()  # First, so that what is refused below counts.
         check_version(self._socket, looks_like=shape_of_call(operation))
-        if operation not in UNARY and operation not in STREAMING:
+        if operation not in UNARY and operation not in STREAMING and operation != FOLLOW:
             raise MethodNotFoundError(f"unknown method {operation!r}")
         return await self._calls.call(
             operation,
@@ -216,6 +220,22 @@ class A2ASession:
                 streaming = await holding.enter_async_context(await opening)
             request.release()
             await self._stream_events(call, envelope, streaming)
+
+    async def _follow(self, envelope: SocketEnvelope, request: OperationRequest) -> None:
+        async with AsyncExitStack() as holding:
+            async with self._connection.open_request():
+                call = await self._permitted(request, holding)
+                opened = await context_feed(self._services, call, request.params)
+                feed = await holding.enter_async_context(opened.held())
+            request.release()
+            renderer = context_renderer(
+                self._services,
+                call,
+                lambda event: envelope.line(event.cursor, event.line),
+                lambda why: interrupted(envelope, why, ""),
+                self._socket,
+            )
+            await self._connection.stream(feed, 0, renderer)
 
     async def _stream_events(
         self, call: Call, envelope: SocketEnvelope, streaming: OpenedStream
