@@ -4,10 +4,13 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import websockets
 
+from tests.architecture.tree import ROOT
+from tests.support.document import shown
 from tests.support.event_stream import Frame, Json, frames
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent, message
@@ -236,3 +239,21 @@ def _end_of_first(seen: list[Frame]) -> str:
 def _task(event: Json) -> str:
     (body,) = event.values()
     return str(body.get("taskId") or body["id"])
+
+
+async def test_the_documents_client_follows_a_thread(fleet: Fleet, http: httpx.AsyncClient) -> None:
+    context = uuid.uuid4().hex
+    names: dict[str, Any] = {}
+    exec(shown(ROOT / "docs" / "threads.md", "def follow"), names)  # noqa: S102 - the document's code
+    await begun(PlainAgent(http, fleet.gateways[0], "counter"), "2", context)
+
+    def followed() -> list[Json]:
+        rows = list[Json]()
+        for row in names["follow"](["http://127.0.0.1:1", *fleet.gateways], context):
+            rows.append(row)
+            if _is_completed(row["event"]):
+                return rows
+        raise AssertionError("a thread has no end")
+
+    rows = await asyncio.wait_for(asyncio.to_thread(followed), _TIMEOUT)
+    assert [row["generation"] for row in rows] == list(range(1, len(rows) + 1))

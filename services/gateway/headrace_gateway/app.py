@@ -207,7 +207,7 @@ def _guarded(app: ASGIApp, settings: GatewaySettings) -> ASGIApp:
             app,
             allow_origins=[origin for origin in settings.cors_origins if origin != LOOPBACK],
             allow_origin_regex=LOOPBACK_ORIGIN.pattern if any_loopback else None,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=_EXPOSED,
             max_age=600,

@@ -31,13 +31,14 @@ _A2A = (
     "SubscribeToContext",
 )
 _OPERATORS = tuple(name for group in sorted(OPERATORS) for name in OPERATIONS[group])
+_THREADS = ("ListThreads", "ChangeThread", "DeleteThread")
 _OWNERS = (
     "SubscribeToTask",
     "ListTasks",
     *("ListTriggers", "GetTrigger", "PutTrigger", "PauseTrigger", "ResumeTrigger", "DeleteTrigger"),
     *("ListSchedules", "GetSchedule", "PutSchedule", "PauseSchedule", "ResumeSchedule"),
     *("RunSchedule", "DeleteSchedule"),
-    *("ListThreads", "ShowThread", "FollowThread", "ChangeThread", "DeleteThread"),
+    *(*_THREADS, "ShowThread", "FollowThread"),
 )
 """Operations of the fleet API on the caller's own tasks, triggers and schedules."""
 _RUNS = ("SendStreamingMessage", "SubscribeToTask", "CancelTask")
@@ -52,7 +53,7 @@ _FROM_ZERO = {
     ("ag-ui", "websocket"): _RUNS,
     ("hector", "jsonrpc"): _HECTOR,
     ("hector", "http"): _HECTOR,
-    ("copilotkit", "http"): _RUNS,
+    ("copilotkit", "http"): (*_RUNS, *_THREADS),
     ("ai-sdk", "http"): _RUNS,
     ("mcp", "jsonrpc"): ("GetTask", *_RUNS),
     ("openai", "http"): ("DeleteTask", *_RUNS),

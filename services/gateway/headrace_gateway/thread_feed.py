@@ -10,11 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nats.aio.msg import Msg
-
 from headrace.jetstream.connection import Bus
 from headrace.links import SERVED, Links
 from headrace.log.thread_log import ThreadEntry, ThreadLog, ThreadName, open_thread
+from headrace.model.messages import CoreMessage
 from headrace_gateway.streaming.renderer import Interruption, Messages, Renderer
 
 _FIRST_CHECK, _LAST_CHECK = 0.25, 10.0
@@ -102,7 +101,7 @@ class ThreadFeed:
         self._pause = min(2 * self._pause, _LAST_CHECK)
         self._hint()
 
-    def _on_live(self, _: Msg) -> None:
+    def _on_live(self, _: CoreMessage) -> None:
         self._hint()
 
     def _hint(self) -> None:

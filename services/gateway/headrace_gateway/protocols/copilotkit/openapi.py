@@ -5,13 +5,18 @@ from headrace_gateway.openapi.operation import (
     ANY_OBJECT,
     FLAG,
     TEXT,
+    TIME,
     ApiOperation,
     ApiSection,
     answer,
     body,
+    described,
     events,
+    list_of,
     members,
     one_of,
+    or_null,
+    whole,
 )
 from headrace_gateway.protocols.copilotkit.runtime import BASE
 
@@ -34,6 +39,59 @@ _INFO: Json = {
 _ENVELOPE: Json = members(
     {"method": one_of("info", "agent/run", "agent/connect", "agent/stop")},
     {"params": members({}, {"agentId": TEXT, "threadId": TEXT}), "body": ANY_OBJECT},
+)
+
+_THREAD: Json = members(
+    {
+        "id": TEXT,
+        "agentId": TEXT,
+        "name": or_null(TEXT),
+        "archived": FLAG,
+        "createdAt": TIME,
+        "updatedAt": TIME,
+        "lastRunAt": TIME,
+    }
+)
+_ONE_THREAD = f"{BASE}/threads/{{thread}}"
+_OF_AGENT: Json = {"agentId": TEXT}
+_THREADS = (
+    ApiOperation(
+        "GET",
+        f"{BASE}/threads",
+        "ListThreadsInRuntime",
+        "List the caller's threads with an agent",
+        answer(members({"threads": list_of(_THREAD), "nextCursor": or_null(TEXT)})),
+        query={
+            "agentId": TEXT,
+            "includeArchived": one_of("false", "true"),
+            "limit": whole(1, 100, 100),
+            "cursor": described(TEXT, "`nextCursor` of the page before."),
+        },
+    ),
+    ApiOperation(
+        "POST",
+        f"{_ONE_THREAD}/archive",
+        "ArchiveThreadInRuntime",
+        "Archive a thread",
+        answer(_THREAD),
+        body=body(members({}, _OF_AGENT), may_be_empty=True),
+    ),
+    ApiOperation(
+        "PATCH",
+        _ONE_THREAD,
+        "ChangeThreadInRuntime",
+        "Rename a thread, archive it or restore it",
+        answer(_THREAD),
+        body=body(members({}, {"name": TEXT, "archived": FLAG, **_OF_AGENT})),
+    ),
+    ApiOperation(
+        "DELETE",
+        _ONE_THREAD,
+        "DeleteThreadInRuntime",
+        "Erase a thread with its tasks",
+        answer(members({"success": FLAG})),
+        body=body(members({}, _OF_AGENT), may_be_empty=True),
+    ),
 )
 
 SECTION = ApiSection(
@@ -65,6 +123,7 @@ SECTION = ApiSection(
             answer(members({"stopped": FLAG}, {"message": TEXT})),
             body=body(members({}, {"runId": TEXT}), may_be_empty=True),
         ),
+        *_THREADS,
         ApiOperation(
             "POST",
             BASE,

@@ -27,6 +27,7 @@ from headrace_gateway.json_errors import (
     json_object,
     map_errors_to_json,
 )
+from headrace_gateway.protocols.copilotkit.threads import RuntimeThreads
 from headrace_gateway.server.body import read_body, with_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
@@ -59,20 +60,20 @@ BASE = "/copilotkit"
 DEFAULT = "default"
 """Agent name that CopilotKit's client uses by default; resolves to the fleet's default agent."""
 
-_WITHOUT: Json = {
+_FEATURES: Json = {
     "mode": "sse",
     "audioFileTranscriptionEnabled": False,
     "openGenerativeUIEnabled": False,
     "suggestions": False,
     "telemetryDisabled": True,
     "threadEndpoints": {
-        "list": False,
+        "list": True,
         "inspect": False,
-        "mutations": False,
+        "mutations": True,
         "realtimeMetadata": False,
     },
 }
-"""Runtime features reported to the client as unsupported."""
+"""Which features of a runtime the client is told of."""
 
 
 def _makes_surfaces(card: AgentCard) -> bool:
@@ -89,6 +90,7 @@ class CopilotRuntime:
     def routes(self) -> list[BaseRoute]:
         """Return the runtime's routes."""
         agent = f"{BASE}/agent/{{agent}}"
+        threads = RuntimeThreads(self._services)
         pages: dict[str, tuple[Endpoint, str]] = {
             f"{BASE}/info": (self.info, "GET"),
             f"{agent}/run": (self.run, "POST"),
@@ -97,9 +99,10 @@ class CopilotRuntime:
             BASE: (self.rpc_endpoint, "POST"),
             f"{BASE}/": (self.rpc_endpoint, "POST"),
         }
+        every = [(path, page, method) for path, (page, method) in pages.items()]
         return [
             Route(path, map_errors_to_json(self._to_the_known(page), _content), methods=[method])
-            for path, (page, method) in pages.items()
+            for path, page, method in (*every, *threads.pages(BASE))
         ]
 
     def _to_the_known(self, page: Endpoint) -> Endpoint:
@@ -126,7 +129,7 @@ class CopilotRuntime:
             }
             for name, card in cards.items()
         }
-        content = {"version": version("headrace"), "agents": agents, **_WITHOUT}
+        content = {"version": version("headrace"), "agents": agents, **_FEATURES}
         drawing = [name for name, card in cards.items() if _makes_surfaces(card)]
         content["a2uiEnabled"] = bool(drawing)
         content["a2ui"] = {"enabled": bool(drawing), "agents": drawing}

@@ -1,9 +1,7 @@
 """The threads of an owner: list, search, show, rename, archive, mark as read and delete them."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http import HTTPStatus
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -11,14 +9,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from headrace.log.thread_log import ThreadName
-from headrace.model.errors import InvalidName, TaskUnknown
+from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.field_rule import first_problem
-from headrace.model.messages import GetTask, ListedThread, ListTasks, ListThreads
-from headrace.model.task import TaskKey
-from headrace.thread_marks import ThreadMark, ThreadMarks
-from headrace_gateway.call import callable_agents, caller_of, check_unchanged, cursor_of
-from headrace_gateway.json_errors import CodedError, InputInvalid, read_object
+from headrace.model.messages import ListThreads
+from headrace.thread_marks import ThreadMark
+from headrace_gateway.call import check_unchanged, cursor_of
+from headrace_gateway.json_errors import InputInvalid, read_object
+from headrace_gateway.owner_threads import LONGEST_TITLE, MOST, OwnerThreads, thread_unknown
 from headrace_gateway.protocols.fleet.declaration import owner_in
 from headrace_gateway.protocols.fleet.parameters import number_in
 from headrace_gateway.refusals import NotPermitted
@@ -32,9 +30,7 @@ PATH = "/v1/threads"
 ONE = f"{PATH}/{{thread:path}}"
 """A context id may contain any characters."""
 
-_MOST = 100
 _USUAL = 50
-_LONGEST_TITLE = 200
 _LONGEST_WORDS = 200
 _LARGEST = 16 * 1024
 """Maximum bytes of a change."""
@@ -44,13 +40,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARCHIVED = {"false": False, "true": True, "any": None}
 
 
-class ThreadUnknown(CodedError):
-    """The caller has no such thread."""
-
-    code = "thread_unknown"
-    status = HTTPStatus.NOT_FOUND
-
-
 class ThreadChange(BaseModel):
     """What an owner may change of a thread; members that are left out stay as they are."""
 
@@ -58,7 +47,7 @@ class ThreadChange(BaseModel):
 
     title: Annotated[
         str | None,
-        StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST_TITLE),
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_TITLE),
     ] = None
     """None: the first words of the thread's first message."""
     archived: bool = Field(default=False, strict=True)
@@ -78,11 +67,11 @@ class ThreadPages:
 
     def __init__(self, services: Services) -> None:
         """Ask task state through `services`."""
-        self._services, self._marks = services, ThreadMarks(services.bus)
+        self._services, self._threads = services, OwnerThreads(services)
 
     async def page(self, request: Request) -> ASGIApp:
         """Return a page of threads."""
-        caller, given = await self._caller(request, "ListThreads"), request.query_params
+        caller, given = await self._threads.caller(request, "ListThreads"), request.query_params
         words = given.get("q", "").strip()
         if len(words) > _LONGEST_WORDS:
             raise InputInvalid(f"q: must not be longer than {_LONGEST_WORDS} characters")
@@ -92,10 +81,10 @@ class ThreadPages:
         query = ListThreads(
             tenant=caller.tenant,
             owner=_listed_owner(request, caller),
-            agents=self._agents(request),
+            agents=self._threads.agents(request, given.get("agent")),
             words=words,
             archived=_ARCHIVED[archived],
-            page_size=number_in(given, "limit", 1, _MOST, _USUAL),
+            page_size=number_in(given, "limit", 1, MOST, _USUAL),
             page_token=given.get("after", ""),
         )
         try:
@@ -111,33 +100,28 @@ class ThreadPages:
 
     async def show(self, request: Request) -> ASGIApp:
         """Return one thread."""
-        caller = await self._caller(request, "ShowThread")
-        found = await self._find(request, caller, _listed_owner(request, caller))
+        caller = await self._threads.caller(request, "ShowThread")
+        name, owner = request.path_params["thread"], _listed_owner(request, caller)
+        found = await self._threads.find(request, caller, name, owner)
         return json_response(found.model_dump(), headers=NO_STORE)
 
     async def change(self, request: Request) -> ASGIApp:
         """Rename, archive or mark a thread as read, and return it."""
-        services, caller = self._services, await self._caller(request, "ChangeThread")
-        change = await _change_in(request, services)
-        thread = await self._find(request, caller, caller.owner)
-        changing = self._marks.change(caller.tenant, caller.owner, thread.id, change.applied)
-        await services.background.run(changing)
-        found = await self._find(request, caller, caller.owner)
+        caller = await self._threads.caller(request, "ChangeThread")
+        change, name = await _change_in(request, self._services), request.path_params["thread"]
+        found = await self._threads.change(request, caller, name, change.applied)
         return json_response(found.model_dump(), headers=NO_STORE)
 
     async def delete(self, request: Request) -> ASGIApp:
         """Erase a thread with all its tasks."""
-        caller = await self._caller(request, "DeleteThread")
-        thread = await self._find(request, caller, caller.owner)
-        for agent in thread.agents:
-            if not caller.may(agent, "DeleteTask"):
-                raise NotPermitted(f"your roles do not permit DeleteTask on agent {agent!r}")
-        await self._services.background.run(self._delete(caller, thread.id))
-        return json_response({"deleted": thread.id}, headers=NO_STORE)
+        caller = await self._threads.caller(request, "DeleteThread")
+        name = request.path_params["thread"]
+        await self._threads.delete(request, caller, name)
+        return json_response({"deleted": name}, headers=NO_STORE)
 
     async def follow(self, request: Request) -> ASGIApp:
         """Return the events of all runs of a thread, those that begin later included."""
-        services, caller = self._services, await self._caller(request, "FollowThread")
+        services, caller = self._services, await self._threads.caller(request, "FollowThread")
         name, owner = request.path_params["thread"], _listed_owner(request, caller)
         operates = owner != caller.owner
 
@@ -153,70 +137,12 @@ class ThreadPages:
                 cursor_of(request),
             )
             if feed is None:
-                raise _unknown(name)
+                raise thread_unknown(name)
             check = partial(check_unchanged, services, request.headers, caller)
             renderer = ThreadRenderer(_row, may_see, check)
             return HttpStream(services.subscriptions, feed.held(), 0, renderer)
 
         return await services.stream_limits.with_permit(caller, opening)
-
-    async def _delete(self, caller: Caller, thread: str) -> None:
-        services = self._services
-        # Others may begin meanwhile.
-        while tasks := await self._tasks(caller, thread):
-            for key in tasks:
-                await services.access.record(
-                    caller, key.agent, "DeleteTask", key.task, operates=False
-                )
-            await asyncio.gather(*(services.deleter.delete(caller, key) for key in tasks))
-        await self._marks.delete(caller.tenant, caller.owner, thread)
-
-    async def _tasks(self, caller: Caller, thread: str) -> list[TaskKey]:
-        """Return the keys of up to a page of the thread's tasks, with those of its child tasks."""
-        tenant, owner = caller.tenant, caller.owner
-        query = ListTasks(
-            tenant=tenant, owner=owner, context=thread, page_size=_MOST, history_length=0
-        )
-        state = self._services.state
-        keys = list[TaskKey]()
-        for task in (await state.list(query)).tasks:
-            found = GetTask(tenant=tenant, owner=owner, task=task["id"], history_length=0)
-            try:
-                keys.append(TaskKey(tenant, (await state.get(found)).agent, task["id"]))
-            except TaskUnknown:
-                continue
-        return keys
-
-    async def _caller(self, request: Request, operation: str) -> Caller:
-        caller = caller_of(self._services, request)
-        await self._services.access.check_anyone(caller, operation)
-        return caller
-
-    def _agents(self, request: Request) -> list[str] | None:
-        """Return the agents whose threads the request may list. None: all."""
-        permitted = {card.name for card in callable_agents(self._services, request, "ListTasks")}
-        if (agent := request.query_params.get("agent")) is not None:
-            return [agent] if agent in permitted else []
-        every = {card.name for card in self._services.directory.cards()}
-        return None if permitted == every else sorted(permitted)
-
-    async def _find(self, request: Request, caller: Caller, owner: str) -> ListedThread:
-        thread = request.path_params["thread"]
-        query = ListThreads(
-            tenant=caller.tenant,
-            owner=owner,
-            agents=self._agents(request),
-            context=thread,
-            page_size=1,
-        )
-        found = (await self._services.state.threads(query)).threads
-        if not found:
-            raise _unknown(thread)
-        return found[0]
-
-
-def _unknown(thread: str) -> ThreadUnknown:
-    return ThreadUnknown(f"thread {thread[:_LONGEST_WORDS]!r} does not exist")
 
 
 def _row(event: ThreadEvent) -> bytes:
