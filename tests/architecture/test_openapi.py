@@ -22,7 +22,7 @@ from tests.support.memory_gateway import memory_services
 LEFT_OUT: Mapping[str, str] = {
     r"/": "the default agent's JSON-RPC and card, and the console's address for browsers",
     r"/console/?": "leads to /console/{path}",
-    r"/(message|tasks|rpc|stream|extendedAgentCard).*": "the default agent's",
+    r"/(message|tasks|contexts|rpc|stream|extendedAgentCard).*": "the default agent's",
     r"/api/(agent|chat).*": "the default agent's",
     r"(/v1/agents/\{agent\})?/v1/(message|tasks|card).*": "of A2A 0.3",
     r"(/v1/agents/\{agent\})?/\{tenant\}/.*": "with the tenant, as cards may require it",

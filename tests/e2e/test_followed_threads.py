@@ -145,12 +145,27 @@ def _ends_in(rows: list[Json]) -> int:
     return sum(map(_ends, rows))
 
 
+class Opened:
+    """Tells when that many streams have begun."""
+
+    def __init__(self, streams: int) -> None:
+        self._left, self.all = streams, asyncio.Event()
+
+    def note(self) -> None:
+        """Note that one more has begun."""
+        self._left -= 1
+        if not self._left:
+            self.all.set()
+
+
 async def _sse_events(
-    response: httpx.Response, runs: int, is_end: Callable[[Json], bool]
+    response: httpx.Response, runs: int, is_end: Callable[[Json], bool], opened: Opened
 ) -> list[Frame]:
     """Return the frames up to the end of that many runs."""
     seen, ended = list[Frame](), 0
     async for frame in frames(response):
+        if not seen:
+            opened.note()
         seen.append(frame)
         ended += is_end(frame.event)
         if ended >= runs:
@@ -179,20 +194,21 @@ async def test_each_protocol_shows_a_later_run_that_another_gateway_begins(
         "method": "SubscribeToContext",
         "params": {"contextId": context},
     }
+    opened = Opened(4)
     socket_url = f"{base.replace('http', 'ws', 1)}/stream"
 
     async def rest() -> list[Frame]:
         async with http.stream("GET", f"{base}/contexts/{context}:subscribe") as response:
-            return await _sse_events(response, 2, _is_completed)
+            return await _sse_events(response, 2, _is_completed, opened)
 
     async def rpc() -> list[Frame]:
         async with http.stream("POST", base, json=call) as response:
-            return await _sse_events(response, 2, _is_completed)
+            return await _sse_events(response, 2, _is_completed, opened)
 
     async def agui() -> list[Frame]:
         path, body = f"{base}/ag-ui/connect?stay=1", {"threadId": context}
         async with http.stream("POST", path, json=body) as response:
-            return await _sse_events(response, 2, _is_finished)
+            return await _sse_events(response, 2, _is_finished, opened)
 
     async def socket() -> list[Json]:
         seen = list[Json]()
@@ -200,6 +216,8 @@ async def test_each_protocol_shows_a_later_run_that_another_gateway_begins(
             await connection.send(json.dumps({"id": 1, "follow": {"context": context}}))
             while sum(_is_completed(one["event"]) for one in seen) < 2:
                 seen.append(json.loads(await connection.recv()))
+                if len(seen) == 1:
+                    opened.note()
         return seen
 
     async def ended() -> bool:
@@ -211,7 +229,7 @@ async def test_each_protocol_shows_a_later_run_that_another_gateway_begins(
     await eventually(ended, "the first run has ended")
     async with asyncio.timeout(_TIMEOUT):
         following = asyncio.gather(rest(), rpc(), agui(), socket())
-        await asyncio.sleep(0.5)
+        await opened.all.wait()
         second = await begun(PlainAgent(http, there, "counter"), "3", context)
         by_rest, by_rpc, by_agui, by_socket = await following
     events = [frame.event for frame in by_rest]
@@ -227,7 +245,7 @@ async def test_each_protocol_shows_a_later_run_that_another_gateway_begins(
         json={"threadId": context},
         headers={"Last-Event-ID": _end_of_first(by_agui)},
     ) as response:
-        resumed = await _sse_events(response, 2, _is_finished)
+        resumed = await _sse_events(response, 2, _is_finished, Opened(1))
     left = by_agui[1 + by_agui.index(next(f for f in by_agui if _is_finished(f.event))) :]
     assert [f.raw for f in resumed[-len(left) :]] == [f.raw for f in left]
 

@@ -24,6 +24,7 @@ _ABOUT = (
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 _PARAMETERS = {
+    "contextId": "The context.",
     "agent": "The agent's name.",
     "chat": "The chat's id.",
     "id": "The id of the task or, behind pushNotificationConfigs, of the webhook.",

@@ -46,7 +46,7 @@ class FramesOfRun(NamedTuple):
 
 
 @dataclass(slots=True)
-class _OpenRun:
+class _StreamedRun:
     reader: FeedReader
     log: str
     frames: RunFrames
@@ -63,7 +63,7 @@ class ThreadRuns:
         self.name = thread.name
         self._newest = _Later(after.time, after.key.task, after.number, after.key)
         self._queue = deque[_Later]()
-        self._run: _OpenRun | None = None
+        self._run: _StreamedRun | None = None
         self._holding = AsyncExitStack()
         self.after = self.most = 0
         self.at_end = self.run_ended = False
@@ -135,7 +135,7 @@ class ThreadRuns:
 
     async def _open(self, opened: OpenedRun) -> None:
         feed = await self._holding.enter_async_context(opened.held.hand_over())
-        self._run = _OpenRun(feed.reader(0), opened.log, opened.frames)
+        self._run = _StreamedRun(feed.reader(0), opened.log, opened.frames)
 
 
 class RunsRenderer(Renderer):

@@ -41,6 +41,7 @@ async def test_a_card_is_valid_and_states_where_the_agent_is(
         "urn:headrace:generation:v1",
         "urn:headrace:delete-task:v1",
         "urn:headrace:fork:v1",
+        "urn:headrace:thread:v1",
         "urn:headrace:start-at:v1",
         "https://ag-ui.org/protocol/v1",
     ]
