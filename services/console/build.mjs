@@ -13,6 +13,26 @@ import { build } from "esbuild";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const SITE = path.join(HERE, "../gateway/headrace_gateway/console/site");
+/**
+ * Leaves out what no page uses: the messages of zod in other languages, and AG-UI's binary encoding,
+ * which the console does not accept. They are a fifth of the script.
+ */
+const unused = {
+  name: "unused",
+  setup(build) {
+    const empty = "export default () => ({ localeError: () => undefined });";
+    const kept = ["en.js", "index.js"];
+    build.onLoad({ filter: /zod\/v4\/locales\/[\w-]+\.js$/ }, ({ path: file }) =>
+      kept.includes(path.basename(file)) ? undefined : { contents: empty },
+    );
+    const binary = `
+      export const AGUI_MEDIA_TYPE = "application/vnd.ag-ui.event+proto";
+      export class AGUIUnknownEventTypeError extends Error {}
+      export const decode = () => { throw new Error("the console reads no binary events"); };
+    `;
+    build.onLoad({ filter: /@ag-ui\/proto\/dist\/index\.m?js$/ }, () => ({ contents: binary }));
+  },
+};
 const OPTIONS = {
   absWorkingDir: HERE,
   bundle: true,
@@ -25,6 +45,7 @@ const OPTIONS = {
   nodePaths: [path.join(HERE, "node_modules")],
   // The compiler's paths are for types; here they would find packages' CommonJS files.
   tsconfigRaw: {},
+  plugins: [unused],
   logLevel: "warning",
 };
 

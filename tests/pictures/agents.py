@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 
-from headrace import Agents, Emission, InputRequired, RunContext, Thinking, agent, tool
+from headrace import Agents, Emission, InputRequired, RunContext, Thinking, ToolCall, agent, tool
 from headrace.demo import counter
 
 TOKENS = 90
@@ -40,6 +40,37 @@ async def shop(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"Sold: {ctx.prompt} {item}."
 
 
+_REFUND = {"order_id": "A-1042", "amount": 120, "note": "The kettle came broken"}
+_APPROVAL = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {
+            "type": "object",
+            "properties": {
+                "order_id": {"title": "Order"},
+                "amount": {"title": "Amount", "description": "In euros"},
+                "note": {"title": "Note for the customer"},
+            },
+        },
+        "reason": {"type": "string"},
+    },
+    "required": ["approved"],
+}
+
+
+@agent()
+async def refunds(ctx: RunContext) -> AsyncIterator[Emission]:
+    """Pays back what somebody has approved."""
+    if ctx.run > 1:
+        yield "Paid."
+        return
+    yield ToolCall("refund_order", _REFUND, "refund")
+    prompt = "Refund 120 euros for order A-1042?"
+    question = {"id": "refund", "reason": "tool_call", "toolCallId": "refund", "message": prompt}
+    yield InputRequired(prompt, None, [{**question, "responseSchema": _APPROVAL}])
+
+
 @agent()
 async def repeat(ctx: RunContext) -> AsyncIterator[str]:
     """Repeats the words of its user at the pace of a model."""
@@ -56,4 +87,4 @@ async def reporter(ctx: RunContext) -> AsyncIterator[Emission]:
         yield f"{result.text}\n\n"
 
 
-agents = Agents([counter, repeat, reporter, shop, writer])
+agents = Agents([counter, refunds, repeat, reporter, shop, writer])

@@ -41,15 +41,20 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.click(".lines li:nth-child(3) button")
     await page.until("document.querySelector('.detail')", "a line of the log in full")
     task = await page.picture()
+<<<<<<< HEAD
     await page.resize(_WIDTH, _HEIGHT)
     await page.open(f"{gateway}/console/#/chat/shop")
     await page.type("textarea[name=message]", "nails")
     await page.press("Enter", _ENTER, "\r")
+=======
+    await _say(page, gateway, "refunds", "Order A-1042 came broken. May I have my money back?")
+>>>>>>> 2960cbc6 (Show every call that one approval is about, keep the console's script a fifth smaller, and describe its lists)
     interrupt = "document.querySelector('.questions') && document.querySelector('.tool')"
     await page.until(interrupt, "the agent's question")
     return {
         "console-task": task,
         "console-chat": await page.picture(),
+        "console-inbox": await _inbox(page, gateway),
         "console-delegation": await _delegation(page, gateway),
         "console-trigger": await _trigger(page, gateway, nats_url),
         "console-schedules": await _schedules(page, gateway),
@@ -57,6 +62,23 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
         "console-operate": await _operate(page, gateway),
         "console-break": await _break(page, gateway),
     }
+
+
+async def _say(page: Page, gateway: str, agent: str, text: str) -> None:
+    await page.open(f"{gateway}/console/#/chat/{agent}")
+    await page.until(f"document.querySelector('.chat-head select')?.value === '{agent}'", "a chat")
+    await page.type("textarea[name=message]", text)
+    await page.press("Enter", _ENTER, "\r")
+
+
+async def _inbox(page: Page, gateway: str) -> bytes:
+    """Return the inbox with the question of the chat, and another one."""
+    await _say(page, gateway, "shop", "nails")
+    await page.until("document.querySelector('.interrupt')", "the question of the shop")
+    await page.evaluate("location.hash = '#/inbox'")
+    await page.until("document.querySelectorAll('.inbox-item').length === 2", "both questions")
+    await page.until("document.querySelector('.inbox-item .questions')", "the question is open")
+    return await page.picture()
 
 
 async def _delegation(page: Page, gateway: str) -> bytes:

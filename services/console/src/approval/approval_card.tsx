@@ -11,7 +11,8 @@ import { argumentsOf, edited, words, type Approval, type Argument, type AskedCal
 interface Asked {
   interrupt: Interrupt;
   approval: Approval;
-  call: AskedCall | undefined;
+  /** What is to be approved: all of them, by one answer. */
+  calls: readonly AskedCall[];
   /** Its place among several, such as "1 of 2". */
   place: string;
   /** Whether the question's text stands above it already. */
@@ -21,11 +22,13 @@ interface Asked {
 }
 
 /** An approval: what is to be done with which arguments, and two buttons. */
-export function ApprovalCard({ interrupt, approval, call, place, isSaid, isBusy, onAnswer }: Asked) {
+export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy, onAnswer }: Asked) {
   const [mode, setMode] = useState<"" | "edit" | "reject">("");
   const [error, setError] = useState("");
   const form = useRef<HTMLFormElement>(null);
-  const args = call ? argumentsOf(call.args, interrupt.metadata?.["arguments_schema"]) : null;
+  const call = calls.length === 1 ? calls[0] : undefined;
+  const schema = interrupt.responseSchema?.["properties"]?.["editedArgs"];
+  const args = call ? argumentsOf(call.args, schema) : null;
   const answer = (payload: unknown) => onAnswer({ interruptId: interrupt.id, status: "resolved", payload });
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -39,13 +42,9 @@ export function ApprovalCard({ interrupt, approval, call, place, isSaid, isBusy,
   };
   return (
     <form ref={form} class="approval" aria-label={call ? `Approve ${call.name}` : "Approve"} onSubmit={submit}>
-      <div class="approval-head">
-        <Icon of={Wrench} />
-        <span class="approval-tool">{call ? words(call.name) : "Approval"}</span>
-        {call && <code class="soft">{call.name}</code>}
-        {place && <span class="soft">{place}</span>}
-      </div>
+      {calls.length < 2 && <Head name={call?.name ?? ""} place={place} />}
       {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
+      {calls.length > 1 && calls.map((one) => <OneOfSeveral key={one.id} call={one} />)}
       {args ? <Arguments args={args} isEdited={mode === "edit"} /> : call?.args && <pre>{call.args}</pre>}
       {mode === "reject" && (
         <label>
@@ -73,6 +72,29 @@ export function ApprovalCard({ interrupt, approval, call, place, isSaid, isBusy,
         )}
       </div>
     </form>
+  );
+}
+
+/** The tool by name. */
+function Head({ name, place }: { name: string; place: string }) {
+  return (
+    <div class="approval-head">
+      <Icon of={Wrench} />
+      <span class="approval-tool">{name ? words(name) : "Approval"}</span>
+      {name && <code class="soft">{name}</code>}
+      {place && <span class="soft">{place}</span>}
+    </div>
+  );
+}
+
+/** One of the calls that are approved together. */
+function OneOfSeveral({ call }: { call: AskedCall }) {
+  const args = argumentsOf(call.args);
+  return (
+    <div class="approval-call">
+      <Head name={call.name} place="" />
+      {args ? <Arguments args={args} isEdited={false} /> : <pre>{call.args}</pre>}
+    </div>
   );
 }
 

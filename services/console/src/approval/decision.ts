@@ -29,7 +29,7 @@ export function approvalOf(interrupt: Interrupt): Approval | null {
   const schema = interrupt.responseSchema ?? {};
   const properties: Json = schema["properties"] ?? {};
   const asked = Object.keys(properties);
-  if (asked.includes("approved") && asked.every((name) => ["approved", "editedArgs", "reason", "note", "comment"].includes(name))) {
+  if (asked.includes("approved") && asked.every((name) => ["approved", "editedArgs", "payload", "reason", "note", "comment"].includes(name))) {
     const reason = ["reason", "note", "comment"].find((name) => name in properties);
     return {
       approve: (args) => ({ approved: true, ...(args && { editedArgs: args }) }),
@@ -62,7 +62,8 @@ function langChainApproval(interrupt: Interrupt, request: Json): Approval | null
 export function callsOf(interrupt: Interrupt, known: readonly AskedCall[]): AskedCall[] {
   const call = known.find(({ id }) => id === interrupt.toolCallId);
   if (call) return [call];
-  const requests = interrupt.metadata?.["value"]?.["action_requests"];
+  const value: Json = interrupt.metadata?.["value"] ?? {};
+  const requests = value["type"] === "tool_approval" ? [value] : value["action_requests"];
   if (!Array.isArray(requests)) return [];
   return requests.map(({ name, args }: Json, at) => ({ id: `${interrupt.id} ${at}`, name: String(name), args: JSON.stringify(args ?? {}) }));
 }

@@ -48,7 +48,7 @@ export function Questions({ interrupts, calls, said, onAnswer }: Asked) {
             key={one.id}
             interrupt={one}
             approval={approval}
-            call={callsOf(one, calls)[0]}
+            calls={callsOf(one, calls)}
             place={interrupts.length > 1 ? `${at + 1} of ${interrupts.length}` : ""}
             isSaid={one.message?.trim() === said}
             isBusy={isSent}

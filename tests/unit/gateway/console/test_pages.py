@@ -50,6 +50,11 @@ async def test_a_browser_is_sent_from_the_root_and_finds_all_it_needs(
     assert caching == {"public, max-age=31536000, immutable"}
 
 
+def test_the_files_are_small_enough_for_a_phone() -> None:
+    sizes = {name: len(file.compressed) for name, file in site().items() if name in ASSETS}
+    assert sum(sizes.values()) < 200_000, sizes
+
+
 async def test_other_clients_have_the_root_as_before(http: httpx.AsyncClient) -> None:
     answer = await http.get("/", headers={"Accept": "*/*"})
     assert answer.text == "the card"
