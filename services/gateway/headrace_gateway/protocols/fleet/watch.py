@@ -57,7 +57,7 @@ class _Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watcher:
+class _ListWatcher:
     """Who watches."""
 
     caller: Caller
@@ -92,7 +92,7 @@ class TaskWatch:
         call = await call_of(self._services, request, OPERATION)
         wanted = _filter(request, call)
         watched = self._receiver.watched(wanted.tenant, call.agent, wanted.owner)
-        watcher = _Watcher(call.caller, call.card, request.headers)
+        watcher = _ListWatcher(call.caller, call.card, request.headers)
         renderer = _WatchRenderer(self._services, self._receiver, wanted, watcher)
         return await self._stream(call.caller, call.cursor, watched, renderer)
 
@@ -103,7 +103,7 @@ class TaskWatch:
         owner = rows_owner(request, caller, agents)
         wanted = _Filter(caller.tenant, frozenset(agents), owner, *_context_and_status(request))
         watched = self._receiver.watched(wanted.tenant, None, wanted.owner)
-        watcher = _Watcher(caller, None, request.headers)
+        watcher = _ListWatcher(caller, None, request.headers)
         renderer = _WatchRenderer(services, self._receiver, wanted, watcher)
         cursor = request.headers.get(_LAST_EVENT_ID) or request.query_params.get("after", "")
         return await self._stream(caller, cursor, watched, renderer)
@@ -131,7 +131,7 @@ class _WatchRenderer(Renderer):
         services: Services,
         receiver: ListChangeReceiver,
         wanted: _Filter,
-        watcher: _Watcher,
+        watcher: _ListWatcher,
     ) -> None:
         self._services, self._receiver = services, receiver
         self._wanted, self._watcher = wanted, watcher
