@@ -39,6 +39,7 @@ async def test_a_card_is_valid_and_states_where_the_agent_is(
     assert [extension.uri for extension in card.capabilities.extensions] == [
         "urn:headrace:cursor:v1",
         "urn:headrace:generation:v1",
+        "urn:headrace:timeline:v1",
         "urn:headrace:delete-task:v1",
         "urn:headrace:fork:v1",
         "urn:headrace:thread:v1",
