@@ -4,11 +4,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, cast, override
+from typing import Any, NamedTuple, cast, override
 
-from faststream import BaseMiddleware, ExceptionMiddleware, Path
-from faststream.nats import NatsBroker, NatsMessage, NatsResponse, NatsRouter
+from faststream import BaseMiddleware, ExceptionMiddleware
+from faststream.nats import NatsBroker, NatsResponse, NatsRouter
 from faststream.specification import AsyncAPI
 from pydantic import ValidationError
 
@@ -215,6 +216,10 @@ QUEUE = "task-state"
 
 type _Handler = Callable[..., Awaitable[NatsResponse]]
 
+_SUBJECT = ContextVar[str]("subject")
+"""The subject of the request that is handled. FastStream's own parameters for it, `Path` and the
+message, are read in a thread for each request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Questions:
@@ -248,7 +253,8 @@ class Questions:
         router = self._router(middlewares, {"get"})
         for operation, asks in QUESTIONS.items():
 
-            async def handler(query: Question, agent: Annotated[str, Path()]) -> NatsResponse:
+            async def handler(query: Question) -> NatsResponse:
+                agent = _SUBJECT.get().rpartition(".")[2]
                 return self._response(Piece(await self.answers.for_worker(query, agent), {}))
 
             self._subscribe(router, f"{operation}.{{agent}}", asks, handler)
@@ -259,9 +265,9 @@ class Questions:
             """Ask whether every range of the log is being applied."""
             return self._response(Piece(await self.answers.ready(), {}))
 
-        async def more(message: NatsMessage) -> NatsResponse:
+        async def more() -> NatsResponse:
             """Ask for the next piece of an answer that did not fit into one message."""
-            return self._response(self.pieces.fetch(message.raw_message.subject))
+            return self._response(self.pieces.fetch(_SUBJECT.get()))
 
         router = self._router()
         router.subscriber(self.subjects.state("ready"), queue=QUEUE, title="stateReady")(ready)
@@ -274,8 +280,9 @@ class Questions:
         """Return a router that answers errors by refusals, with subscribers to these queries."""
         refusing = ExceptionMiddleware()
 
+        # FastStream calls a function that is not async in a thread: up to 40 would be kept.
         @refusing.add_handler(Exception, publish=True)
-        def refuse(error: Exception) -> NatsResponse:
+        async def refuse(error: Exception) -> NatsResponse:
             return self._response(Piece(refusal_of(error).encode(), {}))
 
         router = NatsRouter(middlewares=(refusing, *middlewares, _Readable))
@@ -303,11 +310,16 @@ class Questions:
 
 
 class _Readable(BaseMiddleware):
-    """Raises NewerVersion for requests of a later version than this release reads."""
+    """Raises NewerVersion for requests of a later version than this release reads.
+
+    It notes the subject of the others.
+    """
 
     @override
     async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
-        check_version(msg.raw_message.subject, msg.headers)
+        subject = msg.raw_message.subject
+        check_version(subject, msg.headers)
+        _SUBJECT.set(subject)
         return await call_next(msg)
 
 

@@ -1,6 +1,7 @@
 """Questions to task state over NATS: side by side, counted, and traced where that is set up."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -126,6 +127,21 @@ async def test_questions_are_counted_by_subject_and_refusals_by_kind(
     failed = "faststream_received_processed_messages_exceptions_total"
     kind = {"exception_type": "TaskUnknown"}
     assert registry.get_sample_value(failed, labels | kind) == 1
+
+
+async def test_many_questions_at_once_take_no_threads(nats_server: NatsProcess) -> None:
+    async with asking(nats_server) as request:
+        drop = DropFile(tenant="default", agent="shop", task="t", name="f").encode()
+        subject = request.subjects.state("drop.shop")
+        before = set(threading.enumerate())
+        refused = await asyncio.gather(*(request.get("unknown") for _ in range(50)))
+        await asyncio.gather(*(request.get("a") for _ in range(50)))
+        await asyncio.gather(*(request.client.request(subject, drop, TIMEOUT) for _ in range(50)))
+        long = GetTask(tenant="default", owner="me", task="long").encode()
+        first = await request.client.request(request.subjects.state("get"), long, TIMEOUT)
+        await request.client.request((first.headers or {})[MORE], b"", TIMEOUT)
+        assert set(threading.enumerate()) <= before
+    assert {Refusal.decode("get", one).code for one in refused} == {"task_unknown"}
 
 
 async def test_no_label_of_a_metric_is_an_answers_own(nats_server: NatsProcess) -> None:
