@@ -41,14 +41,8 @@ async def _taken(page: Page, gateway: str, nats_url: str) -> dict[str, bytes]:
     await page.click(".lines li:nth-child(3) button")
     await page.until("document.querySelector('.detail')", "a line of the log in full")
     task = await page.picture()
-<<<<<<< HEAD
     await page.resize(_WIDTH, _HEIGHT)
-    await page.open(f"{gateway}/console/#/chat/shop")
-    await page.type("textarea[name=message]", "nails")
-    await page.press("Enter", _ENTER, "\r")
-=======
     await _say(page, gateway, "refunds", "Order A-1042 came broken. May I have my money back?")
->>>>>>> 2960cbc6 (Show every call that one approval is about, keep the console's script a fifth smaller, and describe its lists)
     interrupt = "document.querySelector('.questions') && document.querySelector('.tool')"
     await page.until(interrupt, "the agent's question")
     return {
