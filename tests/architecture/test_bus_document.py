@@ -55,7 +55,7 @@ def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> N
     request = {name for name in received if whole["channels"][name]["address"].startswith(_STATE)}
     assert received - request == {"userEvent"}
     assert request == set(ANSWERS)
-    assert len(request) == 14
+    assert len(request) == 15
     addresses = {whole["channels"][name]["address"].split(".")[2] for name in request}
     state_client = inspect.getsource(StateClient)
     called = set(re.findall(r'_ask\(f?"(\w+)', state_client))

@@ -22,6 +22,8 @@ AGENTS = ScriptedResponse(
         ]
     }
 )
+UNRATED = ScriptedResponse(body={"feedback": None})
+"""What is said of a task that nobody gave feedback on."""
 
 
 def headrace(gateway: FakeGateway, *arguments: str) -> Result:
@@ -467,6 +469,7 @@ def test_json_is_one_line_per_thing() -> None:
         "/v1/agents/echo/tasks?pageSize=20": ScriptedResponse(body={"tasks": [task("WORKING")]}),
         "/v1/agents/echo/tasks/t1:cancel": ScriptedResponse(body=task("CANCELED")),
         "/v1/agents/echo/tasks/t1": ScriptedResponse(body=task("COMPLETED")),
+        "/v1/agents/echo/tasks/t1/feedback": UNRATED,
     }
     with answering(**script) as gateway:
         printed = {
@@ -561,7 +564,11 @@ def test_the_tail_of_a_task_that_waits_is_its_question() -> None:
 def test_a_file_with_a_name_that_is_too_long_is_saved_under_its_beginning(tmp_path: Path) -> None:
     named = [{"raw": "b25l", "filename": f"{'ä' * 300}.txt"}] * 2
     done = task("COMPLETED") | {"artifacts": [{"artifactId": "a0", "parts": named}]}
-    with answering(**{"/v1/agents/echo/tasks/t1": ScriptedResponse(body=done)}) as gateway:
+    script = {
+        "/v1/agents/echo/tasks/t1": ScriptedResponse(body=done),
+        "/v1/agents/echo/tasks/t1/feedback": UNRATED,
+    }
+    with answering(**script) as gateway:
         answer = headrace(gateway, "tail", "--agent", "echo", "t1", "--save", str(tmp_path))
     assert answer.exit_code == 0
     saved = sorted(path.name for path in tmp_path.iterdir())

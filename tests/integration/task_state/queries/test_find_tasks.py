@@ -167,7 +167,9 @@ async def many(valkey: ValkeyProcess) -> AsyncIterator[TaskRows]:
 
 
 async def test_pages_of_ten_thousand_tasks_have_each_once(many: TaskRows) -> None:
-    for text, oldest_first in product(("", "NAIL"), (False, True)):
+    orders = list(product(("", "NAIL"), (False, True)))
+    assert len(orders) == 4
+    for text, oldest_first in orders:
         found, page = await all_pages(many, text=text, oldest_first=oldest_first)
         numbers = [number for number in range(MANY) if number % 3 == 1]
         wanted = [number for number in numbers if not text or number % 10 == 0]
