@@ -23,10 +23,15 @@ const tool = (part: object, hints: object = {}) => parts({ ...part, metadata: { 
 const lines = (...rows: LogRow[]) => new Folded(() => new LogLines()).of(rows).all;
 const shown = (...rows: LogRow[]) => lines(...rows).map(({ kind, who, title, text }) => [kind, who, title, text]);
 
-test("a text is one line, though another comes in between", () => {
-  const rows = [piece("one "), piece("other", "b2"), piece("two")];
-  assert.deepEqual(shown(...rows), [["text", "", "Answer", "one two"], ["text", "", "Answer", "other"]]);
-  assert.deepEqual(lines(...rows)[0]!.generations, [rows[0]!.generation, rows[2]!.generation]);
+test("a run of text is one line, whatever blocks it has", () => {
+  const rows = [piece("one "), piece("two"), piece("three", "b2"), noted({ "headrace.attempt": 2 }), piece("four", "b3")];
+  assert.deepEqual(shown(...rows).map(([kind, , , text]) => [kind, text]), [["text", "one two\nthree"], ["state", "taken over by a worker"], ["text", "four"]]);
+  assert.deepEqual(lines(...rows)[0]!.generations, rows.slice(0, 3).map(({ generation }) => generation));
+});
+
+test("words of texts that go on at a time do not mix", () => {
+  const rows = [piece("one "), piece("other "), piece("a", "b2"), piece("two"), piece("b", "b2"), piece(" three")];
+  assert.deepEqual(shown(...rows).map(([, , , text]) => text), ["one other \nab", "two three"]);
 });
 
 test("an event that says nothing is no line", () => {

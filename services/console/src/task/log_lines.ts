@@ -27,6 +27,7 @@ export interface LogLine {
 export class LogLines {
   readonly all: LogLine[] = [];
   private readonly known = new Map<string, LogLine>();
+  private readonly blocks = new Map<LogLine, string>();
   private readonly agents = new Map<string, string>();
 
   /** Takes the log's next row. */
@@ -119,11 +120,26 @@ export class LogLines {
     const block = `${kind} ${row.attempt} ${blockOf(part, row.event)}`;
     const isBegun = row.event["artifactUpdate"] && !row.event["artifactUpdate"].append;
     const known = isBegun ? undefined : this.known.get(block);
-    if (known) this.more(known, row).text += part["text"];
-    else {
+    const last = this.all.at(-1);
+    // A block that goes on behind another one has a line of its own again: their words would mix.
+    if (known && this.blocks.get(known) === block) this.more(known, row).text += part["text"];
+    else if (!known && kind === "text" && last?.kind === "text" && last.who === who && this.isOf(last, row.attempt)) {
+      this.more(last, row).text += `\n${part["text"]}`;
+      this.open(last, block);
+    } else {
       const title = kind === "text" ? "Answer" : part["metadata"]?.["title"] ?? part["metadata"]?.["agui_title"] ?? "Thought";
-      this.add(row, kind, title, { id: block, text: String(part["text"]), who });
+      this.open(this.add(row, kind, title, { text: String(part["text"]), who }), block);
     }
+  }
+
+  /** The block that a line's next words belong to. */
+  private open(line: LogLine, block: string): void {
+    this.known.set(block, line);
+    this.blocks.set(line, block);
+  }
+
+  private isOf(line: LogLine, attempt: number): boolean {
+    return this.blocks.get(line)?.startsWith(`text ${attempt} `) ?? false;
   }
 
   private call(row: LogRow, part: Json, who: string): void {
