@@ -178,7 +178,7 @@ class RunInput:
             validated["resume"] = [{**e, "interruptId": own_id(e["interruptId"])} for e in resume]
             message = _resumed(validated["resume"], validated["runId"])
             messages = validated["messages"]
-        elif (action := _surface_action(validated)) is not None:
+        elif (props := validated.get("forwardedProps")) and (action := _surface_action(props)):
             part = parts.surface_action_part(action)
             message = _user_message(f"{validated['runId']}-action", [part])
             messages = validated["messages"]
@@ -315,7 +315,7 @@ def _resumed(resume: list[Json], run: str) -> Json:
     return _user_message(f"{run}-resume", [_answer(entry) for entry in resume])
 
 
-def _surface_action(validated: Json) -> Json | None:
+def _surface_action(props: object) -> Json | None:
     """Return what the user has done on an A2UI surface, as AG-UI's clients send it.
 
     They send the thread's messages unchanged with it: the last one is not the run's input.
@@ -323,7 +323,6 @@ def _surface_action(validated: Json) -> Json | None:
     Raises:
         InputInvalid: it has no name.
     """
-    props = validated.get("forwardedProps")
     sent = props.get("a2uiAction") if isinstance(props, dict) else None
     action = sent.get("userAction") if isinstance(sent, dict) else None
     if not isinstance(action, dict):
