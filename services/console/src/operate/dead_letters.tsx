@@ -6,6 +6,7 @@ import { fetchJson, postJson, type Json } from "../gateway";
 import { JsonTree } from "../json_tree";
 import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
+import { Skeleton } from "../ui/skeleton";
 
 const KINDS = ["run", "run-request", "entry", "push", "event", "other"];
 const PAGE_SIZE = 50;
@@ -40,11 +41,11 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
     setShown(0);
     setRound(round + 1);
   };
-  if (value && letters.length === 0 && !kind && !agent && !task && !after && results.length === 0) {
+  if (!error && letters.length === 0 && !kind && !agent && !task && !after && results.length === 0) {
     return (
       <section class="part">
         <h2>Dead letters</h2>
-        <p class="hint">Nothing has been given up.</p>
+        {value ? <p class="hint">Nothing has been given up.</p> : <Skeleton lines={1} />}
       </section>
     );
   }

@@ -19,7 +19,7 @@ export function Queues({ queues }: { queues: Json[] }) {
           </tr>
         ))}
       </Table>
-      {busy.length > 0 && idle > 0 && <p class="hint">{idle === 1 ? "One other queue is" : `${idle} other queues are`} empty.</p>}
+      {busy.length > 0 && idle > 0 && <p class="hint below-table">{idle === 1 ? "One other queue is" : `${idle} other queues are`} empty.</p>}
     </>
   );
 }
