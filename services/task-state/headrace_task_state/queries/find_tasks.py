@@ -117,9 +117,9 @@ class _Search:
 
     def look_at(self, stored: StoredTask) -> None:
         """Take the next task of the list."""
-        row = _row_of(stored)
-        if not _contains(row, stored, self._text):
+        if not _contains(stored, self._text):
             return
+        row = _row_of(stored)
         self._counts[row.state] += 1
         if self._query.states and row.state not in self._query.states:
             return
@@ -170,11 +170,11 @@ def _first_message(stored: StoredTask) -> Json:
     return first[2] if first is not None and is_message else {}
 
 
-def _contains(row: TaskRow, stored: StoredTask, text: str) -> bool:
+def _contains(stored: StoredTask, text: str) -> bool:
     status = json_text.decode(stored.fields.get("status") or "{}")
     texts = [_text(_first_message(stored)), _text(status.get("message"))]
     if len(text) >= _SHORTEST_ID:
-        texts.append(row.id)
+        texts.append(stored.task)
     return any(text in one.casefold() for one in texts)
 
 
