@@ -12,6 +12,7 @@ const NONE: Opinion = { rating: null, comment: "" };
 export class Feedback extends Store {
   opinion = NONE;
   error = "";
+  private isGiven = false;
   private readonly path: string;
 
   constructor(agent: string, task: string) {
@@ -21,7 +22,9 @@ export class Feedback extends Store {
 
   async load(): Promise<void> {
     try {
-      this.show((await fetchJson(this.path))["feedback"]);
+      const { feedback } = await fetchJson(this.path);
+      // What the user has given meanwhile counts.
+      if (!this.isGiven) this.show(feedback);
     } catch {
       // It is asked for again when it is given.
     }
@@ -30,6 +33,7 @@ export class Feedback extends Store {
   /** Stores it in place of what was there; what the gateway refuses is taken back. */
   async give(opinion: Opinion): Promise<void> {
     const before = this.opinion;
+    this.isGiven = true;
     this.error = "";
     this.show(opinion);
     try {
