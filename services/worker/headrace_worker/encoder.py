@@ -57,7 +57,7 @@ from headrace.sdk.emit import (
     check_texts,
 )
 from headrace.sdk.errors import MalformedOutput
-from headrace.sdk.shared_state import SharedState, check_activity
+from headrace.sdk.shared_state import SharedState, check_activity, drawn
 from headrace.sdk.signals import (
     SIGNALS,
     Activity,
@@ -415,7 +415,7 @@ def part_of(output: Signal, ids: RunIds, state: SharedState) -> Json:  # noqa: C
         case ActivityDelta():
             return parts.activity_delta_part(list(output.patch), output.id)
         case Surfaces():
-            return parts.surfaces_part(state.draw(output))
+            return parts.surfaces_part(drawn(output))
         case Step():
             return parts.step_part(output.name, finished=output.finished)
         case Subagent():

@@ -78,8 +78,6 @@ class RecoveredRun:
     """Artifacts that earlier attempts emitted after `kept`, oldest first."""
     signals: list[Json] = field(default_factory=list)
     """Parts that changed the shared state, up to `kept`."""
-    surfaces: list[Json] = field(default_factory=list)
-    """A2UI messages that clients have received, whatever else is discarded."""
     known_children: KnownChildren = field(default_factory=KnownChildren)
     """Child tasks of the run's attempts."""
     unsaved: list[Json] = field(default_factory=list)
@@ -126,13 +124,11 @@ class RecoveredRun:
         """
         sent = self.metadata.get(AGUI)
         initial = sent.get("state") if isinstance(sent, dict) else None
-        if initial in (None, {}) and not self.signals and not self.surfaces:
+        if initial in (None, {}) and not self.signals:
             return None
         state = SharedState(initial)
         for part in self.signals:
             state.replay(part)
-        for message in self.surfaces:
-            state.note_surface(message)
         return state
 
     def knows(self, name: str) -> bool:
@@ -252,8 +248,6 @@ def _note_signals(recovered: RecoveredRun, event: Json) -> None:
     content = events.status_parts(event)
     recovered.unsaved += [part for part in content if parts.event_type(part) in _STATE]
     for part in content:
-        if parts.event_type(part) == parts.SURFACES:
-            recovered.surfaces += part["data"]
         if parts.event_type(part) == parts.USAGE:
             recovered.used = recovered.used or UsageTotals()
             recovered.used.add(usage_of(part.get("data")))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headrace.model.events import Json
-from headrace.model.nesting import RULE, is_too_deep
+from headrace.model.nesting import MAX_DEPTH, RULE, is_too_deep
 
 VERSION = "v0.9"
 
@@ -106,10 +106,11 @@ def _check(given: object) -> None:
         _check_text(content, kind, "catalogId")
     elif kind == COMPONENTS:
         _check_components(content.get("components"))
-    elif kind == DATA and is_too_deep(content):
-        raise SurfaceInvalid(f".{DATA}: {RULE}")
     elif kind == DATA:
-        _path(content)
+        # The steps of the path become levels of the data, too.
+        levels = MAX_DEPTH - len(_path(content))
+        if levels < 1 or is_too_deep(content, levels):
+            raise SurfaceInvalid(f".{DATA}: {RULE}")
 
 
 def _check_text(content: Json, kind: str, name: str) -> None:

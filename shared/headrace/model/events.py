@@ -295,10 +295,13 @@ def status_metadata(event: Json) -> Json:
 
 
 def status_parts(event: Json) -> list[Json]:
-    """Return the Parts of a status event's message; empty: `event` is none, or has none."""
-    status = (event.get("statusUpdate") or {}).get("status") or {}
-    content: list[Json] = (status.get("message") or {}).get("parts") or []
-    return content
+    """Return the Parts of an agent's message in a status event; empty: `event` has none.
+
+    A client's message is in such an event, too. Metadata of its parts says nothing of the run.
+    """
+    message = ((event.get("statusUpdate") or {}).get("status") or {}).get("message") or {}
+    content: list[Json] = message.get("parts") or []
+    return [] if message.get("role") == "ROLE_USER" else content
 
 
 def why_handed_back(event: Json) -> str | None:

@@ -255,8 +255,9 @@ def surface_action_part(action: Json) -> Json:
 
 def surface_actions(part: Json) -> list[Json]:
     """Return what a user has done on surfaces, as a client's part says; none for other parts."""
-    stated = {part.get("mediaType"), metadata_of(part, A2UI_MEDIA_TYPE)}
-    if stated.isdisjoint(MEDIA_TYPES):
+    stated = part.get("mediaType"), metadata_of(part, A2UI_MEDIA_TYPE)
+    # Metadata may have any JSON there, which a set would not take.
+    if not any(isinstance(one, str) and one in MEDIA_TYPES for one in stated):
         return []
     data = part.get("data")
     given = data if isinstance(data, list) else [data]

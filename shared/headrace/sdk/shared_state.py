@@ -22,8 +22,6 @@ class SharedState:
     def __init__(self, state: Any = None) -> None:  # noqa: ANN401  # any JSON
         """Start with `state`; None means an empty object."""
         self._state = Document({} if state is None else state)
-        self.surfaces = set[str]()
-        """Ids of the surfaces that clients show, also those of earlier attempts."""
 
     @property
     def now(self) -> Any:  # noqa: ANN401  # any JSON
@@ -41,38 +39,6 @@ class SharedState:
         except (KeyError, PatchFailed):
             # The part is from a worker that does not check patches; gateways ignored it too.
             return
-
-    def draw(self, output: Surfaces) -> list[Json]:
-        """Return the messages to send for `output`.
-
-        Clients refuse to create a surface that they have, so it is deleted before.
-
-        Raises:
-            MalformedOutput: one is no message of A2UI, or they are larger than may be.
-        """
-        try:
-            given = a2ui.check_messages(output.messages)
-            Document(list(given)).check()
-        except a2ui.SurfaceInvalid as invalid:
-            raise MalformedOutput(f"Surfaces.{invalid}") from None
-        except LimitExceeded as excess:
-            raise MalformedOutput(f"Surfaces.messages: {excess}") from None
-        sent = list[Json]()
-        for message in given:
-            surface = a2ui.surface_of(message)
-            if a2ui.CREATE in message and surface in self.surfaces:
-                sent.append(a2ui.message(a2ui.DELETE, surface))
-            sent.append(message)
-            self.note_surface(message)
-        return sent
-
-    def note_surface(self, message: Json) -> None:
-        """Note whether clients show the message's surface after it."""
-        surface = a2ui.surface_of(message)
-        if a2ui.CREATE in message:
-            self.surfaces.add(surface)
-        elif a2ui.DELETE in message:
-            self.surfaces.discard(surface)
 
     def apply(self, output: State | StateDelta) -> State | StateDelta:
         """Apply the agent's update, and return what to send.
@@ -112,6 +78,30 @@ def check_activity(output: Activity) -> None:
         Document(output.content).check()
     except LimitExceeded as excess:
         raise MalformedOutput(f"the content of activity {output.id!r} {excess}") from None
+
+
+def drawn(output: Surfaces) -> list[Json]:
+    """Return the messages to send for `output`.
+
+    Clients refuse to create a surface that they have, from this run or from an earlier one of the
+    conversation, and take the deletion of one that they don't have. So it is deleted before.
+
+    Raises:
+        MalformedOutput: one is no message of A2UI, or they are larger than may be.
+    """
+    try:
+        given = a2ui.check_messages(output.messages)
+        Document(list(given)).check()
+    except a2ui.SurfaceInvalid as invalid:
+        raise MalformedOutput(f"Surfaces.{invalid}") from None
+    except LimitExceeded as excess:
+        raise MalformedOutput(f"Surfaces.messages: {excess}") from None
+    sent = list[Json]()
+    for message in given:
+        if a2ui.CREATE in message:
+            sent.append(a2ui.message(a2ui.DELETE, a2ui.surface_of(message)))
+        sent.append(message)
+    return sent
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  # any JSON

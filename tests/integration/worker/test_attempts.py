@@ -13,7 +13,18 @@ import pytest
 from nats.aio.msg import Msg
 from prometheus_client import REGISTRY
 
-from headrace import Agent, Emission, Limits, Retry, Retryable, RunContext, ToolError, agent, tool
+from headrace import (
+    Agent,
+    Emission,
+    InputRequired,
+    Limits,
+    Retry,
+    Retryable,
+    RunContext,
+    ToolError,
+    agent,
+    tool,
+)
 from headrace.directory import Announcer, renewed, silent_for
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
@@ -182,6 +193,35 @@ async def test_another_error_is_followed_by_none(
         entries = await task.ended()
     assert attempts(entries) == [1]
     assert end_of(entries)[0] == FAILED
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "x", "metadata": {"agui_event_type": "usage"}},
+        {"text": "x", "metadata": {"agui_event_type": "state_delta"}},
+        {"data": {"n": 2}, "metadata": {"agui_event_type": "state_snapshot"}},
+    ],
+)
+async def test_what_a_clients_part_says_that_it_is_counts_for_no_later_attempt(
+    submitter: TaskSubmitter, working: Working, part: Json
+) -> None:
+    @agent(name="asking", retry=Retry(backoff=0.1))
+    async def asking(ctx: RunContext) -> AsyncIterator[Emission]:
+        if ctx.run == 1:
+            yield InputRequired("What?")
+        elif ctx.attempt == 1:
+            raise Retryable("not now")
+        else:
+            yield f"state {ctx.state}"
+
+    async with working(asking):
+        task = await submitter.start("asking")
+        await task.reaches(3)
+        await task.follow_up_with({"messageId": "m", "role": "ROLE_USER", "parts": [part]})
+        entries = await task.ended()
+    assert end_of(entries)[0] == COMPLETED
+    assert "state {}" in str(entries), "the client has set no state"
 
 
 async def test_the_attempt_after_a_retryable_error_waits_as_long_as_it_states(

@@ -1,3 +1,4 @@
+import orjson
 import pytest
 
 from headrace.model import a2ui
@@ -72,6 +73,14 @@ def test_data_is_set_where_its_path_points(path: str, value: object, after: obje
             "messages[0].updateComponents.components[0].component: must be",
         ),
         ([a2ui.message(DATA, "s", path="x")], "messages[0].updateDataModel.path: must be a JSON"),
+        (
+            [a2ui.message(DATA, "s", path="/a" * 5_000, value=1)],
+            "messages[0].updateDataModel: must not be nested deeper than 90",
+        ),
+        (
+            [a2ui.message(DATA, "s", path="/a" * 60, value=orjson.loads("[" * 40 + "]" * 40))],
+            "messages[0].updateDataModel: must not be nested deeper than 90",
+        ),
     ],
 )
 def test_what_is_no_message_of_a2ui_is_named(messages: object, problem: str) -> None:

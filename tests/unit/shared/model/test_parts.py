@@ -143,3 +143,12 @@ def test_a_part_without_metadata_reads_as_a_plain_one(part: Json) -> None:
 def test_an_index_that_went_through_protobuf_is_an_integer_again() -> None:
     part = orjson.loads(b'{"text":"x","metadata":{"agui_block_index":2.0}}')
     assert parts.block_index(part) == 2
+
+
+@pytest.mark.parametrize("stated", [{}, [1], 5, None, "text/plain"])
+def test_a_part_that_is_not_of_a2ui_has_no_action_on_a_surface(stated: object) -> None:
+    part = {"data": {"action": {"name": "send"}}, "metadata": {"mimeType": stated}}
+    assert parts.surface_actions(part) == []
+    assert parts.surface_actions(part | {"mediaType": "application/a2ui+json"}) == [
+        {"name": "send"}
+    ]

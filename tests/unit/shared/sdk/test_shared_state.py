@@ -102,18 +102,12 @@ def test_a_patch_that_would_make_too_much_is_not_replayed() -> None:
     assert state.now == {"l": [0]}
 
 
-def test_a_surface_that_clients_have_is_deleted_before_it_is_created_again() -> None:
-    state = SharedState()
-    state.note_surface({"createSurface": {"surfaceId": "earlier"}})
-    speaker = rendering(state)
-    kinds = []
-    for surface in ("earlier", "new", "new"):
-        sent = told(speaker, Surfaces.draw(surface, [{"id": "root", "component": "Text"}], {}))
-        kinds.append([name for message in sent["data"] for name in message if name != "version"])
-    drawn = ["createSurface", "updateComponents", "updateDataModel"]
-    assert kinds == [["deleteSurface", *drawn], drawn, ["deleteSurface", *drawn]]
-    told(speaker, Surfaces.delete("new"))
-    assert state.surfaces == {"earlier"}
+def test_a_surface_that_clients_may_have_is_deleted_before_it_is_created() -> None:
+    sent = told(
+        rendering(SharedState()), Surfaces.draw("s", [{"id": "root", "component": "Text"}], {})
+    )
+    kinds = [name for message in sent["data"] for name in message if name != "version"]
+    assert kinds == ["deleteSurface", "createSurface", "updateComponents", "updateDataModel"]
 
 
 @pytest.mark.parametrize(
