@@ -11,6 +11,7 @@ LIBRARIES = {
     "ApiKey": ("a2a", "a2a"),
     "Bearer": ("a2a", "a2a"),
     "ClientCredentials": ("a2a", "a2a"),
+    "ClientMcpServers": ("mcp", "mcp"),
     "FleetArtifactService": ("google.adk", "google-adk"),
     "FleetDurability": ("pydantic_ai", "pydantic-ai"),
     "FleetMemoryService": ("google.adk", "google-adk"),
