@@ -102,7 +102,7 @@ class ThreadLog:
 
     def cursor(self, at: ThreadEntry, events: int) -> str:
         """Return the cursor after that many events of an entry that `read` returned; 0: all."""
-        places = [(place, 0) for place in self.places]
+        places = [self._partly.get(n, (place, 0)) for n, place in enumerate(self.places)]
         places[at.stream] = at.sequence, events
         return str(ThreadCursor(self.origin, tuple(places)))
 

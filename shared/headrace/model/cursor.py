@@ -28,7 +28,7 @@ class Cursor:
         return f"{self.log}:{self.generation}"
 
 
-_THREAD_PLACE = r"(?:0|[1-9][0-9]{0,17})(?:\.[1-9][0-9]{0,8})?"
+_THREAD_PLACE = r"(?:0|[1-9][0-9]{0,17}(?:\.[1-9][0-9]{0,8})?)"
 _THREAD_CURSOR = re.compile(rf"([0-9a-f]{{8}}):({_THREAD_PLACE}(?:,{_THREAD_PLACE}){{0,63}})")
 
 

@@ -1,10 +1,13 @@
 """All logs of a thread, read as one: those of its owner, and what becomes of erased ones."""
 
+import secrets
+
 from headrace.jetstream.connection import Bus
 from headrace.log.read import last_entry
 from headrace.log.thread_log import ThreadEntry, ThreadName, open_thread
 from headrace.log.tombstone import put_tombstone
 from headrace.model.task import COMPLETED, WORKING, TaskKey, thread_token
+from tests.integration.shared.conftest import Connect
 from tests.integration.shared.log.test_threads import log_in, new_thread
 
 
@@ -46,3 +49,26 @@ async def test_an_erased_task_is_named_once_and_the_others_stay(bus: Bus) -> Non
     found = await read(bus, ThreadName(of.tenant, "owner", "context", of.agent))
     assert [one.key for one in found if one.entry is None] == [first.key]
     assert keys_in([one for one in found if one.entry is not None])[-1] == second.key
+
+
+async def test_a_cursor_names_what_was_read_of_a_message_in_each_event_stream(
+    connect: Connect,
+) -> None:
+    name = f"own{secrets.token_hex(4)}"
+    bus, of = await connect(event_streams=2, prefix=name, stream_prefix=name), new_thread()
+    first = await log_in(bus, of, shard=0)
+    second = await log_in(bus, of, shard=16)
+    await second.append("one", "two", "three")
+    thread = ThreadName(of.tenant, "owner", "context", of.agent)
+    *_, last = await read(bus, thread)
+    assert (last.key, last.stream) == (second.key, 1)
+    whole = await open_thread(bus, thread)
+    while await whole.read():
+        pass
+    within = whole.cursor(last, 1)
+    await first.append("meanwhile")
+    # The first stream's message is read first: the place within the second one's stays.
+    log = await open_thread(bus, thread, within)
+    [meanwhile] = await log.read()
+    [rest] = await read(bus, thread, log.cursor(meanwhile, 0))
+    assert (meanwhile.key, rest.key, rest.skip) == (first.key, second.key, 1)
