@@ -4,10 +4,10 @@ The runs follow each other in the order of their inputs, each with its RUN_START
 that begins before the end of another is streamed after it.
 """
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from headrace.log.thread_log import ThreadName, open_thread
@@ -62,7 +62,8 @@ class ThreadRuns:
         self._services, self._first, self._thread = services, first, thread
         self.name = thread.name
         self._newest = _Later(after.time, after.key.task, after.number, after.key)
-        self._queue = deque[_Later]()
+        self._later = list[_Later]()
+        """A heap."""
         self._run: _StreamedRun | None = None
         self._holding = AsyncExitStack()
         self.after = self.most = 0
@@ -110,19 +111,22 @@ class ThreadRuns:
 
     async def _next(self) -> bool:
         """Open the next run; return whether there is one."""
-        while self._queue or (found := await self._thread.entries_now()):
-            if not self._queue:
-                inputs = [one for one in found if one.entry is not None and is_input(one.entry)]
-                for one in inputs:
-                    assert one.entry is not None  # noqa: S101 - selected
-                    later = _Later(one.entry.time, one.key.task, one.entry.stamp.run, one.key)
-                    if later > self._newest:
-                        self._queue.append(later)
-                continue
-            later = self._queue.popleft()
-            if await self._begin(later):
+        while await self._has_later():
+            if await self._begin(heappop(self._later)):
                 return True
         return False
+
+    async def _has_later(self) -> bool:
+        """Look for runs that begin later; return whether there are any that were not streamed."""
+        # All that there are: event streams are read one after the other, and each has an order of
+        # its own.
+        while found := await self._thread.entries_now():
+            for one in found:
+                if one.entry is not None and is_input(one.entry):
+                    run = _Later(one.entry.time, one.key.task, one.entry.stamp.run, one.key)
+                    if run > self._newest:
+                        heappush(self._later, run)
+        return bool(self._later)
 
     async def _begin(self, later: _Later) -> bool:
         try:
