@@ -31,6 +31,10 @@ async def test_a_thread_is_renamed_archived_read_and_deleted_at_any_gateway(
     assert (seen["total"], seen["next"]) == (1, None)
     assert thread["unread"]
     assert thread["text"]
+    paths = "ag-ui/threads/{}", "contexts/{}:subscribe"
+    for path in (path.format(quote(context, safe="")) for path in paths):
+        async with http.stream("GET", f"{there}/v1/agents/echo/{path}") as answer:
+            assert answer.status_code == httpx.codes.OK, path
     change = {"title": " Numbers ", "archived": True, "readTo": thread["changed"]}
     changed = (await http.patch(one, json=change)).raise_for_status().json()
     assert changed == thread | {"title": "Numbers", "archived": True, "unread": False}

@@ -107,7 +107,7 @@ ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
-FOLLOW_PATH = f"/contexts/{{{CONTEXT}}}:subscribe"
+FOLLOW_PATH = f"/contexts/{{{CONTEXT}:path}}:subscribe"
 """Path of the extension that follows a context."""
 
 FROM_QUERY = "/message:stream"

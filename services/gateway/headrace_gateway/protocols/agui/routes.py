@@ -31,7 +31,7 @@ _PAGES: dict[str, tuple[_Page, list[str]]] = {
     "/connect": (lambda runs: runs.connect, ["POST"]),
     "/capabilities": (lambda runs: runs.capabilities, ["GET"]),
     "/stop": (lambda runs: runs.stop, ["POST"]),
-    "/threads/{thread}": (lambda runs: runs.thread, ["GET"]),
+    "/threads/{thread:path}": (lambda runs: runs.thread, ["GET"]),
 }
 
 

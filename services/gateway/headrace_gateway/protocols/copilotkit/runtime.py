@@ -95,7 +95,7 @@ class CopilotRuntime:
             f"{BASE}/info": (self.info, "GET"),
             f"{agent}/run": (self.run, "POST"),
             f"{agent}/connect": (self.connect, "POST"),
-            f"{agent}/stop/{{thread}}": (self.stop, "POST"),
+            f"{agent}/stop/{{thread:path}}": (self.stop, "POST"),
             BASE: (self.rpc_endpoint, "POST"),
             f"{BASE}/": (self.rpc_endpoint, "POST"),
         }
