@@ -81,6 +81,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "DeleteTask": _ANNS,
     "ForkTask": _ANNS,
     "SubscribeToTask": _OPERATED,
+    "SubscribeToContext": _ANNS,
     "CreateTaskPushNotificationConfig": _ANNS,
     "GetTaskPushNotificationConfig": _ANNS,
     "ListTaskPushNotificationConfigs": _ANNS,
@@ -89,6 +90,7 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "AG-UI: run": _ANNS,
     "AG-UI: attach": _ANNS,
     "AG-UI: connect": _ANNS,
+    "AG-UI: connect and stay": _ANNS,
     "AG-UI: stop": _ANNS,
     "AG-UI: thread": _ANNS,
     "CopilotKit: run": _ANNS,
@@ -101,6 +103,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "feedback: get": _OPERATED,
     "feedback: give": _ANNS,
     "tasks: watch": _OPERATED,
+    "tasks of all agents: list": _OPERATED,
+    "tasks of all agents: watch": _OPERATED,
     "fleet": _OPERATORS,
     "threads: list": _OPERATED,
     "thread: get": _OPERATED,
@@ -190,9 +194,9 @@ _CHANGING = (
     "thread: delete",
     "task: fail",
 )
-_WATCHED = "tasks: watch"
+_WATCHED = ("tasks: watch", "tasks of all agents: watch")
 """Meanwhile its owner changes the thing."""
-_ENDS_AT_ONCE = (*_BEGINS_A_RUN, _WATCHED, "file download", "file: sign its URL")
+_ENDS_AT_ONCE = (*_BEGINS_A_RUN, *_WATCHED, "file download", "file: sign its URL")
 """Asked of the agent that makes a file."""
 _LARGE = "300000"
 _DECLARED = ("schedules", "triggers")
@@ -414,7 +418,7 @@ async def test_who_reaches_anothers_task_by_which_operation(
                 await ann.end(things)
                 things = await ann.things()
                 before = await ann.seen(things)
-            elif operation == _WATCHED:
+            elif operation in _WATCHED:
                 before = await ann.seen(things)
         assert await ann.seen(things) == before, "one of these operations changed a task"
         await ann.end(things)

@@ -34,7 +34,7 @@ CONFIG = "c"
 
 HOOK = "https://hooks.example/"
 IN_CONTEXT = "SendMessage into a context"
-_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+_STREAMS = ("SendStreamingMessage", "SubscribeToTask", "SubscribeToContext")
 _RUNS_IN = "filer"
 _TIMEOUT = 60.0
 _OWN_TEXT = "1"
@@ -163,6 +163,7 @@ class A2A(Binding):
         "DeleteTask",
         "ForkTask",
         "SubscribeToTask",
+        "SubscribeToContext",
         "CreateTaskPushNotificationConfig",
         "GetTaskPushNotificationConfig",
         "ListTaskPushNotificationConfigs",
@@ -205,9 +206,11 @@ class A2A(Binding):
 
 
 class OverGrpc(A2A):
-    """A2A over gRPC, which has no operation to delete tasks."""
+    """A2A over gRPC, which has no operation to delete tasks, and none to follow contexts."""
 
-    operations = tuple(name for name in A2A.operations if name != "DeleteTask")
+    operations = tuple(
+        name for name in A2A.operations if name not in {"DeleteTask", "SubscribeToContext"}
+    )
 
 
 class Socket(Rpc):
@@ -315,6 +318,14 @@ def _is_listed(thing: Thing, answer: httpx.Response) -> bool:
     return thing.context in answer.text
 
 
+def _has_task(thing: Thing, answer: httpx.Response) -> bool:
+    return thing.task in answer.text
+
+
+def _context(thing: Thing) -> Json:
+    return {"contextId": thing.context}
+
+
 def _has_thread(thing: Thing, answer: httpx.Response) -> bool:
     found = answer.json()["threads"]
     return any(one["id"] == thing.context and one["title"] != _OWN_TEXT for one in found)
@@ -375,6 +386,8 @@ FLEET: Mapping[str, FleetRequest] = {
     "feedback: get": FleetRequest("GET", _FEEDBACK),
     "feedback: give": FleetRequest("PUT", _FEEDBACK, _no_feedback),
     "tasks: watch": FleetRequest("GET", "/v1/agents/{agent}/tasks:watch"),
+    "tasks of all agents: list": FleetRequest("GET", "/v1/tasks", None, _has_task, _context),
+    "tasks of all agents: watch": FleetRequest("GET", "/v1/tasks:watch"),
     "fleet": FleetRequest("GET", "/v1/fleet", None, _has_queues),
     "threads: list": FleetRequest("GET", "/v1/threads", None, _has_thread, _owner),
     "thread: get": FleetRequest("GET", _THREAD, None, _is_thread, _owner),
@@ -443,6 +456,9 @@ class Pages(Binding):
             "AG-UI: run": lambda thing: self._run(thing, self._agui(thing)),
             "AG-UI: attach": lambda t: self._stream(t, f"{self._agui(t)}/attach", _thread(t)),
             "AG-UI: connect": lambda t: self._stream(t, f"{self._agui(t)}/connect", _thread(t)),
+            "AG-UI: connect and stay": lambda t: self._stream(
+                t, f"{self._agui(t)}/connect?stay=1", _thread(t)
+            ),
             "AG-UI: stop": lambda t: self._post(t, f"{self._agui(t)}/stop", _thread(t)),
             "AG-UI: thread": lambda t: self._get(t, f"{self._agui(t)}/threads/{t.context}"),
             "CopilotKit: run": lambda t: self._run(t, f"/copilotkit/agent/{t.agent}/run"),
@@ -460,7 +476,8 @@ class Pages(Binding):
             ),
             **{what: partial(self._fleet, request) for what, request in FLEET.items()},
             "task log: stream": self._log_stream,
-            "tasks: watch": self._watch,
+            "tasks: watch": partial(self._watch, FLEET["tasks: watch"]),
+            "tasks of all agents: watch": partial(self._watch, FLEET["tasks of all agents: watch"]),
             "thread: follow": self._followed,
             "thread: get": partial(self._of_own_thread, FLEET["thread: get"]),
             "thread: change": partial(self._of_own_thread, FLEET["thread: change"]),
@@ -537,9 +554,9 @@ class Pages(Binding):
         text = None if received is None else str(received(thing, response))
         return MaskedResponse.of(response, thing, text)
 
-    async def _watch(self, thing: Thing) -> MaskedResponse:
+    async def _watch(self, request: FleetRequest, thing: Thing) -> MaskedResponse:
         """Watch the context while its owner begins a task there, and then the caller."""
-        path, query = FLEET["tasks: watch"].path(thing), {"contextId": thing.context}
+        path, query = request.path(thing), _context(thing)
         own, is_anothers = list[str](), False
         async with asyncio.timeout(_TIMEOUT), self._http.stream("GET", path, params=query) as seen:
             if seen.is_error:
@@ -627,6 +644,7 @@ def _params(operation: str, thing: Thing) -> list[tuple[Json, str]]:
         "SendStreamingMessage": [(output, "")],
         "ListTasks": [(one, "") for one in filters],
         "SubscribeToTask": [({"id": task}, ""), ({"id": task}, thing.cursor)],
+        "SubscribeToContext": [({"contextId": thing.context}, "")],
         "CreateTaskPushNotificationConfig": [({"taskId": task, "url": HOOK}, "")],
         "GetTaskPushNotificationConfig": [({"taskId": task, "id": CONFIG}, "")],
         "ListTaskPushNotificationConfigs": [({"taskId": task}, "")],

@@ -18,6 +18,7 @@ _VIEWS = {
     "GetExtendedAgentCard": "/extendedAgentCard",
     "ListTaskPushNotificationConfigs": "/tasks/{taskId}/pushNotificationConfigs",
     "GetTaskPushNotificationConfig": "/tasks/{taskId}/pushNotificationConfigs/{id}",
+    "SubscribeToContext": "/contexts/{contextId}:subscribe",
 }
 _DELETIONS = {
     "DeleteTask": "/tasks/{id}",
