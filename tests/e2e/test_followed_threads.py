@@ -3,7 +3,8 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Any
 
 import httpx
@@ -74,6 +75,92 @@ async def begun(agent: PlainAgent, text: str, context: str) -> str:
     return str(answer.raise_for_status().json()["task"]["id"])
 
 
+type Rows = AsyncGenerator[tuple[str, Json]]
+"""Cursors and events."""
+
+
+async def over_a2a(http: httpx.AsyncClient, url: str, context: str, cursor: str) -> Rows:
+    """Follow a context with the slow counter over A2A."""
+    path = f"{url}/v1/agents/slow-counter/contexts/{context}:subscribe"
+    async with http.stream("GET", path, headers={"Last-Event-ID": cursor}) as response:
+        async for frame in frames(response):
+            yield frame.id, frame.event
+
+
+async def over_agui(http: httpx.AsyncClient, url: str, context: str, cursor: str) -> Rows:
+    """Follow it over AG-UI."""
+    path, body = f"{url}/v1/agents/slow-counter/ag-ui/connect?stay=1", {"threadId": context}
+    async with http.stream("POST", path, json=body, headers={"Last-Event-ID": cursor}) as response:
+        async for frame in frames(response):
+            yield frame.id, frame.event
+
+
+async def over_websocket(_: httpx.AsyncClient, url: str, context: str, cursor: str) -> Rows:
+    """Follow it over a WebSocket."""
+    path = f"{url.replace('http', 'ws', 1)}/v1/agents/slow-counter/stream"
+    after = {"after": cursor} if cursor else {}
+    async with websockets.connect(path, proxy=None) as connection:
+        await connection.send(json.dumps({"id": 1, "follow": {"context": context} | after}))
+        async for text in connection:
+            row = json.loads(text)
+            if "error" in row:
+                return
+            yield row["cursor"], row["event"]
+
+
+class DoorFollower:
+    """A client of one door that follows one run, as `Follower` does."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        gateways: list[str],
+        door: Callable[[httpx.AsyncClient, str, str, str], Rows],
+        context: str,
+    ) -> None:
+        self._http, self._gateways, self._door, self._context = http, gateways, door, context
+        self.seen = list[tuple[str, Json]]()
+        self.connections = 0
+
+    async def until_ended(self) -> None:
+        """Return once the run has ended."""
+        async with asyncio.timeout(_TIMEOUT):
+            while not (self.seen and _is_end(self.seen[-1][1])):
+                url = self._gateways[self.connections % len(self._gateways)]
+                self.connections += 1
+                with suppress(httpx.TransportError, OSError, websockets.WebSocketException):
+                    await self._follow(url)
+                await asyncio.sleep(0.1)
+
+    async def _follow(self, url: str) -> None:
+        cursor = self.seen[-1][0] if self.seen else ""
+        async with aclosing(self._door(self._http, url, self._context, cursor)) as rows:
+            async for row in rows:
+                self.seen.append(row)
+                if _is_end(row[1]):
+                    return
+
+
+def _is_end(event: Json) -> bool:
+    return _is_completed(event) or event.get("type") == "RUN_FINISHED"
+
+
+def _places(seen: list[tuple[str, Json]]) -> dict[tuple[int, ...], Json]:
+    """Return the frames of a run by their places, without those that repeat one at a resumption."""
+    rows = dict[tuple[int, ...], Json]()
+    for cursor, event in seen:
+        place = tuple(int(one) for one in cursor.partition(":")[2].split("."))
+        rows.setdefault(place, event)
+    return rows
+
+
+def _shared_tails(pair: list[DoorFollower]) -> list[list[Json]]:
+    """Return what each has seen after the later one had joined."""
+    rows = [_places(one.seen) for one in pair]
+    start = max(min(one) for one in rows)
+    return [[event for place, event in one.items() if place > start] for one in rows]
+
+
 async def test_a_thread_is_followed_over_later_runs_and_kills_of_gateway_and_worker(
     fleet: Fleet, http: httpx.AsyncClient, slow_counters: list[ServiceProcess]
 ) -> None:
@@ -83,11 +170,23 @@ async def test_a_thread_is_followed_over_later_runs_and_kills_of_gateway_and_wor
     following = [asyncio.create_task(one.until_ended(3)) for one in followers]
     slow = PlainAgent(http, gateways[1], "slow-counter")
     tasks.append(await begun(slow, "go", context))
+    a2a, socket, *agui = [
+        DoorFollower(http, order, door, context)
+        for door, order in (
+            (over_a2a, gateways),
+            (over_websocket, gateways),
+            (over_agui, gateways),
+            (over_agui, gateways[::-1]),
+        )
+    ]
+    doors = [a2a, socket, *agui]
+    following += [asyncio.create_task(one.until_ended()) for one in doors]
 
     async def are_far() -> bool:
-        return min(len(one.seen) for one in followers) >= 20
+        seen = [len(one.seen) for one in followers] + [len(one.seen) for one in doors]
+        return min(seen) >= 20
 
-    await eventually(are_far, "both are in the middle of the second run")
+    await eventually(are_far, "all are in the middle of the second run")
     _kill_holder(slow_counters, followers[0].seen)
     await asyncio.to_thread(fleet.restart, "gateway", 0)
     tasks.append(await begun(PlainAgent(http, gateways[1], "echo"), "bye", context))
@@ -100,6 +199,11 @@ async def test_a_thread_is_followed_over_later_runs_and_kills_of_gateway_and_wor
         (f.id, f.json) for f in followers[1].seen
     ]
     assert max(one.connections for one in followers) > 1
+    slow_rows = [(f.id, f.json["event"]) for f in followers[0].seen if f.json["task"] == tasks[1]]
+    assert a2a.seen == socket.seen == slow_rows
+    assert min(a2a.connections, socket.connections, agui[0].connections) > agui[1].connections == 1
+    tails = _shared_tails(agui)
+    assert tails[0] == tails[1] != []
 
 
 def _kill_holder(workers: list[ServiceProcess], seen: list[Frame]) -> None:
