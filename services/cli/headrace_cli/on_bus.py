@@ -10,7 +10,7 @@ import click
 from pydantic import ValidationError
 
 from headrace.jetstream.connection import Bus
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import DeniedByNats, HeadraceError
 from headrace.secret_settings import SecretUnreadable, setting_errors
 from headrace.settings import BusSettings
 from headrace_cli.dev import dev_file
@@ -68,9 +68,21 @@ async def _connected[Result](
     bus = Bus(settings)
     try:
         await bus.dial("headrace-cli")
+        await _check_login(bus)
         return await work(bus)
     finally:
         await bus.close()
+
+
+async def _check_login(bus: Bus) -> None:
+    # With the login of a service, each of the command's requests would time out.
+    try:
+        await bus.check_answers()
+    except DeniedByNats as denied:
+        raise CommandRefused(
+            f"NATS does not take this login for that of role {bus.settings.role}: "
+            "set HEADRACE_NATS_USER and HEADRACE_NATS_PASSWORD to an operator's"
+        ) from denied
 
 
 def _settings(nats_url: str | None, settings_class: type[BusSettings]) -> BusSettings:

@@ -355,6 +355,24 @@ class Bus:
                 raise DeniedByNats(f"{subject}: NATS permissions forbid it") from error
             raise BusUnavailable(f"{subject}: {reason(error)}") from error
 
+    async def check_answers(self) -> None:
+        """Return once NATS lets this connection hear the answers to its requests.
+
+        Raises:
+            DeniedByNats: It does not: each request would wait for its answer in vain.
+            BusUnavailable: NATS does not answer.
+        """
+        inbox, began = self.connection.new_inbox(), time.monotonic()
+        listening = await self.listen(inbox, lambda _: None)
+        try:
+            await self.connection.flush()
+        except NO_ANSWER as error:
+            raise BusUnavailable(reason(error)) from error
+        finally:
+            listening.end()
+        if self._denials.of_subscribing(inbox, began):
+            raise DeniedByNats(f"NATS permissions forbid to subscribe to {inbox}")
+
     def ask(
         self, subject: str, payload: bytes, timeout: float, headers: dict[str, str]
     ) -> asyncio.Future[Msg]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from headrace.backup import MANIFEST
 from headrace.jetstream.api import request, store, stream_info
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.permissions import OPERATOR
+from headrace.jetstream.permissions import GATEWAY, OPERATOR
 from headrace.processes import ProcessAnswers
 from headrace.settings import BusSettings
 from headrace_cli.main import main
@@ -156,3 +156,9 @@ async def test_the_operator_s_login_is_enough(tmp_path: Path) -> None:
             )
             assert done.exit_code == 0, done.output
         assert server.violations() == []
+
+        refused = await asyncio.to_thread(
+            CliRunner().invoke, main, ["dead", "list"], env=server.login(GATEWAY)
+        )
+        assert refused.exit_code == 1
+        assert "NATS does not take this login for that of role operator" in refused.output
