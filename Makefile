@@ -117,11 +117,13 @@ tck: $(DEVELOPMENT) ## Run A2A's compatibility kit against a local stack (TCK=pa
 .PHONY: up
 up: ## Start the stack of docker-compose.yml and wait until it is healthy
 	deploy/passwords .env
+	docker compose build gateway  # images of agents are made FROM its image
 	docker compose up --build --detach --wait $(ARGS)
-	@echo "ready http://localhost:$${HEADRACE_HTTP_PORT:-8080}"
+	@echo "ready http://localhost:$$(docker compose port proxy 8080 | sed 's/.*://')"
 
 .PHONY: roll
 roll: ## Rebuild the image and replace running containers without downtime (ARGS="worker")
+	docker compose build gateway
 	docker compose build
 	deploy/roll $(or $(ARGS),task-state triggers worker gateway)
 
