@@ -79,7 +79,7 @@ class McpServer:
             headers: Headers of each HTTP request.
             only: Names of the tools to offer; by default, all.
             prefix: Prefix of the tools' names.
-            timeout: Maximum duration of a call in seconds.
+            timeout: Maximum duration of a call, and of listing the tools, in seconds.
             keep: Seconds without a run after which the connection closes.
 
         Raises:
@@ -227,7 +227,9 @@ class _McpLink:
     async def _hold(self) -> None:
         try:
             async with self.server.connected() as client:
-                self._client.set_result((client, await _listed(client)))
+                # Each page may take as long as a call, and nobody may wait for them any more.
+                listed = await asyncio.wait_for(_listed(client), self.server.timeout)
+                self._client.set_result((client, listed))
                 await self._unused.wait()
         except Exception as error:  # noqa: BLE001  # `tools` raises it
             self._unused.set()

@@ -294,8 +294,8 @@ async def test_a_compressed_answer_is_not_read(submitter: TaskSubmitter, working
 class EndlessServer:
     """A server whose list of tools has no end: its pages, or its bytes."""
 
-    def __init__(self, *, pages: bool) -> None:
-        self._has_pages, self.lists, self.sent = pages, 0, 0
+    def __init__(self, *, pages: bool, pause: float = 0) -> None:
+        self._has_pages, self._pause, self.lists, self.sent = pages, pause, 0, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette(routes=[Route("/mcp", self.answer, methods=["POST"])])(scope, receive, send)
@@ -310,6 +310,7 @@ class EndlessServer:
         if requests["method"] != "tools/list":
             return Response(status_code=404 if "id" in requests else 202)
         self.lists += 1
+        await asyncio.sleep(self._pause)
         if self._has_pages:
             tools = [{"name": f"t{self.lists}", "inputSchema": {"type": "object"}}]
             page = {"tools": tools, "nextCursor": "more"}
@@ -347,6 +348,26 @@ async def test_a_list_of_tools_is_not_read_without_end(
     assert "does not respond" in words(done)
     assert endless.lists == (MOST_PAGES if pages else 1)
     assert endless.sent < 2 * LARGEST
+
+
+async def test_a_list_of_tools_has_the_time_of_a_call(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    from headrace.adapters import McpServer
+    from headrace.adapters.mcp_tools import MOST_PAGES
+
+    slow = EndlessServer(pages=True, pause=0.2)
+
+    @agent(name="late", retry=Retry(attempts=1))
+    async def late(ctx: RunContext) -> str:
+        async with McpServer(f"{url}/mcp", timeout=1.0).open() as found:
+            return f"{ctx.prompt}: {len(found)} tools"
+
+    async with asgi_server(slow) as url, working(late):
+        done = await folded(await submitter.start("late", "x"))
+    assert state(done) == "FAILED"
+    assert "does not respond" in words(done)
+    assert slow.lists < MOST_PAGES
 
 
 @pytest.mark.parametrize("given", [{}, {"url": "http://x.test", "command": ["x"]}])
