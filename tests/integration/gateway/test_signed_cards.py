@@ -5,12 +5,14 @@ import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import jwt
 import pytest
 import pytest_asyncio
 from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3 import types
 from a2a.utils.signing import (
     InvalidSignaturesError,
     create_signature_verifier,
@@ -20,6 +22,7 @@ from headrace import signing
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.kv import Bucket
 from headrace.signing import KeyRing, SigningKeys, StoredKey, make_pem, rotate
+from headrace_gateway.protocols.a2a_v03.responses import proto_answer
 from headrace_gateway.settings import GatewaySettings
 from tests.integration.gateway.scripts import EXTENDED
 from tests.support.clients.bindings import Json, Rest, Rpc, Talk
@@ -236,6 +239,23 @@ async def test_the_extended_card_is_for_callers_who_are_known(
     public = (await guarded.get("/v1/agents/ask")).json()
     assert public["capabilities"]["extendedAgentCard"]
     assert [skill["id"] for skill in public["skills"]] == ["ask"]
+
+
+async def test_clients_of_03_get_the_extended_card_in_their_form(
+    guarded: httpx.AsyncClient,
+) -> None:
+    headers = {**ANN.bearer, "A2A-Version": "0.3"}
+    over_rest = await guarded.get("/v1/agents/ask/v1/card", headers=headers)
+    assert over_rest.status_code == 200
+    call = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
+    over_rpc = await guarded.post("/v1/agents/ask", json=call, headers=headers)
+    assert over_rpc.json()["result"] == over_rest.json()
+    card = types.AgentCard.model_validate(over_rest.json())
+    assert (card.description, card.protocol_version) == (EXTENDED["description"], "0.3")
+    assert card.url.endswith("/v1/agents/ask")
+    await verify(guarded, over_rest.json())
+    over_grpc: Any = proto_answer("GetExtendedAgentCard", over_rest.json())
+    assert (over_grpc.description, over_grpc.url) == (card.description, card.url)
 
 
 @pytest.mark.parametrize("binding", [Rest, Rpc])

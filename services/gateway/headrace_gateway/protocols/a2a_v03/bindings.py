@@ -1,12 +1,9 @@
-"""A2A 0.3 in the JSON bindings and in agent cards."""
+"""A2A 0.3 in the JSON bindings."""
 
 from dataclasses import replace
 from functools import partial
 
-from a2a.compat.v0_3.conversions import to_compat_agent_card
-from a2a.types import a2a_pb2
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
-from google.protobuf.json_format import ParseDict
 
 from headrace.model.events import Json
 from headrace_gateway.protocols.a2a.versions import (
@@ -17,37 +14,8 @@ from headrace_gateway.protocols.a2a.versions import (
     VersionBinding,
 )
 from headrace_gateway.protocols.a2a_v03 import requests, responses
-from headrace_gateway.protocols.a2a_v03.responses import dumped
+from headrace_gateway.protocols.a2a_v03.cards import readable_by_old
 from headrace_gateway.streaming.sse import LOG_LINES
-
-
-def readable_by_old(card: Json, default_agent: str) -> Json:
-    """Return `card` with the fields of 0.3 added; existing fields are not changed.
-
-    0.3 has no tenant. Over gRPC, where the tenant names the agent, its clients reach the default
-    agent only, so the interface is left out for all others.
-    """
-    old = [
-        interface | {"protocolVersion": PROTOCOL_VERSION_0_3}
-        for interface in card["supportedInterfaces"]
-        if interface.get("tenant", default_agent) == default_agent
-    ]
-    unsigned = {key: value for key, value in card.items() if key != "signatures"}
-    core = ParseDict(
-        unsigned | {"supportedInterfaces": old}, a2a_pb2.AgentCard(), ignore_unknown_fields=True
-    )
-    return _merged(card, dumped(to_compat_agent_card(core)))
-
-
-def _merged(into: Json, more: Json) -> Json:
-    merged = dict(into)
-    for key, value in more.items():
-        if key not in merged:
-            merged[key] = value
-        elif isinstance(value, dict) and isinstance(merged[key], dict):
-            merged[key] = _merged(merged[key], value)
-    return merged
-
 
 RPC_03 = VersionBinding(
     PROTOCOL_VERSION_0_3,

@@ -8,11 +8,12 @@ from a2a.types import a2a_pb2
 from a2a.utils.errors import InvalidAgentResponseError
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from pydantic import BaseModel
 
 from headrace.model.events import Json
 from headrace.model.whole_numbers import carried, whole
+from headrace_gateway.protocols.a2a_v03.cards import dumped, old_card, readable_by_old
 from headrace_gateway.protocols.a2a_v03.requests import METHODS, SENDS
 
 type LegacyEvent = (
@@ -54,9 +55,8 @@ def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
         return None
     if operation == "ListTaskPushNotificationConfigs":
         return [dumped(config) for config in _configs(result)]
-    if operation not in _MODELS:
-        # An agent card is the same for clients of all versions.
-        return result
+    if operation == "GetExtendedAgentCard":
+        return readable_by_old(result)
     return dumped(_model(operation, carried(result)))
 
 
@@ -66,13 +66,13 @@ def rest_event(event: Json) -> Json:
 
 
 def rest_answer(operation: str, result: Json) -> Json:
-    """Convert a result to the JSON form of 0.3's protobuf; agent cards use plain 0.3 JSON.
+    """Convert a result to the JSON form of 0.3's protobuf; cards are as their page has them.
 
     Raises:
         InvalidAgentResponseError: 0.3 cannot represent the result.
     """
     if operation == "GetExtendedAgentCard":
-        return dumped(_model(operation, result))
+        return readable_by_old(result)
     return as_json(proto_answer(operation, carried(result)))
 
 
@@ -91,13 +91,10 @@ def proto_answer(operation: str, result: Json) -> Message:
         turn = _TO_PROTO["GetTaskPushNotificationConfig"]
         configs: list[Any] = [turn(config) for config in _configs(result)]
         return a2a_v0_3_pb2.ListTaskPushNotificationConfigResponse(configs=configs)
-    return _TO_PROTO[operation](_model(operation, result))
-
-
-def dumped(model: BaseModel) -> Json:
-    """Return a 0.3 model as wire JSON."""
-    content: Json = whole(model.model_dump(mode="json", by_alias=True, exclude_none=True))
-    return content
+    if operation == "GetExtendedAgentCard":
+        return proto_utils.ToProto.agent_card(old_card(result))
+    message: Message = _turned(_TO_PROTO[operation], _model(operation, result))
+    return message
 
 
 def as_json(message: Message) -> Json:
@@ -117,7 +114,6 @@ _MODELS: Mapping[str, tuple[type[Message], Callable[[Any], BaseModel]]] = {
         a2a_pb2.TaskPushNotificationConfig,
         conversions.to_compat_task_push_notification_config,
     ),
-    "GetExtendedAgentCard": (a2a_pb2.AgentCard, conversions.to_compat_agent_card),
 }
 
 _TO_PROTO: Mapping[str, Callable[[Any], Message]] = {
@@ -125,7 +121,6 @@ _TO_PROTO: Mapping[str, Callable[[Any], Message]] = {
     "CancelTask": proto_utils.ToProto.task,
     "CreateTaskPushNotificationConfig": proto_utils.ToProto.task_push_notification_config,
     "GetTaskPushNotificationConfig": proto_utils.ToProto.task_push_notification_config,
-    "GetExtendedAgentCard": proto_utils.ToProto.agent_card,
 }
 
 
@@ -147,10 +142,10 @@ def _core(kind: type[Message], value: Json) -> Message:
         raise _not_convertible(error) from None
 
 
-def _turned(turn: Callable[[Any], Any], core: Message) -> Any:  # noqa: ANN401 - as generated
+def _turned(turn: Callable[[Any], Any], given: Any) -> Any:  # noqa: ANN401 - as generated
     try:
-        return turn(core)
-    except (ValueError, TypeError, KeyError) as error:
+        return turn(given)
+    except (ValueError, TypeError, KeyError, DecodeError) as error:
         raise _not_convertible(error) from None
 
 

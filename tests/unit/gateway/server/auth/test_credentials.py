@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from headrace.model.agent_card import AgentCard, AgentSecurity, SecurityScheme
 from headrace.model.subjects import decode_token
 from headrace_gateway.protocols.a2a.cards import agent_card
-from headrace_gateway.protocols.a2a_v03.bindings import readable_by_old
+from headrace_gateway.protocols.a2a_v03.cards import readable_by_old
 from headrace_gateway.refusals import CredentialsMissing, CredentialsRefused
 from headrace_gateway.server.auth import authenticate
 from headrace_gateway.server.auth.authenticate import Callers
