@@ -54,3 +54,18 @@ async def test_a_thread_is_renamed_archived_read_and_deleted_at_any_gateway(
     gone = await http.get(one)
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "thread_unknown")
     assert (await http.get(f"{here}/v1/threads", params={"archived": "no"})).status_code == 400
+
+
+async def test_what_was_set_of_a_thread_can_be_erased_after_its_tasks(
+    fleet: Fleet, http: httpx.AsyncClient
+) -> None:
+    here, there = fleet.gateways[:2]
+    context = uuid.uuid4().hex
+    one = f"{there}/v1/threads/{context}"
+    for title in ("first", "second"):
+        task = await begun(PlainAgent(http, here, "echo"), title, context)
+        assert (await http.get(one)).json()["title"] == title
+        (await http.patch(one, json={"title": "Private"})).raise_for_status()
+        (await http.delete(f"{here}/v1/agents/echo/tasks/{task}")).raise_for_status()
+        gone = await http.delete(one)
+        assert (gone.status_code, gone.json()["error"]["code"]) == (404, "thread_unknown")

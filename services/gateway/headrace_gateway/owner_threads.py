@@ -71,17 +71,17 @@ class OwnerThreads:
             ThreadUnknown: there is none, or none with an agent that the caller may list.
             StateUnavailable: try again.
         """
-        query = ListThreads(
-            tenant=caller.tenant,
-            owner=owner or caller.owner,
-            agents=self.agents(request),
-            context=thread,
-            page_size=1,
-        )
-        found = (await self._services.state.threads(query)).threads
+        agents = self.agents(request)
+        found = await self._find(caller.tenant, owner or caller.owner, thread, agents)
         if not found:
             raise thread_unknown(thread)
         return found[0]
+
+    async def _find(
+        self, tenant: str, owner: str, thread: str, agents: list[str] | None
+    ) -> list[ListedThread]:
+        query = ListThreads(tenant=tenant, owner=owner, agents=agents, context=thread, page_size=1)
+        return (await self._services.state.threads(query)).threads
 
     async def change(
         self,
@@ -99,10 +99,18 @@ class OwnerThreads:
     async def delete(self, request: Request, caller: Caller, thread: str) -> None:
         """Erase the caller's thread with all its tasks; raises as `find`.
 
+        What the caller has set of a thread that has no task any more is erased, too.
+
         Raises:
             NotPermitted: the caller may not delete tasks of one of its agents.
         """
-        found = await self.find(request, caller, thread)
+        try:
+            found = await self.find(request, caller, thread)
+        except ThreadUnknown:
+            if not await self._find(caller.tenant, caller.owner, thread, None):
+                forgetting = self._marks.delete(caller.tenant, caller.owner, thread)
+                await self._services.background.run(forgetting)
+            raise
         for agent in found.agents:
             if not caller.may(agent, "DeleteTask"):
                 raise NotPermitted(f"your roles do not permit DeleteTask on agent {agent!r}")
