@@ -184,13 +184,22 @@ async def _check_streams(bus: Bus, names: list[str]) -> None:
     """Check that the fleet has these streams, and no further event stream."""
     found = {name: await _config(bus, name) for name in names}
     if missing := [name for name, config in found.items() if config is None]:
-        raise BackupRefused(f"stream {missing[0]} does not exist: this is no fleet's NATS")
+        stated = f"{variable('event_streams')}={bus.settings.event_streams}"
+        why = f"this is no fleet's NATS, or {stated} is too high"
+        raise BackupRefused(f"stream {missing[0]} does not exist: {why}")
     if mirrors := [name for name, config in found.items() if config and config.get("mirror")]:
         raise BackupRefused(f"{mirrors[0]} is a mirror: back up the region that serves")
-    number = bus.settings.event_streams
-    if await _config(bus, bus.streams.events(number)) is not None:
-        name = variable("event_streams")
+    if await _further_logs(bus):
+        name, number = variable("event_streams"), bus.settings.event_streams
         raise BackupRefused(f"there are more event streams than {name}={number}: set it higher")
+
+
+async def _further_logs(bus: Bus) -> list[str]:
+    """Return the event streams that there are beyond those of the settings."""
+    further, number = list[str](), bus.settings.event_streams
+    while await _config(bus, name := bus.streams.events(number + len(further))) is not None:
+        further.append(name)
+    return further
 
 
 async def _config(bus: Bus, stream: str) -> Json | None:
@@ -308,6 +317,7 @@ async def _check_stopped(bus: Bus) -> None:
 async def _make_room(bus: Bus, manifest: BackupManifest, *, replace: bool) -> None:
     names = [one.name for one in manifest.streams]
     there = [name for name in names if await _config(bus, name) is not None]
+    there += await _further_logs(bus)
     if there and not replace:
         named = ", ".join(there)
         raise BackupRefused(

@@ -14,6 +14,7 @@ from headrace.backup import MANIFEST
 from headrace.jetstream.api import request, store, stream_info
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.permissions import GATEWAY, OPERATOR
+from headrace.jetstream.streams import create, declarations
 from headrace.processes import ProcessAnswers
 from headrace.settings import BusSettings
 from headrace_cli.main import main
@@ -84,6 +85,29 @@ async def test_a_fleet_s_streams_come_back_as_they_were(fleet: Bus, tmp_path: Pa
         found = (await stream_info(fleet, name))["state"]
         assert (found["messages"], found["last_seq"]) == (state["messages"], state["last_seq"])
     assert await letters(fleet) == LETTERS
+    differing = await run(fleet, "streams", "plan")
+    assert differing.exit_code == 0, differing.output
+
+
+async def test_event_streams_that_the_backup_does_not_have_are_deleted_too(
+    fleet: Bus, tmp_path: Path
+) -> None:
+    folder = await taken(fleet, tmp_path / "backup")
+    assert (await run(fleet, "restore", str(folder), "--replace")).exit_code == 0
+    for number in range(fleet.settings.event_streams):
+        await request(fleet, f"STREAM.DELETE.{fleet.streams.events(number)}")
+    more = fleet.settings.model_copy(update={"event_streams": 3})
+    for one in declarations(more):
+        if str(one.name) in map(fleet.streams.events, range(3)):
+            await create(fleet.js, one)
+    refused = await run(fleet, "restore", str(folder))
+    assert (fleet.streams.events(2) in refused.output, refused.exit_code) == (True, 1)
+    few = await run(fleet, "backup", str(tmp_path / "few"))
+    assert "there are more event streams" in few.output
+    many = await run(fleet, "backup", str(tmp_path / "many"), HEADRACE_EVENT_STREAMS="4")
+    assert "HEADRACE_EVENT_STREAMS=4 is too high" in many.output
+    restored = await run(fleet, "restore", str(folder), "--replace")
+    assert restored.exit_code == 0, restored.output
     differing = await run(fleet, "streams", "plan")
     assert differing.exit_code == 0, differing.output
 
