@@ -45,6 +45,9 @@ _STATE = "requestState"
 _TASK = "task"
 """In the state of a task's question: the task's id."""
 
+_MOST_REASON = 300
+"""Maximum characters of the reason why a connection failed; a server may have written it."""
+
 MOST_PAGES = 100
 """Maximum pages of a server's list of tools."""
 
@@ -211,7 +214,7 @@ class _McpLink:
         try:
             client, found = await asyncio.shield(self._client)
         except Exception as error:
-            why = str(error) or type(error).__name__
+            why = _reason(error)
             raise Retryable(f"the MCP server {server.name} does not respond: {why}") from error
         only = server.only
         return [
@@ -325,6 +328,14 @@ class _RemoteTool:
             ctx.log.exception("connection to the MCP server %s lost", self.link.server.name)
             self.link.drop()
             return ToolOutput(error=f"{self.name} can't be reached")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed; the SDK's tasks wrap the reason in groups."""
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)[:_MOST_REASON] or type(first).__name__
 
 
 async def _settled(task: RemoteTask, state: Json) -> ToolOutput:

@@ -41,13 +41,21 @@ class Toolbox:
             Retryable: A source of tools can't be reached.
         """
         async with AsyncExitStack() as stack:
-            found = list(self._tools)
+            own, of_client = list(self._tools), list[Tool]()
             for source in self._sources:
-                opening = (
-                    source.open_for(ctx) if isinstance(source, RunToolSource) else source.open()
-                )
-                found += await stack.enter_async_context(opening)
-            yield by_name(found)
+                if isinstance(source, RunToolSource):
+                    of_client += await stack.enter_async_context(source.open_for(ctx))
+                else:
+                    own += await stack.enter_async_context(source.open())
+            found = by_name(own)
+            for tool in of_client:
+                if tool.name in found:
+                    raise ClientServerRefused(
+                        f"a server that the client names has {tool.name!r},"
+                        " which is another tool's name"
+                    )
+                found[tool.name] = tool
+            yield found
 
 
 def openai_agent(  # noqa: PLR0913  # the adapter's options

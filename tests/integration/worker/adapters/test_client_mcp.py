@@ -91,6 +91,32 @@ async def test_a_server_that_is_not_allowed_is_not_reached(
     assert stub.requests == []
 
 
+async def test_a_tool_of_a_client_takes_no_other_ones_name(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    from headrace.adapters import ClientMcpServers, openai_agent
+
+    def mine_price(item: str) -> str:
+        """Tell a price."""
+        return item
+
+    async with asgi_server(shop(), lifespan="on") as served_at, chat_stub() as stub:
+        agent = openai_agent(
+            name="guest",
+            model="s",
+            base_url=stub.url,
+            api_key="k",
+            memory="task",
+            tools=[ClientMcpServers([served_at]), mine_price],
+        )
+        named = sent([{"url": f"{served_at}/mcp", "name": "mine"}])
+        async with working(agent):
+            done = await folded(await submitter.start("guest", "x", metadata=named))
+    assert state(done) == "REJECTED"
+    assert "'mine_price'" in words(done)
+    assert stub.requests == []
+
+
 async def test_no_redirect_is_followed(submitter: TaskSubmitter, working: Working) -> None:
     reached = list[str]()
 
