@@ -262,7 +262,7 @@ async def _given(
     if start.goes_on:
         return None
     if thread is not None and start.interrupts:
-        answers = answers_of(ctx.parts, [each["id"] for each in start.interrupts])
+        answers = answers_of(ctx.parts, start.asked)
         if not start.waiting:
             await _pass(thread, decided(answers, start.interrupts[0]), options.state_keys)
             return None

@@ -17,6 +17,7 @@ from langgraph.types import Interrupt, StateSnapshot
 
 from headrace.adapters.conversation.memory import Memory, conversation, logs_before, turns_of_logs
 from headrace.adapters.conversation.turns import Turn
+from headrace.adapters.langgraph.inner_interrupts import answered_inside
 from headrace.adapters.langgraph.interrupts import breakpoint_question, is_breakpoint
 from headrace.adapters.langgraph.memory import (
     CHANGED_GRAPH,
@@ -71,6 +72,8 @@ class RunStart:
     """Updates of nodes that the log does not have, by node."""
     is_over: bool = False
     """Whether the graph is finished, and only its result is left to emit."""
+    asked: list[str] = field(default_factory=list)
+    """The ids of all interrupts that were sent, with those that have used their answers since."""
     interrupts: list[Json] = field(default_factory=list)
     """The open interrupts that the input answers, as they were sent."""
     waiting: list[Interrupt] = field(default_factory=list)
@@ -196,7 +199,11 @@ class Thread:
             MemoryLost: The graph can't be resumed from `state` with the answer.
         """
         interrupts = {each["id"]: each for each in await interrupts_before(self._ctx)}
-        start.waiting = [each for each in state.interrupts if each.id in interrupts]
+        start.asked = [*interrupts]
+        used = set[str]()
+        if saved is not None and saved.resumes:
+            used = await answered_inside(self._saver, self._name)
+        start.waiting = [each for each in state.interrupts if each.id in interrupts.keys() - used]
         start.interrupts = [interrupts[each.id] for each in start.waiting]
         stop = [each for each in interrupts.values() if is_breakpoint(each, _id(state))]
         start.interrupts += stop[:1]

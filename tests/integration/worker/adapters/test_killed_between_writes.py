@@ -4,7 +4,7 @@ The next attempt finds a memory that is ahead of the log. It asks what has not b
 what has been answered, and does neither twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from operator import add
 from pathlib import Path
@@ -51,11 +51,25 @@ class Talk(TypedDict, total=False):
     answer: str
 
 
+type Node = Callable[[Talk], Talk | Awaitable[Talk]]
+
+
 def one_after_the_other(_: Talk) -> Talk:
     """Ask two questions in one node."""
     from langgraph.types import interrupt
 
     return {"said": [f"{each}: {interrupt(each)}" for each in ("first", "second")]}
+
+
+async def in_a_subgraph(_: Talk) -> Talk:
+    """Ask two questions in one node of a graph that this node calls."""
+    from langgraph.graph import START, StateGraph
+
+    inner: Any = StateGraph(Talk)
+    inner.add_node("both", one_after_the_other)
+    inner.add_edge(START, "both")
+    done = await inner.compile().ainvoke({"said": []})
+    return {"said": done["said"]}
 
 
 def asks(what: str) -> Callable[[Talk], Talk]:
@@ -65,7 +79,7 @@ def asks(what: str) -> Callable[[Talk], Talk]:
     return lambda _: {"said": [f"{what}: {interrupt(what)}"]}
 
 
-def asking_graph(**nodes: Callable[[Talk], Talk]) -> Agent:
+def asking_graph(**nodes: Node) -> Agent:
     """Return an agent that begins, runs `nodes` in parallel, and tells what they have said."""
     from langgraph.graph import START, StateGraph
 
@@ -82,8 +96,9 @@ def asking_graph(**nodes: Callable[[Talk], Talk]) -> Agent:
     return langgraph_agent(graph.compile(), name="asker", output="answer")
 
 
-GRAPHS: Final[dict[str, tuple[dict[str, Callable[[Talk], Talk]], list[set[str]]]]] = {
+GRAPHS: Final[dict[str, tuple[dict[str, Node], list[set[str]]]]] = {
     "in one node": ({"both": one_after_the_other}, [{"first"}, {"second"}]),
+    "in a subgraph": ({"both": in_a_subgraph}, [{"first"}, {"second"}]),
     "in parallel": ({"one": asks("first"), "two": asks("second")}, [{"first", "second"}]),
 }
 """Nodes that ask, and what the user is asked by one run after the other."""
@@ -107,6 +122,26 @@ async def test_a_graph_asks_each_question_once_whatever_memory_was_written_last(
             if not is_killed:
                 break
     assert after > 5  # a run of these graphs writes at least so often
+
+
+async def test_an_answer_by_id_is_no_other_interrupts_whatever_memory_was_written_last() -> None:
+    names = ["first", "second", "third"]
+    agent = asking_graph(**{f"ask_{name}": asks(name) for name in names})
+    async with TestFleet([agent]) as fleet:
+        killer = StoreKiller(fleet, lambda subject: ".k." in subject)
+        for after in count(1):
+            task = await fleet.start("asker", "Ask me.")
+            told, is_killed = await killer.result(task.result(), after)
+            for place, name in enumerate(names):
+                asked = {each["message"]: each["id"] for each in told.interrupts}
+                assert asked.keys() == {*names[place:]}, after
+                answer = [{"data": {asked[name]: place}}]
+                told, was_killed = await killer.result(task.reply(answer), after)
+                is_killed |= was_killed
+            assert told.text == "begun, first: 0, second: 1, third: 2", after
+            if not is_killed:
+                break
+    assert after > 5  # a run of this graph writes at least so often
 
 
 class Trial:
