@@ -93,6 +93,8 @@ class Before:
     """Path of a file that is too large for a log."""
     remembered: str
     thread: Json
+    marked: Json
+    """The same thread as its owner has set it."""
 
 
 async def begun(http: httpx.AsyncClient, fleet: Fleet, receiver: Receiver, gate: Path) -> Before:
@@ -115,6 +117,9 @@ async def begun(http: httpx.AsyncClient, fleet: Fleet, receiver: Receiver, gate:
     thread = {"threadId": CHAT, "runId": "r1", "messages": _said("hello"), "tools": []}
     run_input: Json = thread | {"state": {}, "context": [], "forwardedProps": {}}
     (await http.post(f"{one}/v1/agents/echo/ag-ui", json=run_input)).raise_for_status()
+    changed = (await http.get(f"{other}/v1/threads/{CHAT}")).raise_for_status().json()["changed"]
+    marks = {"title": "Kept", "archived": True, "readTo": changed}
+    marked = await http.patch(f"{one}/v1/threads/{CHAT}", json=marks)
     working = [
         (
             await PlainAgent(http, url, "counter").send(
@@ -134,6 +139,7 @@ async def begun(http: httpx.AsyncClient, fleet: Fleet, receiver: Receiver, gate:
         httpx.URL(part["url"]).raw_path.decode(),
         await asyncio.to_thread(run, fleet.nats_url, *MEMORY),
         (await http.get(f"{one}/v1/agents/echo/ag-ui/threads/{CHAT}")).raise_for_status().json(),
+        marked.raise_for_status().json(),
     )
 
 
@@ -184,6 +190,7 @@ async def check(http: httpx.AsyncClient, url: str, before: Before, receiver: Rec
     assert len((await http.get(url + before.file)).raise_for_status().content) == FILE_BYTES
     thread = await http.get(f"{url}/v1/agents/echo/ag-ui/threads/{CHAT}")
     assert thread.json()["messages"] == before.thread["messages"]
+    assert (await http.get(f"{url}/v1/threads/{CHAT}")).json() == before.marked
     schedule = (await http.get(f"{url}/v1/schedules/backup")).raise_for_status().json()
     assert (schedule["message"], schedule["state"]) == ([{"text": "report"}], "active")
     assert schedule["next"] is not None
