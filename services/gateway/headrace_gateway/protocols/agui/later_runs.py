@@ -77,9 +77,11 @@ class ThreadRuns:
     @asynccontextmanager
     async def held(self) -> AsyncIterator["ThreadRuns"]:
         """Hold the feeds for the length of a block."""
-        async with self._thread.held(), self._holding:
+        async with self._holding:
+            # At once, for else nobody would end its use if NATS did not answer.
             await self._open(self._first)
-            yield self
+            async with self._thread.held():
+                yield self
 
     def reader(self, after: int) -> "ThreadRuns":  # noqa: ARG002 - it has one client
         """Return this source."""
