@@ -83,8 +83,13 @@ class UndeliveredLetters:
         token: str,
         undelivered: UndeliveredNotification,
         reason: str,
+        *,
+        retried: int = 0,
     ) -> None:
         """Store the letter and return.
+
+        `retried` is the sequence of the message by which an operator has retried an earlier letter:
+        without it in the name, NATS would take this letter for that one for two minutes.
 
         Raises:
             BusUnavailable: the letter is not stored, or the outcome is unknown.
@@ -97,5 +102,5 @@ class UndeliveredLetters:
             body=b64encode(undelivered.encode()).decode(),
             at=datetime.now(UTC).isoformat(),
         )
-        name = f"push.{notice_id(undelivered.log, undelivered.generation, webhook.id)}"
+        name = f"push.{notice_id(undelivered.log, undelivered.generation, webhook.id)}.{retried}"
         await write_letter(self._bus, letter, name)

@@ -313,7 +313,12 @@ class WebhookSender:
         if failure.is_final or self._resources.backoff.is_over(attempt, is_given_up=False):
             undelivered = again.model_copy(update={"attempts": 0, "due": 0.0})
             await self._resources.letters.send(
-                self._key, kept.webhook, self._token, undelivered, failure.reason
+                self._key,
+                kept.webhook,
+                self._token,
+                undelivered,
+                failure.reason,
+                retried=msg.metadata.sequence.stream,
             )
             return None
         due = self._resources.clock.now() + self._resources.backoff.wait(attempt, failure.wait)

@@ -295,6 +295,25 @@ async def test_a_retried_dead_letter_that_was_often_delivered_has_all_its_attemp
     assert await letters(fleet) == [letter]
 
 
+async def test_a_retried_dead_letter_that_fails_at_once_again_is_one_again(
+    fleet: TaskStates, hooked: Hooked, receiver: Receiver
+) -> None:
+    """Also within the two minutes in which NATS drops letters with the name of an earlier one."""
+    receiver.plan["/hook"] = [500]
+    await fleet.start()
+    await hooked.hook(receiver.url("/hook"))
+    hooked.log.submit("hello")
+    await hooked.store()
+    await until_received(hooked)
+    [letter] = await letters(fleet)
+    await retry(fleet.bus, letter)
+
+    async def is_kept() -> bool:
+        return len(await letters(fleet)) == 2
+
+    await eventually(is_kept, "there is a letter of the retry")
+
+
 async def test_a_receiver_that_is_gone_for_good_loses_its_webhook(
     fleet: TaskStates, hooked: Hooked, receiver: Receiver
 ) -> None:
