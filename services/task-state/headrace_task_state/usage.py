@@ -97,7 +97,9 @@ def records_of(change: Change, stored: int, *, is_working: bool) -> list[UsageRe
 
 
 def _reports(message: dict[str, Any]) -> Iterable[tuple[int, int, int, int]]:
-    for part in message.get("parts") or ():
+    # A message of the user that a run takes is in its output, too, and reports nothing.
+    is_users = message.get("role") == "ROLE_USER"
+    for part in () if is_users else message.get("parts") or ():
         metadata, used = part.get("metadata"), part.get("data")
         if (
             type(metadata) is dict

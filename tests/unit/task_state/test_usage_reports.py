@@ -6,12 +6,16 @@ from typing import cast
 
 import pytest
 
+from headrace.model import events, parts
+from headrace.model.change import read_change
 from headrace.model.errors import InvalidName
+from headrace.model.events import Json
 from headrace.model.messages import GetUsage, UsageFound
+from headrace.model.task import WORKING
 from headrace_task_state.queries.counts import UsageReports
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.store import Reader
-from headrace_task_state.usage import UsageRow
+from headrace_task_state.usage import UsageRow, records_of
 
 ROWS = [
     UsageRow("2026-01-30", "ann", "shop", "shop", Counter(input=10, tokens=12, cost=250_000)),
@@ -81,3 +85,20 @@ async def test_a_period_over_months_is_summed_for_the_tenant_and_for_one_owner()
 async def test_other_periods_are_refused(first: str, last: str, rule: str) -> None:
     with pytest.raises(InvalidName, match=rule):
         await report(first, last)
+
+
+@pytest.mark.parametrize(("role", "reported"), [("ROLE_AGENT", [100]), ("ROLE_USER", [])])
+def test_a_users_message_that_a_run_takes_reports_no_usage(role: str, reported: list[int]) -> None:
+    message: Json = {
+        "messageId": "m",
+        "role": role,
+        "parts": [parts.usage_part({"inputTokens": 100})],
+    }
+    taken: Json = {
+        "taskId": "t",
+        "contextId": "c",
+        "status": {"state": WORKING, "timestamp": "2026-01-01T00:00:00Z", "message": message},
+        "metadata": {events.TAKEN: 2},
+    }
+    change = read_change({"statusUpdate": taken}, 3)
+    assert [one.input for one in records_of(change, 0, is_working=True)] == reported

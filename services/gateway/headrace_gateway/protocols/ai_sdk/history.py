@@ -66,10 +66,15 @@ class Answer:
         else:
             self._open.pop(key).update(text="".join(self._texts.pop(key)), state="done")
 
-    def settle(self) -> None:
-        """Join the texts of the blocks that are still open; nothing follows."""
+    def settle(self, *, is_over: bool) -> None:
+        """Join the texts of the blocks that are still open; nothing is known to follow.
+
+        A run whose user has sent more meanwhile ends with no chunk: `is_over` says so.
+        """
         for key, part in self._open.items():
             part["text"] = "".join(self._texts[key])
+            if is_over:
+                part["state"] = "done"
 
     def _step(self, kind: str) -> None:
         parts = self.message["parts"]
@@ -137,14 +142,14 @@ def messages_of(task: str, entries: list[Entry]) -> list[Json]:
         for chunk in fold.read(entry):
             if chunk.content["type"] == START:
                 if answer is not None:
-                    answer.settle()
+                    answer.settle(is_over=True)
                 found += _users(entry, chunk.generation)
                 answer = Answer(chunk.content)
                 found.append(answer.message)
             elif answer is not None:
                 answer.take(chunk.content)
     if answer is not None:
-        answer.settle()
+        answer.settle(is_over=False)
     return found
 
 

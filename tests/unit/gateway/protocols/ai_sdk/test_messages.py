@@ -5,6 +5,7 @@ from headrace.model.events import Json
 from headrace.model.run_ids import run_digest, unique_id
 from headrace.model.task import AUTH_REQUIRED, CANCELED, FAILED, INPUT_REQUIRED, WORKING
 from headrace_gateway.feeds import FeedBlock
+from headrace_gateway.protocols.ai_sdk.history import messages_of
 from headrace_gateway.protocols.ai_sdk.renderer import (
     Beginning,
     FromInput,
@@ -193,3 +194,15 @@ def test_a_message_that_steers_the_agent_is_shown_where_it_arrived() -> None:
     message = {"messageId": "u-2", "role": "ROLE_USER", "parts": [{"text": "faster"}]}
     log.append([events.taken(KEY.task, log.context, message, 2)], state=WORKING)
     assert shown(log).parts[-1]["parts"] == [{"type": "text", "text": "faster"}]
+
+
+def test_the_text_of_a_run_that_a_later_one_follows_is_done() -> None:
+    log = AguiLog.started().show(parts.text_part("first", "b-1"))
+    answer(log, {"text": "more"})
+    log.show(parts.text_part("second", "b-2"), artifact="b-2")
+    found = messages_of(KEY.task, log.parsed())
+    texts = [part for one in found for part in one["parts"] if "state" in part]
+    assert [(one["text"], one["state"]) for one in texts] == [
+        ("first", "done"),
+        ("second", "streaming"),
+    ]
