@@ -9,6 +9,7 @@ that has them.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, PendingWrite, writes_sort_key
@@ -150,15 +151,19 @@ def pending_writes(
     serde: SerializerProtocol, stored: Iterable[MemoryValue]
 ) -> dict[tuple[str, str], list[PendingWrite]]:
     """Return the pending writes of each checkpoint, by its namespace and id, in their order."""
-    found: dict[tuple[str, str], dict[tuple[str, str, int], PendingWrite]] = {}
+    found: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, PendingWrite]]] = {}
     for one in sorted(stored, key=lambda value: value.revision):
         record = WritesRecord(**serde.loads_typed(_split(one.data)))
         writes = found.setdefault((record.space, record.id), {})
         for index, channel, value in record.writes:
-            name = writes_sort_key(record.path, record.task, index)
-            if index < 0 or name not in writes:
-                writes[name] = (record.task, channel, value)
-    return {where: [one for _, one in sorted(writes.items())] for where, writes in found.items()}
+            # A copy of a thread has no paths, and those that the graph writes later have.
+            if index < 0 or (record.task, index) not in writes:
+                order = writes_sort_key(record.path, record.task, index)
+                writes[record.task, index] = order, (record.task, channel, value)
+    return {
+        where: [write for _, write in sorted(writes.values(), key=itemgetter(0))]
+        for where, writes in found.items()
+    }
 
 
 def _joined(typed: Typed) -> bytes:

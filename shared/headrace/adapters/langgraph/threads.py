@@ -24,7 +24,7 @@ from headrace.adapters.langgraph.memory import (
     NO_CHECKPOINTER,
     missing_state,
 )
-from headrace.adapters.questions.answers import AnswerInvalid, MemoryLost
+from headrace.adapters.questions.answers import AnswerInvalid, MemoryLost, interrupts_in
 from headrace.adapters.questions.approvals import interrupts_before
 from headrace.model.entry import Entry
 from headrace.model.events import Json
@@ -98,7 +98,7 @@ class Question:
     interrupts: list[Json]
     """The interrupts that were open."""
     answers: int
-    """How many questions had been answered at the checkpoint before."""
+    """How many answers the graph had used at the checkpoint before."""
 
     def writes(self, by_space: Mapping[str, Sequence[Write]]) -> dict[str, list[Write]]:
         """Return the pending writes of the checkpoints as they were then, by namespace.
@@ -494,13 +494,23 @@ def _last_position(log: Sequence[Entry]) -> Position:
 
 
 def _answers_at(log: Sequence[Entry], checkpoint: str | None) -> int:
-    """Return how many runs in `log` began at a checkpoint, each with an answer."""
+    """Return how many runs in `log` began at a checkpoint, each with an answer that it used.
+
+    Where an answer is refused, or is none to what was asked, all that was asked is asked again.
+    """
     bases = dict[int, str | None]()
     for entry in log:
         if entry.stamp.checkpoint is not None and entry.stamp.run > 1:
             position = position_of(decode(entry.stamp.checkpoint).data) or Position()
             bases.setdefault(entry.stamp.run, position.base)
-    return list(bases.values()).count(checkpoint)
+    here = [run for run, base in bases.items() if base == checkpoint]
+    return sum(not _asked(log, run) <= _asked(log, run + 1) for run in here)
+
+
+def _asked(log: Sequence[Entry], run: int) -> set[str]:
+    """Return the ids of the interrupts that the input of a run answers."""
+    events = ((entry.stamp.run, event) for entry in log for event in entry.events)
+    return {each["id"] for each in interrupts_in(events, run)}
 
 
 def _first_position(log: Sequence[Entry]) -> Position:

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from headrace import Retry
 from headrace.model.events import Json
 from headrace.sdk.errors import Misdeclared, Retryable
-from tests.integration.worker.adapters.behaviour import answered, approval, interrupts
+from headrace.testing import TestFleet
+from tests.integration.worker.adapters.behaviour import answered, approval, generation, interrupts
 from tests.integration.worker.adapters.office import Office
 from tests.integration.worker.adapters.wire import calls, chat_model, replies
 from tests.integration.worker.conftest import Spawn, Working
@@ -148,6 +149,42 @@ async def test_an_answer_that_comes_too_late_is_none(
         done = await said(task, "3")
     assert interrupt["expiresAt"]
     assert (state(done), answer(done)) == (ends, text)
+
+
+async def test_a_fork_has_no_answer_from_behind_it_where_others_were_refused() -> None:
+    from langgraph.graph import START, StateGraph
+    from langgraph.types import interrupt
+
+    from headrace.adapters import langgraph_agent
+
+    def ask(_: Shop) -> Any:  # noqa: ANN401  # an update
+        number = {"type": "integer"}
+        return {"done": [f"{each}={interrupt(each, response_schema=number)}" for each in "abc"]}
+
+    graph: Any = StateGraph(Shop)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    agent = langgraph_agent(graph.compile(), name="g", output="done", input_of=lambda _: {})
+    async with TestFleet([agent]) as fleet:
+        asked = await fleet.send("g", "x")
+        places = dict[str, int]()
+        for number, each in enumerate("abc"):
+            await asked.reply("none")
+            foreign = await asked.reply([approval("another", {"approved": True})])
+            [interrupt_] = foreign.interrupts
+            assert interrupt_["message"] == each
+            places[each] = generation(foreign)
+            asked = await asked.reply([{"data": number}])
+        assert bought(asked.task) == ["a=0", "b=1", "c=2"]
+        for number, each in enumerate("abc"):
+            forked = await (await asked.handle.fork(places[each])).result()
+            for left in "abc"[number:]:
+                assert [one["message"] for one in forked.interrupts] == [left]
+                forked = await forked.reply([{"data": 7}])
+            expected = [
+                f"{name}={place if place < number else 7}" for place, name in enumerate("abc")
+            ]
+            assert bought(forked.task) == expected
 
 
 async def test_a_canceled_question_is_answered_with_none_or_stays_open(
