@@ -120,8 +120,31 @@ async def test_a_question_is_answered_on_the_tasks_page(
     await page.until("document.querySelector('.answered .approval')", "the question is there")
     assert "interrupt asks" in await page.text(".answered")
     assert await problems_on_a_phone(page) == []
+    await page.type(".answered .approval [name=note]", "Bon voyage")
     await page.click(".answered .approval [type=submit]")
     await page.until("document.querySelector('.answered').innerText.includes('Approved')", "it is")
     await page.until("document.querySelector('.badge.good')", "the task is completed")
     waits = "[...document.querySelectorAll('.span.waiting')].length"
     assert await page.evaluate(waits) == 1
+    told = (await PlainAgent(http, fleet.gateways[1], "interrupt").get(task)).json()
+    answers = [part["data"] for one in told["history"] for part in one["parts"] if "data" in part]
+    assert answers == [{"approved": True, "note": "Bon voyage"}]
+
+
+async def test_a_task_is_cancelled_from_the_menu_on_a_phone(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    task = await begun(http, fleet, "interrupt", "a trip")
+    await page.resize(390, 760)
+    await page.open(f"{fleet.gateways[0]}/console/#/tasks/interrupt/{task}")
+    await page.click(".task-actions [aria-label=More]")
+    items = "[...document.querySelectorAll('[role=menuitem]')]"
+    item = f"{items}.find((one) => one.innerText.includes('Cancel task'))"
+    await page.until(item, "it can be cancelled")
+    height = "document.querySelector('{}').offsetHeight".format
+    rows = await page.evaluate(f"{height('.task-actions')} / {height('[name=again]')}")
+    assert rows < 2, "the buttons are in one row"
+    await page.evaluate(f"{item}.click()")
+    await page.click("dialog[open] [type=submit]")
+    await page.until("document.querySelector('.task-title').innerText.includes('canceled')", "so")
+    await page.resize(1200, 800)

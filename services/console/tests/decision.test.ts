@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { approvalOf, argumentsOf, callsOf, edited, words } from "../src/approval/decision";
+import { approvalOf, argumentsOf, callsOf, edited, withoutArguments, words } from "../src/approval/decision";
 
 const CALL = { id: "call-1", name: "refund_order", args: '{"orderId": 7, "note": "broken", "items": ["a"]}' };
 
@@ -15,10 +15,19 @@ test("an approval of a call has two answers, and a third with other arguments", 
   assert.equal(approval.canEdit, true);
 });
 
+test("what is asked is told without arguments, which have a form of their own", () => {
+  assert.equal(withoutArguments('Approve refund_order({"order":"A 1"})?'), "Approve refund_order?");
+  assert.equal(withoutArguments('Approve refund({"a":1})?\nApprove refund({"a":2})?\nMail bob?'), "Approve refund? (2 calls)\nMail bob?");
+  assert.equal(withoutArguments('Approve refund({"order":"A'), "Approve refund?");
+  assert.equal(withoutArguments("Approve the plan (all of it)?"), "Approve the plan (all of it)?");
+});
+
 test("a yes or no with a note is an approval that edits nothing", () => {
   const schema = { type: "object", properties: { approved: { type: "boolean" }, note: { type: "string" } } };
   const approval = approvalOf({ id: "1", reason: "input_required", responseSchema: schema })!;
   assert.deepEqual(approval.reject("later"), { approved: false, note: "later" });
+  assert.deepEqual(approval.approve(undefined, "well done"), { approved: true, note: "well done" });
+  assert.deepEqual(approval.approve(undefined, ""), { approved: true });
   assert.equal(approval.canEdit, false);
 });
 

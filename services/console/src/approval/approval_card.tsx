@@ -1,5 +1,5 @@
 import { Check, Pencil, Wrench, X } from "lucide";
-import { useRef, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 
 import type { Answer } from "../chat/conversation";
 import type { Interrupt } from "../chat/transcript";
@@ -33,15 +33,16 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(form.current!);
-    if (mode === "reject") return answer(approval.reject(String(given.get("reason") ?? "").trim()));
+    const said = String(given.get("reason") ?? "").trim();
+    if (mode === "reject") return answer(approval.reject(said));
     try {
-      answer(approval.approve(mode === "edit" && args ? changed(args, given) : undefined));
+      answer(approval.approve(mode === "edit" && args ? changed(args, given) : undefined, String(given.get("note") ?? "").trim()));
     } catch (wrong) {
       setError((wrong as Error).message);
     }
   };
   return (
-    <form ref={form} class="approval" aria-label={call ? `Approve ${call.name}` : "Approve"} onSubmit={submit}>
+    <form ref={form} class="approval" aria-label={["Approve", call?.name, place].filter(Boolean).join(" ")} onSubmit={submit}>
       {calls.length < 2 && <Head name={call?.name ?? ""} place={place} />}
       {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
       {calls.length > 1 && calls.map((one) => <OneOfSeveral key={one.id} call={one} />)}
@@ -50,6 +51,12 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
         <label>
           Reason, which the agent gets
           <input name="reason" maxLength={1000} placeholder="optional" autocomplete="off" autofocus ref={(field) => field?.focus()} />
+        </label>
+      )}
+      {mode !== "reject" && approval.takesNote && (
+        <label>
+          Note, which the agent gets
+          <input name="note" maxLength={1000} placeholder="optional" autocomplete="off" />
         </label>
       )}
       {error && <p class="error" role="alert">{error}</p>}
@@ -100,14 +107,16 @@ function OneOfSeveral({ call }: { call: AskedCall }) {
 
 /** The arguments as a form that is filled in, or as text while nobody edits them. */
 function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) {
+  // Several questions may be about the same arguments.
+  const form = useId();
   if (args.length === 0) return <p class="hint">Without arguments.</p>;
   return (
     <dl class="arguments">
       {args.map((argument) => (
         <div key={argument.key}>
-          <dt><label for={isEdited ? `argument-${argument.key}` : undefined}>{argument.label}</label></dt>
+          <dt><label for={isEdited ? `${form} ${argument.key}` : undefined}>{argument.label}</label></dt>
           <dd>
-            {isEdited ? <ArgumentField argument={argument} /> : <span class="argument-value">{shown(argument.value)}</span>}
+            {isEdited ? <ArgumentField argument={argument} id={`${form} ${argument.key}`} /> : <span class="argument-value">{shown(argument.value)}</span>}
             {argument.hint && <span class="hint">{argument.hint}</span>}
           </dd>
         </div>
@@ -116,14 +125,19 @@ function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) 
   );
 }
 
-function ArgumentField({ argument }: { argument: Argument }) {
-  const { key, value } = argument;
-  const shared = { id: `argument-${key}`, name: key };
+function ArgumentField({ argument, id }: { argument: Argument; id: string }) {
+  const { value } = argument;
+  const shared = { id, name: nameOf(argument) };
   if (typeof value === "boolean") return <input type="checkbox" {...shared} defaultChecked={value} />;
   if (typeof value === "number") return <input type="number" step="any" {...shared} defaultValue={String(value)} />;
   const text = shown(value);
   if (typeof value === "string" && text.length < 60 && !text.includes("\n")) return <input {...shared} defaultValue={text} autocomplete="off" />;
   return <textarea rows={Math.min(8, text.split("\n").length + 1)} class={typeof value === "string" ? "" : "mono"} {...shared} defaultValue={text} />;
+}
+
+/** The argument's name in the form, where it may be called as the form's own fields are. */
+function nameOf({ key }: Argument): string {
+  return `argument-${key}`;
 }
 
 function shown(value: unknown): string {
@@ -132,6 +146,6 @@ function shown(value: unknown): string {
 
 function changed(args: readonly Argument[], given: FormData): Json {
   const value = (one: Argument) =>
-    typeof one.value === "boolean" ? given.has(one.key) : edited(one, String(given.get(one.key) ?? ""));
+    typeof one.value === "boolean" ? given.has(nameOf(one)) : edited(one, String(given.get(nameOf(one)) ?? ""));
   return Object.fromEntries(args.map((one) => [one.key, value(one)]));
 }

@@ -12,10 +12,12 @@ export interface AskedCall {
 /** How an approval of a call is answered. */
 export interface Approval {
   /** Returns the answer that lets the call be made; `args`: with these arguments. */
-  approve: (args?: Json) => unknown;
+  approve: (args?: Json, note?: string) => unknown;
   /** Returns the answer that refuses it. */
   reject: (reason: string) => unknown;
   canEdit: boolean;
+  /** Whether the agent also takes words with an approval. */
+  takesNote: boolean;
 }
 
 /**
@@ -30,17 +32,20 @@ export function approvalOf(interrupt: Interrupt): Approval | null {
   const properties: Json = schema["properties"] ?? {};
   const asked = Object.keys(properties);
   if (asked.includes("approved") && asked.every((name) => ["approved", "editedArgs", "payload", "reason", "note", "comment"].includes(name))) {
-    const reason = ["reason", "note", "comment"].find((name) => name in properties);
+    // A reason is for what is refused; notes and comments go with both decisions.
+    const note = ["note", "comment"].find((name) => name in properties);
+    const reason = "reason" in properties ? "reason" : note;
     return {
-      approve: (args) => ({ approved: true, ...(args && { editedArgs: args }) }),
+      approve: (args, text) => ({ approved: true, ...(args && { editedArgs: args }), ...(text && note && { [note]: text }) }),
       reject: (text) => ({ approved: false, ...(text && reason && { [reason]: text }) }),
       canEdit: "editedArgs" in properties,
+      takesNote: note !== undefined,
     };
   }
   const requests = interrupt.metadata?.["value"]?.["action_requests"];
   if (Array.isArray(requests) && requests.length === 1) return langChainApproval(interrupt, requests[0]);
   if (interrupt.reason === "tool_call" && interrupt.toolCallId && asked.length === 0) {
-    return { approve: () => ({ approved: true }), reject: (text) => ({ approved: false, ...(text && { reason: text }) }), canEdit: false };
+    return { approve: () => ({ approved: true }), reject: (text) => ({ approved: false, ...(text && { reason: text }) }), canEdit: false, takesNote: false };
   }
   return null;
 }
@@ -55,6 +60,7 @@ function langChainApproval(interrupt: Interrupt, request: Json): Approval | null
       decided(args ? { type: "edit", edited_action: { name: request["name"], args } } : { type: "approve" }),
     reject: (message) => decided({ type: "reject", ...(message && { message }) }),
     canEdit: allowed.includes("edit"),
+    takesNote: false,
   };
 }
 
@@ -101,6 +107,19 @@ function objectIn(text: string): Json | null {
   } catch {
     return null;
   }
+}
+
+/** A line that asks about a call as adapters write it for clients without forms; it may be cut. */
+const ASKED_IN_FULL = /^Approve ([\w.-]+)\([{[].*$/gm;
+
+/** Returns what is asked without the calls' arguments, which have a form of their own. */
+export function withoutArguments(text: string): string {
+  const asked = text.replace(ASKED_IN_FULL, "Approve $1?").split("\n");
+  const each = [...new Set(asked)].map((line) => {
+    const times = asked.filter((other) => other === line).length;
+    return times > 1 && line ? `${line} (${times} calls)` : line;
+  });
+  return each.join("\n");
 }
 
 /** Returns a name of a program as people write it: `orderId` and `order_id` are "Order id". */

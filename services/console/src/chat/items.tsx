@@ -1,6 +1,7 @@
 import { Check, Wrench } from "lucide";
 import { useState } from "preact/hooks";
 
+import { withoutArguments } from "../approval/decision";
 import { JsonTree } from "../json_tree";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
@@ -24,25 +25,31 @@ export function UserView({ message }: { message: UserMessage }) {
   );
 }
 
+interface Listed {
+  items: Item[];
+  /** Whether the run waits for an answer: what it asks about is shown with the question. */
+  isAsking?: boolean;
+}
+
 /** Items in the order in which they began. */
-export function Items({ items }: { items: Item[] }) {
+export function Items({ items, isAsking = false }: Listed) {
   return (
     <>
       {items.map((item) => (
-        <ItemView key={`${item.kind} ${item.id}`} item={item} />
+        <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />
       ))}
     </>
   );
 }
 
-function ItemView({ item }: { item: Item }) {
+function ItemView({ item, isAsking }: { item: Item; isAsking: boolean }) {
   switch (item.kind) {
     case "text":
-      return item.text.trim() ? <Markdown text={item.text} /> : null;
+      return item.text.trim() ? <Markdown text={isAsking ? withoutArguments(item.text) : item.text} /> : null;
     case "reasoning":
       return <Reasoning item={item} />;
     case "tool":
-      return <ToolCall item={item} />;
+      return <ToolCall item={item} isAsking={isAsking} />;
     case "activity":
       return <Activity item={item} />;
     case "subagent":
@@ -74,17 +81,17 @@ function Reasoning({ item }: { item: Of<"reasoning"> }) {
 }
 
 /** A call: open while it goes on, and a line once it is done, unless the user wants to see it. */
-function ToolCall({ item }: { item: Of<"tool"> }) {
+function ToolCall({ item, isAsking }: { item: Of<"tool">; isAsking: boolean }) {
   const isDone = item.result !== null;
   const [wanted, setWanted] = useState<boolean | null>(null);
-  const isShown = wanted ?? !isDone;
+  const isShown = wanted ?? !(isDone || isAsking);
   return (
     <details class="card tool" open={isShown} onToggle={({ currentTarget: { open } }) => open !== isShown && setWanted(open)}>
       <summary class="card-head">
         <Icon of={isDone ? Check : Wrench} size={14} />
         <span class="mono name">{item.name}</span>
-        <span class="soft brief">{isDone ? briefly(item.args) : item.isOpen ? "arguments come" : "waits for its result"}</span>
-        {!isDone && <span class="busy-mark" aria-hidden="true" />}
+        <span class="soft brief">{isDone ? briefly(item.args) : item.isOpen ? "arguments come" : isAsking ? "waits for your answer" : "waits for its result"}</span>
+        {!isDone && !isAsking && <span class="busy-mark" aria-hidden="true" />}
       </summary>
       {item.args && <Content label="arguments" text={item.args} />}
       {item.result !== null && <Content label="result" text={item.result} />}

@@ -1,4 +1,5 @@
 import { AnswerHere } from "../approval/answer_here";
+import { withoutArguments } from "../approval/decision";
 import { linkTo } from "../route";
 import { Ago } from "../rows/ago";
 import { titleOf, type Row } from "../rows/query";
@@ -15,7 +16,7 @@ export function InboxItem({ row, isOpen, onToggle }: Shown) {
   return (
     <li class="inbox-item" data-task={row.id}>
       <button type="button" class="inbox-head" aria-expanded={isOpen} onClick={onToggle}>
-        <span class="inbox-question">{text || titleOf(row)}</span>
+        <span class="inbox-question">{withoutArguments(text) || titleOf(row)}</span>
         <span class="soft"><Ago time={time} /></span>
         <span class="inbox-about">
           {agent} asks{text && row.title && <> about “{row.title}”</>}

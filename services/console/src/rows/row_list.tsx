@@ -1,3 +1,4 @@
+import { withoutArguments } from "../approval/decision";
 import { linkTo } from "../route";
 import { StateBadge } from "../ui/state_badge";
 import { Ago } from "./ago";
@@ -20,7 +21,7 @@ export function RowList({ rows, label, hasOwners }: Listed) {
             <span class="row-state"><StateBadge state={row.state} /></span>
             <span class="row-title">
               <span class="row-name">{titleOf(row)}</span>
-              {row.text && <span class="row-text">{row.text}</span>}
+              {row.text && <span class="row-text">{withoutArguments(row.text)}</span>}
             </span>
             <span class="row-agent">{row.agent}</span>
             {hasOwners && <span class="row-owner">{row.owner}</span>}

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
 
 import { Confirm } from "../confirm";
 import { postJson } from "../gateway";
@@ -12,26 +13,30 @@ interface Acted {
   state: string;
 }
 
-/** Buttons that end a task: canceled by whoever may see it, failed by operators. */
-export function TaskActions({ agent, task, state }: Acted) {
+/** A way to end a task. */
+interface Ending {
+  name: "cancel" | "fail";
+  label: string;
+  ask: () => void;
+}
+
+/**
+ * Returns the ways to end a task, and the dialog of the one that is chosen: it is canceled by whoever
+ * may see it, failed by operators.
+ */
+export function useEndings({ agent, task, state }: Acted): [Ending[], ComponentChildren] {
   const { isOperator } = useAccess();
   const [asks, setAsks] = useState<"" | "cancel" | "fail">("");
-  if (ENDED.includes(state)) return null;
+  if (!state || ENDED.includes(state)) return [[], null];
+  const endings: Ending[] = [{ name: "cancel", label: "Cancel task", ask: () => setAsks("cancel") }];
+  if (isOperator) endings.push({ name: "fail", label: "Fail task", ask: () => setAsks("fail") });
   const path = `v1/agents/${encodeURIComponent(agent)}/tasks/${encodeURIComponent(task)}`;
   const fail = (fields: FormData) => {
     const reason = String(fields.get("reason") ?? "").trim();
     return postJson(`${path}:fail`, reason ? { reason } : {});
   };
-  return (
+  const dialog = (
     <>
-      <button type="button" class="plain" name="cancel" onClick={() => setAsks("cancel")}>
-        Cancel task
-      </button>
-      {isOperator && (
-        <button type="button" class="plain" name="fail" onClick={() => setAsks("fail")}>
-          Fail task
-        </button>
-      )}
       {asks === "cancel" && (
         <Confirm title="Cancel this task?" action="Cancel task" onConfirm={() => postJson(`${path}:cancel`, {})} onClose={() => setAsks("")}>
           <p>The agent is stopped and may clean up.</p>
@@ -48,4 +53,5 @@ export function TaskActions({ agent, task, state }: Acted) {
       )}
     </>
   );
+  return [endings, dialog];
 }

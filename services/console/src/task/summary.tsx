@@ -2,6 +2,7 @@ import { User } from "lucide";
 import type { ComponentChildren } from "preact";
 
 import { AnswerHere } from "../approval/answer_here";
+import { withoutArguments } from "../approval/decision";
 import { FeedbackView } from "../chat/feedback_view";
 import { FileView } from "../chat/file_view";
 import { Markdown } from "../markdown/markdown";
@@ -27,7 +28,7 @@ interface Shown {
 export function Summary({ agent, task, result, state, context }: Shown) {
   return (
     <section class="summary" aria-label="Question and answer">
-      <div class="asked">
+      <div class="asked" role="group" aria-label="Asked" tabIndex={0}>
         <h2>
           <Icon of={User} size={14} /> {result.owner || "Somebody"} asked
         </h2>
@@ -83,7 +84,7 @@ function Answer({ agent, task, result, state, context }: Shown): ComponentChildr
       {answer.trim() && <Markdown text={answer} />}
       {files.map((file, at) => <FileView key={at} file={file} />)}
       {!isSaid && FAILURES.has(name) && <p class="failure" role="alert">{status}</p>}
-      {!isSaid && !FAILURES.has(name) && <Markdown text={status} />}
+      {!isSaid && !FAILURES.has(name) && <Markdown text={waits ? withoutArguments(status) : status} />}
       {waits && context && (
         <AnswerHere agent={agent} context={context} task={task} said={status.trim()}>
           <p class="waits">

@@ -1,4 +1,4 @@
-import { Copy, Ellipsis, MessageSquare, RotateCcw } from "lucide";
+import { CircleX, Copy, Ellipsis, MessageSquare, RotateCcw } from "lucide";
 import { useState } from "preact/hooks";
 
 import { linkTo } from "../route";
@@ -7,13 +7,15 @@ import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
 import { StateBadge } from "../ui/state_badge";
 import { toasts } from "../ui/toasts";
-import { TaskActions } from "./actions";
+import { useEndings } from "./actions";
 import type { Result } from "./result";
 import { RunAgain } from "./run_again";
 import { stateName } from "./timeline";
 import { costOf, elapsed, tokensOf } from "./units";
 
 const LONGEST = 80;
+/** Where there is no room for the buttons that end a task: they are in the menu. */
+const NARROW = "(max-width: 640px)";
 
 interface Headed {
   agent: string;
@@ -37,6 +39,7 @@ export function TaskHead(shown: Headed) {
   const [isAgain, setAgain] = useState(false);
   const asked = result.said[0];
   const title = titleOf(asked?.text ?? "") || task;
+  const [endings, dialog] = useEndings({ agent, task, state: present });
   useTitle(title, stateName(state), agent);
   return (
     <header class="task-head">
@@ -58,17 +61,27 @@ export function TaskHead(shown: Headed) {
               <Icon of={RotateCcw} /> Run again
             </button>
           )}
-          {present && <TaskActions agent={agent} task={task} state={present} />}
+          {endings.map(({ name, label, ask }) => (
+            <button key={name} type="button" class="plain wide" name={name} onClick={ask}>{label}</button>
+          ))}
           <Menu class="quiet icon" name="More" label={<Icon of={Ellipsis} />}>
             {(close) => (
-              <MenuItem onChoose={() => { close(); void copied(task); }}>
-                <Icon of={Copy} /> Copy the task's id
-              </MenuItem>
+              <>
+                <MenuItem onChoose={() => { close(); void copied(task); }}>
+                  <Icon of={Copy} /> Copy the task's id
+                </MenuItem>
+                {matchMedia(NARROW).matches && endings.map(({ name, label, ask }) => (
+                  <MenuItem key={name} isDangerous onChoose={() => { close(); ask(); }}>
+                    <Icon of={CircleX} /> {label}
+                  </MenuItem>
+                ))}
+              </>
             )}
           </Menu>
         </span>
       </div>
       <Facts {...shown} />
+      {dialog}
       {isAgain && asked && <RunAgain agent={agent} said={asked} onClose={() => setAgain(false)} />}
     </header>
   );

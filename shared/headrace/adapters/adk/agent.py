@@ -285,7 +285,8 @@ class _AdkRun:
                 Outcome.because("a tool requests credentials, which this adapter does not support")
             )
         elif waiting:
-            interrupts, pending = questions(waiting, self._brought, self._options.approve_within)
+            within = self._options.approve_within
+            interrupts, pending = questions(waiting, self._brought, within, emitter.schemas)
             await ask(self._ctx, interrupts, pending)
 
     async def _begin(self, known: RememberedConversation) -> _AdkStart | None:

@@ -93,6 +93,8 @@ class AdkEvents(BasePlugin):
         """Decisions on calls that waited for approval, by call id."""
         self.results: dict[str, Json] = {}
         """Results in the log, by call id."""
+        self.schemas: dict[str, Json] = {}
+        """JSON Schemas of the tools that models were told of, by name."""
         self.calls: set[str] = set()
         """Ids of the calls of this task's agents."""
         self.used: set[str] = set()
@@ -124,6 +126,7 @@ class AdkEvents(BasePlugin):
             return
         known, contents = llm_request.tools_dict, llm_request.contents
         llm_request.append_tools([each for each in self.client_tools if each.name not in known])
+        self.schemas.update(_schemas_in(llm_request.config.tools or ()))
         if self.extra is not None and all(c.parts != self.extra.parts for c in contents):
             # ADK leaves out content between a call and its response.
             contents.append(self.extra)
@@ -424,6 +427,14 @@ class AdkEvents(BasePlugin):
             await self._ctx.emit(Data(json_text.decode_foreign(text), "output"))
         except orjson.JSONDecodeError:
             await self._ctx.emit(Text(text))
+
+
+def _schemas_in(tools: Iterable[Any]) -> Iterator[tuple[str, Json]]:
+    """Yield the names of tools, and the schemas of their arguments."""
+    for tool in tools:
+        for declared in getattr(tool, "function_declarations", None) or ():
+            if declared.name and isinstance(declared.parameters_json_schema, dict):
+                yield declared.name, declared.parameters_json_schema
 
 
 def _tree(node: BaseNode) -> Iterator[BaseAgent]:

@@ -75,10 +75,17 @@ def waiting_calls(events: Iterable[Event]) -> list[WaitingCall]:
 
 
 def questions(
-    waiting: Sequence[WaitingCall], from_client: Collection[str], within: float | None
+    waiting: Sequence[WaitingCall],
+    from_client: Collection[str],
+    within: float | None,
+    tools: Mapping[str, Json],
 ) -> tuple[list[Json], list[str]]:
-    """Return the interrupts to emit, and the ids of calls to client tools (`from_client`)."""
-    interrupts = [_interrupt_of(each, within) for each in waiting if each.name not in from_client]
+    """Return the interrupts to emit, and the ids of calls to client tools (`from_client`).
+
+    `tools`: JSON Schemas of tools' arguments, by name.
+    """
+    asking = [each for each in waiting if each.name not in from_client]
+    interrupts = [_interrupt_of(each, within, tools.get(each.call.name)) for each in asking]
     return interrupts, [each.call.id for each in waiting if each.name in from_client]
 
 
@@ -140,10 +147,10 @@ def _waiting(name: str, call: types.FunctionCall) -> WaitingCall:
     return WaitingCall(name, call.name or "", CallItem(name, call.name or "", given))
 
 
-def _interrupt_of(waits: WaitingCall, within: float | None) -> Json:
+def _interrupt_of(waits: WaitingCall, within: float | None, arguments: Json | None) -> Json:
     call = waits.call
     if waits.name == CONFIRMATION:
-        interrupt = question(call, {"hint": waits.hint} if waits.hint else None, within)
+        interrupt = question(call, {"hint": waits.hint} if waits.hint else None, within, arguments)
         if waits.payload is not None:
             schema = interrupt["responseSchema"]
             properties = {**schema["properties"], "payload": {"default": waits.payload}}

@@ -23,6 +23,7 @@ from headrace.adapters.langgraph.events import LangGraphEvents
 from headrace.adapters.langgraph.input import input_for, shared_state
 from headrace.adapters.langgraph.interrupts import decided, resuming
 from headrace.adapters.langgraph.memory import caution_about, in_fleet
+from headrace.adapters.langgraph.reviewed import tools_of
 from headrace.adapters.langgraph.threads import RunStart, Thread, check_unasked
 from headrace.adapters.questions.answers import AnswerInvalid, MemoryLost, answers_of, expiry
 from headrace.adapters.questions.approvals import Decision, ask, ask_again, refusal
@@ -156,6 +157,7 @@ async def _run(ctx: RunContext, graph: Pregel[Any, Any, Any, Any], options: _Gra
         options.output,
         options.state_keys,
         calls=await _calls_before(ctx),
+        tools=tools_of(graph),
         resumes=thread is not None,
     )
     if thread is not None:

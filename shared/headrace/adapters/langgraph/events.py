@@ -1,6 +1,6 @@
 """The events of a graph, emitted to a task's log while it runs."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
@@ -36,7 +36,7 @@ _OWN = (*OUTPUTS, *ENDINGS)
 class LangGraphEvents:
     """Emits what one run of a graph streams."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what of the graph and of its options decides on events
         self,
         ctx: RunContext,
         answer_from: Collection[str] | None,
@@ -44,16 +44,17 @@ class LangGraphEvents:
         state_keys: Sequence[str],
         *,
         calls: GraphCalls,
+        tools: Mapping[str, Json],
         resumes: bool,
     ) -> None:
         """Emit events in the run of `ctx`; `langgraph_agent` documents the other arguments.
 
-        `calls`: the task's calls so far. `resumes`: whether the graph has a checkpointer to resume
-        from after a question.
+        `calls`: the task's calls so far. `tools`: JSON Schemas of the graph's tools, by name.
+        `resumes`: whether the graph has a checkpointer to resume from after a question.
         """
         self._ctx, self._answer_from, self._resumes = ctx, answer_from, resumes
         self._output, self._state_keys = output, state_keys
-        self._calls = calls
+        self._calls, self._tools = calls, tools
         self._complete: set[str] = set()
         self._metered: set[str] = set()
         self._values: Any = None
@@ -106,7 +107,8 @@ class LangGraphEvents:
             await self._ctx.emit(Data(as_json(found), self._output))
         known = {each["id"]: each for each in before}
         interrupts = [
-            known.get(each.id) or question(each, ends) for each in self._interrupts.values()
+            known.get(each.id) or question(each, ends, self._tools)
+            for each in self._interrupts.values()
         ]
         if interrupts and not self._resumes:
             await self._ctx.emit(Outcome.because(NO_CHECKPOINTER))

@@ -42,8 +42,13 @@ _EACH: dict[str, Json] = {
 """JSON Schemas of the decisions that the middleware accepts."""
 
 
-def question(interrupt: Interrupt, ends: str | None = None) -> Json:
-    """Return an interrupt as an AG-UI Interrupt that expires at `ends`."""
+def question(
+    interrupt: Interrupt, ends: str | None = None, tools: Mapping[str, Json] | None = None
+) -> Json:
+    """Return an interrupt as an AG-UI Interrupt that expires at `ends`.
+
+    `tools`: JSON Schemas of the graph's tools, by name.
+    """
     value = as_json(interrupt.value)
     described: Json = {"id": interrupt.id, "reason": "input_required", "message": _words(value)}
     if isinstance(value, dict):
@@ -53,7 +58,7 @@ def question(interrupt: Interrupt, ends: str | None = None) -> Json:
         described["message"] = "\n".join(map(_asks, calls))
     if isinstance(value, dict) and isinstance(call := value.get("tool_call_id"), str) and calls:
         described["toolCallId"] = call
-    if (schema := _schema(interrupt)) is not None:
+    if (schema := _schema(interrupt, tools or {})) is not None:
         described["responseSchema"] = schema
     return described if ends is None else {**described, "expiresAt": ends}
 
@@ -193,14 +198,14 @@ def _allowed(schema: Any) -> list[str]:  # noqa: ANN401  # any JSON
     return [each for each in _EACH if f'"{each}"' in text] or [*_EACH]
 
 
-def _schema(interrupt: Interrupt) -> Json | None:
+def _schema(interrupt: Interrupt, tools: Mapping[str, Json]) -> Json | None:
     """Return the schema of answers; a review also accepts AG-UI's format."""
     schema = interrupt.response_schema
     calls = _calls(interrupt)
     if not calls:
         return schema if isinstance(schema, dict) else None
     native = _native(calls) if _is_batch(interrupt) else schema
-    own = approvals.SCHEMA
+    own = approvals.answer_schema(tools.get(calls[0]["name"]) if len(calls) == 1 else None)
     either = [{"required": own["required"]}, *([native] if isinstance(native, dict) else [])]
     definitions = native.get("$defs") if isinstance(native, dict) else None
     return {
@@ -227,7 +232,10 @@ def _kind(decision: str) -> Json:
 
 
 def _asks(call: Json) -> str:
-    if isinstance(description := call.get("description"), str) and description:
+    description = call.get("description")
+    # What the middleware says by itself has the arguments in Python's form.
+    own = f"Tool execution requires approval\n\nTool: {call['name']}\nArgs: {call['args']}"
+    if isinstance(description, str) and description and description != own:
         return description
     return f"Approve {call['name']}({json_text.text(as_json(call['args']))})?"
 

@@ -356,5 +356,11 @@ async def _interrupt(
         )
         await ctx.emit(Outcome.because(reason))
         return
-    interrupts = [question(call, within=within) for call in known if call.name not in from_client]
+    tools = [tool for each in interruptions for tool in each.agent.tools]
+    schemas = {tool.name: getattr(tool, "params_json_schema", None) for tool in tools}
+    interrupts = [
+        question(call, within=within, arguments=schemas.get(call.name))
+        for call in known
+        if call.name not in from_client
+    ]
     await ask(ctx, interrupts, [call.id for call in known if call.name in from_client])

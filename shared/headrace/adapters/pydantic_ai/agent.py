@@ -26,6 +26,7 @@ from pydantic_ai.exceptions import (
     ModelServerError,
     ModelUnavailableError,
 )
+from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
 from headrace.adapters.busy import is_busy
@@ -100,7 +101,7 @@ def pydantic_ai_agent(
         declared,
         client_tools=True,
         structured=wrapped.output_type is not str,
-        approvals=_has_approvals(wrapped),
+        approvals=any(tool.requires_approval for tool in _own_tools(wrapped)),
     )
 
     @agent(name=name, **declared)
@@ -118,6 +119,8 @@ def pydantic_ai_agent(
         emitter = PydanticEvents(
             ctx, used, replayed.results, thinking=show_thinking, approve_within=approve_within
         )
+        own = _own_tools(wrapped)
+        emitter.arguments = {tool.name: tool.function_schema.json_schema for tool in own}
         options = {
             "deps": _with_state(deps(ctx) if callable(deps) else deps, ctx),
             "message_history": start.past.messages,
@@ -152,10 +155,10 @@ async def _drive(
         await ctx.emit(Reject("The answer was filtered."))
 
 
-def _has_approvals(wrapped: PydanticAgent[Any, Any]) -> bool:
-    """Return whether any of the agent's own tools needs approval."""
+def _own_tools(wrapped: PydanticAgent[Any, Any]) -> list[Tool[Any]]:
+    """Return the agent's own tools."""
     own = (toolset for toolset in wrapped.toolsets if isinstance(toolset, FunctionToolset))
-    return any(tool.requires_approval for toolset in own for tool in toolset.tools.values())
+    return [tool for toolset in own for tool in toolset.tools.values()]
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ from headrace.adapters.pydantic_ai.messages import (
 )
 from headrace.adapters.questions.approvals import ask, question
 from headrace.model import json_text
+from headrace.model.events import Json
 from headrace.sdk.context import RunContext
 from headrace.sdk.emit import Data, Text, Thinking, ToolArguments, ToolCall, ToolResult
 from headrace.sdk.signals import Custom, Usage
@@ -173,6 +174,8 @@ class PydanticEvents:
         self._agui = AguiEvents(ctx)
         self.outputs = set[str]()
         """Names of the tools that represent structured answers."""
+        self.arguments: Mapping[str, Json] = {}
+        """JSON Schemas of the agent's own tools, by name."""
 
     def responded(self, response: ModelResponse) -> None:
         """Record a complete response; its last events may still arrive."""
@@ -329,6 +332,7 @@ class PydanticEvents:
                 CallItem(self._ids.of(part.tool_call_id), part.tool_name, part.args_as_dict()),
                 as_json(output.metadata.get(part.tool_call_id)),
                 self._within,
+                self.arguments.get(part.tool_name),
             )
             for part in output.approvals
         ]

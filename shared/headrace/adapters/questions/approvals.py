@@ -37,6 +37,9 @@ SCHEMA: Json = {
     "required": ["approved"],
 }
 
+_TOLD = ("title", "description", "type", "enum")
+"""What an approval tells people of each argument. References would lead out of its schema."""
+
 TOOL_STATE = "headrace.tool"
 """Key in an interrupt's metadata: the state with which the tool goes on."""
 
@@ -60,20 +63,46 @@ class _Payload(BaseModel):
     reason: str | None = None
 
 
-def question(call: CallItem, metadata: Json | None = None, within: float | None = None) -> Json:
-    """Return the interrupt that requests approval of `call`; it expires after `within` seconds."""
+def question(
+    call: CallItem,
+    metadata: Json | None = None,
+    within: float | None = None,
+    arguments: Json | None = None,
+) -> Json:
+    """Return the interrupt that requests approval of `call`.
+
+    Args:
+        call: The call.
+        metadata: The interrupt's metadata.
+        within: Seconds after which it expires; None: never.
+        arguments: JSON Schema of the tool's arguments, if it is known.
+    """
     interrupt: Json = {
         "id": call.id,
         "reason": "tool_call",
         "toolCallId": call.id,
         "message": f"Approve {call.name}({call.arguments_json})?",
-        "responseSchema": SCHEMA,
+        "responseSchema": answer_schema(arguments),
     }
     if metadata:
         interrupt["metadata"] = metadata
     if within is not None:
         interrupt["expiresAt"] = expiry(within)
     return interrupt
+
+
+def answer_schema(arguments: Json | None = None) -> Json:
+    """Return the schema of answers; `editedArgs` has the titles and types of the `arguments`."""
+    fields = (arguments or {}).get("properties")
+    if not fields or not isinstance(fields, dict):
+        return SCHEMA
+    told = {
+        name: {key: field[key] for key in _TOLD if key in field}
+        for name, field in fields.items()
+        if isinstance(field, dict)
+    }
+    edited = {**SCHEMA["properties"]["editedArgs"], "properties": told}
+    return {**SCHEMA, "properties": {**SCHEMA["properties"], "editedArgs": edited}}
 
 
 async def ask(

@@ -476,7 +476,10 @@ class Approvals(Behaviour):
         async with serve([REFUND, replies("So be it.")]) as model:
             task = await submitter.start("agent", "Refund A1.")
             [interrupt] = await interrupts(task)
-            assert interrupt["responseSchema"]["properties"]["approved"] == {"type": "boolean"}
+            told = interrupt["responseSchema"]["properties"]
+            assert told["approved"] == {"type": "boolean"}
+            assert told["editedArgs"]["properties"]["order"]["type"] == "string"
+            assert interrupt["message"].startswith("Approve refund({")
             assert office.done("refunded") == []
             done = await answered(task, approval(interrupt["id"], payload))
         assert (state(done), answer(done)) == ("COMPLETED", "So be it.")

@@ -26,6 +26,19 @@ def test_a_question_states_what_is_to_be_done_and_how_to_answer() -> None:
     assert timedelta(0) < ends - datetime.now(UTC) <= timedelta(seconds=60)
 
 
+def test_a_question_has_titles_and_types_of_the_tools_arguments_without_references() -> None:
+    order = {"title": "Order", "description": "Its number", "type": "string", "default": "A"}
+    arguments: Json = {"properties": {"order": order, "to": {"$ref": "#/$defs/To"}, "odd": True}}
+    schema = question(CALL, arguments=arguments)["responseSchema"]
+    edited = schema["properties"]["editedArgs"]
+    shown = {"title": "Order", "description": "Its number", "type": "string"}
+    assert edited == {"type": "object", "properties": {"order": shown, "to": {}}}
+    assert ASKED["responseSchema"]["properties"]["editedArgs"] == {"type": "object"}
+    unknowns: list[Json] = [{}, {"properties": []}, {"properties": {}}]
+    for unknown in unknowns:
+        assert question(CALL, arguments=unknown)["responseSchema"] == ASKED["responseSchema"]
+
+
 @pytest.mark.parametrize(
     ("answer", "decided"),
     [
