@@ -321,15 +321,17 @@ def _surface_action(props: object) -> Json | None:
     They send the thread's messages unchanged with it: the last one is not the run's input.
 
     Raises:
-        InputInvalid: it has no name.
+        InputInvalid: it is none, or has no name.
     """
     sent = props.get("a2uiAction") if isinstance(props, dict) else None
+    if sent is None:
+        return None
+    where = "forwardedProps.a2uiAction"
     action = sent.get("userAction") if isinstance(sent, dict) else None
     if not isinstance(action, dict):
-        return None
+        raise InputInvalid(f"{where}: must be an object with userAction, an object")
     if not isinstance(action.get("name"), str) or not action["name"]:
-        where = "forwardedProps.a2uiAction.userAction.name"
-        raise InputInvalid(f"{where}: must be a text that is not empty")
+        raise InputInvalid(f"{where}.userAction.name: must be a text that is not empty")
     return action
 
 

@@ -37,23 +37,30 @@ class SurfaceEvents:
     def _take(self, surface: str, messages: list[Json]) -> None:
         shown = self._view.find(self._output.use(_USE), f"{ACTIVITY_TYPE}-{surface}")
         held = self._view.messages.get(shown)
-        content, added = None, list[Json]()
-        if isinstance(held, HeldActivity) and held.is_change:
-            added = held.content.value[OPERATIONS]
-        elif isinstance(held, HeldActivity):
-            content = held.content.value
-        before = len(added)
-        for message in messages:
-            if CREATE in message or DELETE in message:
-                content = {OPERATIONS: [message]}
-            elif content is None:
-                added = [*added, message]
-            else:
-                content = changed(content, [message])
-        if content is None:
-            self._add(shown, added, added[before:])
+        whole = [
+            at for at, message in enumerate(messages) if CREATE in message or DELETE in message
+        ]
+        if whole:
+            first, *rest = messages[whole[-1] :]
+            self._show(shown, changed({OPERATIONS: [first]}, rest))
+        elif isinstance(held, HeldActivity) and not held.is_change:
+            self._change(shown, held.content.value, changed(held.content.value, messages))
         else:
-            self._show(shown, content)
+            before = held.content.value[OPERATIONS] if isinstance(held, HeldActivity) else []
+            self._hold(shown, {OPERATIONS: [*before, *messages]}, is_change=True)
+            self._emit_patch(shown, list(map(_added, messages)))
+
+    def _change(self, shown: str, before: Json, after: Json) -> None:
+        old, new = before[OPERATIONS], after[OPERATIONS]
+        if len(new) < len(old):  # It has no data any more.
+            self._show(shown, after)
+            return
+        self._hold(shown, after, is_change=False)
+        places = [at for at, message in enumerate(old) if message != new[at]]
+        replaced = [
+            {"op": "replace", "path": f"/{OPERATIONS}/{at}", "value": new[at]} for at in places
+        ]
+        self._emit_patch(shown, [*replaced, *map(_added, new[len(old) :])])
 
     def _show(self, shown: str, content: Json) -> None:
         self._hold(shown, content, is_change=False)
@@ -65,9 +72,7 @@ class SurfaceEvents:
             replace=True,
         )
 
-    def _add(self, shown: str, added: list[Json], new: list[Json]) -> None:
-        self._hold(shown, {OPERATIONS: added}, is_change=True)
-        patch = [{"op": "add", "path": f"/{OPERATIONS}/-", "value": message} for message in new]
+    def _emit_patch(self, shown: str, patch: list[Json]) -> None:
         self._output.emit(
             "ACTIVITY_DELTA", messageId=shown, activityType=ACTIVITY_TYPE, patch=patch
         )
@@ -81,12 +86,18 @@ class SurfaceEvents:
         )
 
 
+def _added(message: Json) -> Json:
+    return {"op": "add", "path": f"/{OPERATIONS}/-", "value": message}
+
+
 def changed(content: Json, messages: list[Json]) -> Json:
     """Return the content of a surface's activity after `messages`.
 
     Raises:
         ValueError: the surface has been deleted.
     """
+    if not messages:
+        return content
     drawn = DrawnSurface.read(content)
     for message in messages:
         drawn.apply(message)

@@ -213,6 +213,13 @@ WRONG: list[tuple[Json, str]] = [
         )
         for name in (None, "", 1)
     ),
+    *(
+        (
+            {"forwardedProps": {"a2uiAction": action}},
+            "forwardedProps.a2uiAction: must be an object with userAction, an object",
+        )
+        for action in (1, {}, {"userAction": "book"})
+    ),
     ({"protocolVersion": 1}, "protocolVersion: Input should be a valid string"),
     ({"parentRunId": []}, "parentRunId: Input should be a valid string"),
     ({"tools": "x"}, "tools: Input should be a valid list"),

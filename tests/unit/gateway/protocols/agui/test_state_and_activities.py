@@ -191,7 +191,23 @@ def test_a_surface_is_an_activity_that_draws_it_as_it_is() -> None:
     )
     assert second["messageId"] == first["messageId"]
     again = a2ui.message(a2ui.DATA, "form", path="/", value={"n": 2})
-    assert second["content"] == {"a2ui_operations": [created, drawn, again]}
+    assert second["patch"] == [{"op": "replace", "path": "/a2ui_operations/2", "value": again}]
+    emptied = a2ui.message(a2ui.DATA, "form", path="/", value=None)
+    more = a2ui.message(a2ui.COMPONENTS, "form", components=[{"id": "x", "component": "Text"}])
+    events = agui_events(
+        AguiLog.started()
+        .say(surface(created))
+        .say(surface(data))
+        .say(surface(more))
+        .say(surface(emptied))
+    )
+    assert [event["type"][9:] for event in events] == ["SNAPSHOT", "DELTA", "DELTA", "SNAPSHOT"]
+    assert events[1]["patch"] == [{"op": "add", "path": "/a2ui_operations/-", "value": data}]
+    assert events[2]["patch"] == [
+        {"op": "replace", "path": "/a2ui_operations/1", "value": more},
+        {"op": "add", "path": "/a2ui_operations/-", "value": data},
+    ]
+    assert events[3]["content"] == {"a2ui_operations": [created, more]}
     log = AguiLog.started().say(surface(created))
     deleted = a2ui.message(a2ui.DELETE, "form")
     assert agui_events(log.say(surface(deleted)))[1]["content"] == {"a2ui_operations": [deleted]}
