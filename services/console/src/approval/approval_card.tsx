@@ -7,6 +7,7 @@ import type { Json } from "../gateway";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
 import { argumentsOf, edited, words, type Approval, type Argument, type AskedCall } from "./decision";
+import { Until } from "./until";
 
 interface Asked {
   interrupt: Interrupt;
@@ -47,6 +48,7 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
       {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
       {calls.length > 1 && calls.map((one) => <OneOfSeveral key={one.id} call={one} />)}
       {args ? <Arguments args={args} isEdited={mode === "edit"} /> : call?.args && <pre>{call.args}</pre>}
+      <Until time={interrupt.expiresAt} />
       {mode === "reject" && (
         <label>
           Reason, which the agent gets

@@ -3,6 +3,7 @@ import { HeadraceAgent } from "@headrace/client/ag_ui.js";
 
 import { CONNECTION, fetchJson, postJson, Refused, urlOf, type Json } from "../gateway";
 import { Store } from "../store";
+import { inWords } from "./refusals";
 import { Transcript, type Run, type ThreadMessage } from "./transcript";
 
 /** An answer to an interrupt. */
@@ -142,7 +143,7 @@ export class Conversation extends Store {
       if (abortController.signal.aborted) return;
       if (run.state === "running") {
         run.state = "failed";
-        run.error = (error as Error).message;
+        run.error = inWords((error as Error).message);
       }
     }
     this.active.delete(run);

@@ -30,6 +30,8 @@ export interface Interrupt {
   toolCallId?: string;
   responseSchema?: Json;
   metadata?: Json;
+  /** Until when it can be answered. */
+  expiresAt?: string;
 }
 
 /** One run: what the user said, and what became of it. */
