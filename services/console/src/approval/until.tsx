@@ -16,6 +16,6 @@ export function Until({ time }: { time: string | undefined }) {
   return ends > now ? (
     <p class="hint">Can be answered until <time dateTime={time}>{new Date(ends).toLocaleString()}</time>.</p>
   ) : (
-    <p class="error" role="status">The time for an answer is over. Agents take a late one as a refusal.</p>
+    <p class="error" role="status">The time for an answer is over. The agent decides whether a late one counts.</p>
   );
 }
