@@ -113,6 +113,7 @@ async def test_changes_are_passed_on_as_clients_see_them(
     assert bodies == [
         {
             "task": "3-1",
+            "agent": "echo",
             "contextId": "c",
             "owner": "ann-lee",
             "state": WORKING,

@@ -452,6 +452,9 @@ class ClientTools(Behaviour):
 class Approvals(Behaviour):
     """Tools can need approval: ``refund`` does."""
 
+    labels_arguments: ClassVar[bool] = True
+    """Whether an approval says what the tool's arguments are; an outside agent may not."""
+
     hears_words_beside: ClassVar[bool] = True
     """Whether the model is told what its user says beside an answer."""
 
@@ -478,7 +481,10 @@ class Approvals(Behaviour):
             [interrupt] = await interrupts(task)
             told = interrupt["responseSchema"]["properties"]
             assert told["approved"] == {"type": "boolean"}
-            assert told["editedArgs"]["properties"]["order"]["type"] == "string"
+            if self.labels_arguments:
+                assert told["editedArgs"]["properties"]["order"]["type"] == "string"
+            else:
+                assert told["editedArgs"]["type"] == "object"
             assert interrupt["message"].startswith("Approve refund({")
             assert office.done("refunded") == []
             done = await answered(task, approval(interrupt["id"], payload))

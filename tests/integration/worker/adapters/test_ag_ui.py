@@ -48,6 +48,7 @@ class TestAgUi(StreamsArguments, Images, ApprovalsBesideClientTools):
     """Its behaviour."""
 
     refuses_names = True
+    labels_arguments = False
     calls_tools = False
 
     @pytest.fixture(autouse=True)

@@ -57,6 +57,9 @@ def rpc_answer(operation: str, result: Json) -> Any:  # noqa: ANN401 - any JSON
         return [dumped(config) for config in _configs(result)]
     if operation == "GetExtendedAgentCard":
         return readable_by_old(result)
+    if operation not in _MODELS:
+        # The public card is the same for clients of all versions.
+        return result
     return dumped(_model(operation, carried(result)))
 
 
