@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import json
+import subprocess
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Mapping
@@ -37,9 +39,11 @@ from tests.support.doors.mcp import NEWEST, PREVIOUS, client, text_of
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
 from tests.support.service_process import ServiceProcess
+from tests.support.soak import in_soak
 from tests.support.waiting import eventually
 
 DOORS = Path(__file__).parent / "doors"
+INSPECTOR = Path(__file__).parent / "inspector"
 
 type Json = dict[str, Any]
 
@@ -289,6 +293,30 @@ async def test_a_cancel_of_an_ended_task_is_refused_in_the_previous_revision(
     task = begun["result"]["task"]["taskId"]
     assert (await asked("tasks/cancel", taskId=task))["result"]["status"] == "cancelled"
     assert (await asked("tasks/cancel", taskId=task))["error"]["code"] == INVALID_PARAMS
+
+
+@in_soak(shown_by="e2e/test_door_mcp.py::test_the_javascript_clients_call_and_answer")
+@pytest.mark.timeout(600)
+def test_the_inspectors_command_line_lists_the_agents_and_calls_one(fleet: Fleet) -> None:
+    javascript.install(INSPECTOR)
+    listed = inspected(fleet, "tools/list")
+    assert {"echo", "counter"} <= {one["name"] for one in listed["tools"]}
+    answered = inspected(fleet, "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello")
+    assert [one["text"] for one in answered["content"]] == ["hello"]
+
+
+def inspected(fleet: Fleet, method: str, *more: str) -> dict[str, Any]:
+    """Return what the inspector prints of a request to a gateway."""
+    command = [
+        str(INSPECTOR / "node_modules/.bin/mcp-inspector"),
+        "--cli",
+        f"{fleet.gateways[0]}/mcp",
+    ]
+    options = ["--transport", "http", "--method", method, *more]
+    done = subprocess.run([*command, *options], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
 
 
 async def test_an_echo_over_a2a_loads_nothing_of_the_door(
