@@ -52,7 +52,7 @@ async def served() -> set[tuple[str, str]]:
     async with memory_services(OpenRequests(), settings) as services:
         routes = routes_of(services, PROTOCOLS)
     return {
-        (method, route.path.replace(":path}", "}"))
+        (method, re.sub(r":\w+}", "}", route.path))
         for route in routes
         if isinstance(route, Route)
         for method in route.methods or ()

@@ -20,7 +20,7 @@ async def test_a_thread_is_renamed_archived_read_and_deleted_at_any_gateway(
 ) -> None:
     here, there = fleet.gateways[:2]
     name = uuid.uuid4().hex
-    context = f"thread {name}/1?"
+    context = f"thread {name}/1?\n2"
     one = f"{here}/v1/threads/{quote(context, safe='')}"
     for url, agent in ((here, "echo"), (there, "counter")):
         await begun(PlainAgent(http, url, agent), "3" if agent == "counter" else name, context)

@@ -302,7 +302,7 @@ class FleetRequest:
 
     def path(self, thing: Thing) -> str:
         """Return the path at which `thing` is found."""
-        return self.route.replace(":path", "").format(
+        return self.route.format(
             agent=thing.agent,
             thread=thing.context,
             task=thing.task,
@@ -378,7 +378,7 @@ def _nothing(*_: object) -> str:
     return ""
 
 
-_THREAD = "/v1/threads/{thread:path}"
+_THREAD = "/v1/threads/{thread}"
 
 FLEET: Mapping[str, FleetRequest] = {
     "task log": FleetRequest("GET", _LOG),

@@ -37,8 +37,8 @@ _FILE = {
 }
 
 
-def _text(media_type: str) -> dict[int, Json]:
-    return {200: {"description": "Done.", "content": {media_type: {"schema": TEXT}}}}
+def _text(media_type: str, status: int = 200, description: str = "Done.") -> dict[int, Json]:
+    return {status: {"description": description, "content": {media_type: {"schema": TEXT}}}}
 
 
 _FILES = ApiSection(
@@ -136,10 +136,10 @@ _OPERATIONS = ApiSection(
         ),
         ApiOperation(
             "GET",
-            "/console/{path:path}",
+            "/console/{path}",
             "GetConsole",
             "Open the console",
-            _text("text/html"),
+            _text("text/html") | _text("text/plain", 404, "There is no such file."),
             is_public=True,
         ),
     ),

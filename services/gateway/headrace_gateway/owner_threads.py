@@ -6,8 +6,7 @@ from http import HTTPStatus
 
 from starlette.requests import Request
 
-from headrace.model.errors import TaskUnknown
-from headrace.model.messages import GetTask, ListedThread, ListTasks, ListThreads
+from headrace.model.messages import FindTasks, ListedThread, ListThreads
 from headrace.model.task import TaskKey
 from headrace.thread_marks import ThreadMark, ThreadMarks
 from headrace_gateway.call import callable_agents, caller_of
@@ -130,14 +129,6 @@ class OwnerThreads:
     async def _tasks(self, caller: Caller, thread: str) -> list[TaskKey]:
         """Return the keys of up to a page of the thread's tasks, with those of its child tasks."""
         tenant, owner = caller.tenant, caller.owner
-        query = ListTasks(
-            tenant=tenant, owner=owner, context=thread, page_size=MOST, history_length=0
-        )
-        state, keys = self._services.state, list[TaskKey]()
-        for task in (await state.list(query)).tasks:
-            found = GetTask(tenant=tenant, owner=owner, task=task["id"], history_length=0)
-            try:
-                keys.append(TaskKey(tenant, (await state.get(found)).agent, task["id"]))
-            except TaskUnknown:
-                continue
-        return keys
+        query = FindTasks(tenant=tenant, owner=owner, context=thread, page_size=MOST)
+        rows = (await self._services.state.find(query)).tasks
+        return [TaskKey(tenant, row.agent, row.id) for row in rows]

@@ -71,10 +71,8 @@ class ThreadLists:
         after: _PlaceInList | None,
     ) -> Json:
         """Return a page of all of `places`, of which only that page is read."""
-        rest = sorted((one for one in places if after is None or one < after), reverse=True)
-        some = rest[: query.page_size]
+        some, more = _next(places, after, query.page_size)
         threads = await self._read(query, [place.context for place in some])
-        more = some[-1] if len(rest) > len(some) else None
         return _answer([_shown(one, marks) for one in threads], len(places), more)
 
     async def _found(
@@ -93,9 +91,7 @@ class ThreadLists:
         matching = [(one, _shown(one, marks)) for one in found.values()]
         matching = [one for one in matching if _matches(query, one[1])]
         by_place = {_PlaceInList(one.last.changed, one.context): thread for one, thread in matching}
-        rest = sorted((one for one in by_place if after is None or one < after), reverse=True)
-        shown = rest[: query.page_size]
-        more = shown[-1] if len(rest) > len(shown) else None
+        shown, more = _next(by_place, after, query.page_size)
         return _answer([by_place[place] for place in shown], len(matching), more)
 
     async def _read(self, query: ListThreads, contexts: list[str]) -> list[StoredThread]:
@@ -119,6 +115,15 @@ class ThreadLists:
                     urgent.add(name)
                     await self._reader.advance_completion(Range(stream_of_shard(key.shard)), name)
             await asyncio.sleep(_PAUSE)
+
+
+def _next(
+    places: Iterable[_PlaceInList], after: _PlaceInList | None, most: int
+) -> tuple[list[_PlaceInList], _PlaceInList | None]:
+    """Return up to `most` places after one, and the last of them if others follow."""
+    rest = sorted((one for one in places if after is None or one < after), reverse=True)
+    some = rest[:most]
+    return some, some[-1] if len(rest) > len(some) else None
 
 
 def _may_match(query: ListThreads, place: _PlaceInList, mark: ThreadMark | None) -> bool:

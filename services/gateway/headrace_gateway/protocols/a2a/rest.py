@@ -38,6 +38,7 @@ from headrace_gateway.protocols.a2a.versions import (
 )
 from headrace_gateway.protocols.hector.forms import SENDS, completed
 from headrace_gateway.refusals import Malformed, Violation
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.body import check_content_type, parse_object, read_body
 from headrace_gateway.server.endpoints import EndpointApp
 from headrace_gateway.server.open_requests import Endpoint
@@ -107,7 +108,7 @@ ROUTES = (
 )
 """Method, path and operation, the most used first."""
 
-FOLLOW_PATH = f"/contexts/{{{CONTEXT}:path}}:subscribe"
+FOLLOW_PATH = f"/contexts/{any_text(CONTEXT)}:subscribe"
 """Path of the extension that follows a context."""
 
 FROM_QUERY = "/message:stream"

@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 
 from headrace.lazy import Lazy
 from headrace_gateway.json_errors import map_errors_to_json
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.endpoints import EndpointApp, on_demand
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
@@ -31,7 +32,7 @@ _PAGES: dict[str, tuple[_Page, list[str]]] = {
     "/connect": (lambda runs: runs.connect, ["POST"]),
     "/capabilities": (lambda runs: runs.capabilities, ["GET"]),
     "/stop": (lambda runs: runs.stop, ["POST"]),
-    "/threads/{thread:path}": (lambda runs: runs.thread, ["GET"]),
+    f"/threads/{any_text('thread')}": (lambda runs: runs.thread, ["GET"]),
 }
 
 

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.lazy import Lazy
 from headrace_gateway.json_errors import map_errors_to_json
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.endpoints import EndpointApp, on_demand
 from headrace_gateway.server.open_requests import Endpoint
 from headrace_gateway.services import Services
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 BASES = ("/v1/agents/{agent}/ai-sdk", "/api/chat")
 """Base paths of an agent's chats; the last one, the SDK's own default, is the default agent's."""
 
+_CHAT = any_text("chat")
+
 type _Page = Callable[["ChatEndpoint"], Endpoint]
 
 _PAGES: dict[str, tuple[_Page, str]] = {
     "": (lambda chats: chats.send, "POST"),
-    "/{chat:path}/stream": (lambda chats: chats.stream, "GET"),
-    "/{chat:path}/messages": (lambda chats: chats.messages, "GET"),
-    "/{chat:path}/stop": (lambda chats: chats.stop, "POST"),
+    f"/{_CHAT}/stream": (lambda chats: chats.stream, "GET"),
+    f"/{_CHAT}/messages": (lambda chats: chats.messages, "GET"),
+    f"/{_CHAT}/stop": (lambda chats: chats.stop, "POST"),
 }
 
 

@@ -27,7 +27,9 @@ from headrace_gateway.json_errors import (
     json_object,
     map_errors_to_json,
 )
+from headrace_gateway.protocols.copilotkit.default_agent import DEFAULT, known_name
 from headrace_gateway.protocols.copilotkit.threads import RuntimeThreads
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.body import read_body, with_body
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
@@ -56,9 +58,6 @@ def _content(failure: ErrorAnswer) -> Json:
 
 
 BASE = "/copilotkit"
-
-DEFAULT = "default"
-"""Agent name that CopilotKit's client uses by default; resolves to the fleet's default agent."""
 
 _FEATURES: Json = {
     "mode": "sse",
@@ -95,7 +94,7 @@ class CopilotRuntime:
             f"{BASE}/info": (self.info, "GET"),
             f"{agent}/run": (self.run, "POST"),
             f"{agent}/connect": (self.connect, "POST"),
-            f"{agent}/stop/{{thread:path}}": (self.stop, "POST"),
+            f"{agent}/stop/{any_text('thread')}": (self.stop, "POST"),
             BASE: (self.rpc_endpoint, "POST"),
             f"{BASE}/": (self.rpc_endpoint, "POST"),
         }
@@ -180,10 +179,9 @@ class CopilotRuntime:
         return RuntimeRequest.run_of(body) if body.strip() else None
 
     def _named(self, request: Request) -> Request:
-        """Replace CopilotKit's default agent name with the fleet's default agent."""
-        known = self._services.directory.card(DEFAULT)
-        if request.path_params.get("agent") == DEFAULT and known is None:
-            request.path_params["agent"] = self._services.default_agent
+        """Have the request name an agent of the fleet, if it names one."""
+        if (stated := request.path_params.get("agent")) is not None:
+            request.path_params["agent"] = known_name(self._services, stated)
         return request
 
 

@@ -17,6 +17,8 @@ from headrace.model.messages import ListedThread, ListThreads
 from headrace.thread_marks import ThreadMark
 from headrace_gateway.json_errors import InputInvalid, read_object
 from headrace_gateway.owner_threads import LONGEST_TITLE, MOST, OwnerThreads
+from headrace_gateway.protocols.copilotkit.default_agent import known_name
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.server.open_requests import Endpoint
@@ -35,7 +37,7 @@ class RuntimeThreads:
 
     def pages(self, base: str) -> Sequence[tuple[str, Endpoint, str]]:
         """Return path, endpoint and method of each route under `base`."""
-        one = f"{base}/threads/{{thread:path}}"
+        one = f"{base}/threads/{any_text('thread')}"
         return (
             (f"{base}/threads", self.page, "GET"),
             (f"{one}/archive", self.archive, "POST"),
@@ -46,14 +48,15 @@ class RuntimeThreads:
     async def page(self, request: Request) -> ASGIApp:
         """Return a page of the caller's threads with an agent, all of them without a limit."""
         caller, given = await self._threads.caller(request, "ListThreads"), request.query_params
-        agent = self._agent(given.get("agentId", ""))
+        if not (stated := given.get("agentId", "")):
+            raise InputInvalid("agentId: is required")
         limit = given.get("limit")
         threads, token = list[ListedThread](), given.get("cursor", "")
         while True:
             query = ListThreads(
                 tenant=caller.tenant,
                 owner=caller.owner,
-                agents=self._threads.agents(request, agent),
+                agents=self._threads.agents(request, known_name(self._services, stated)),
                 archived=None if given.get("includeArchived") == "true" else False,
                 page_size=MOST if limit is None else _limit(limit),
                 page_token=token,
@@ -66,7 +69,7 @@ class RuntimeThreads:
             token = found.next_page_token
             if limit is not None or not token:
                 break
-        shown = [_record(one, given["agentId"]) for one in threads]
+        shown = [_record(one, stated) for one in threads]
         return json_response({"threads": shown, "nextCursor": token or None}, headers=NO_STORE)
 
     async def archive(self, request: Request) -> ASGIApp:
@@ -99,12 +102,6 @@ class RuntimeThreads:
         thread = request.path_params["thread"]
         found = await self._threads.change(request, caller, thread, changed)
         return json_response(_record(found, found.agents[0]), headers=NO_STORE)
-
-    def _agent(self, stated: str) -> str:
-        if not stated:
-            raise InputInvalid("agentId: is required")
-        is_default = stated == "default" and self._services.directory.card(stated) is None
-        return self._services.default_agent if is_default else stated
 
 
 def _record(thread: ListedThread, agent: str) -> Json:

@@ -396,7 +396,7 @@ def _tasks() -> tuple[ApiOperation, ...]:
 
 def _threads() -> tuple[ApiOperation, ...]:
     page = members({"threads": list_of(ref(ListedThread)), "total": INTEGER, "next": or_null(TEXT)})
-    one = threads.ONE.replace(":path", "")
+    one = f"{threads.PATH}/{{thread}}"
     return (
         ApiOperation(
             "GET",

@@ -20,6 +20,7 @@ from headrace_gateway.owner_threads import LONGEST_TITLE, MOST, OwnerThreads, th
 from headrace_gateway.protocols.fleet.declaration import owner_in
 from headrace_gateway.protocols.fleet.parameters import number_in
 from headrace_gateway.refusals import NotPermitted
+from headrace_gateway.server.any_text import any_text
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.json_response import NO_STORE, json_response
 from headrace_gateway.services import Services
@@ -27,8 +28,7 @@ from headrace_gateway.streaming.sse import HttpStream, frame
 from headrace_gateway.thread_feed import ThreadEvent, ThreadRenderer, open_feed
 
 PATH = "/v1/threads"
-ONE = f"{PATH}/{{thread:path}}"
-"""A context id may contain any characters."""
+ONE = f"{PATH}/{any_text('thread')}"
 
 _USUAL = 50
 _LONGEST_WORDS = 200
