@@ -15,7 +15,7 @@ from tests.architecture.test_site import sections
 from tests.architecture.tree import ROOT, modules_of_tests
 from tests.architecture.words import INTERNAL
 
-TABLES = ("docs/comparison.md", "docs/guides/operating/")
+TABLES = ("docs/comparison.md", "docs/guides/operating.md")
 """Pages on which each row is a claim."""
 
 _FIRST_CELL = re.compile(r"^\| (?!---)(.+?) \| ", re.MULTILINE)
