@@ -433,7 +433,7 @@ async def test_each_route_of_the_fleet_api_is_in_the_table() -> None:
     async with memory_services(OpenRequests(), settings) as services:
         routes = fleet_routes(services)
     served = {
-        (method, route.path)
+        (method, re.sub(r":\w+}", "}", route.path))
         for route in routes
         if isinstance(route, Route)
         for method in route.methods or ()
