@@ -7,6 +7,7 @@ each protocol, and `docs/design/isolation.md` has the table.
 import json
 import logging
 import os
+import re
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
