@@ -144,6 +144,30 @@ async def test_a_refusal_has_its_reason(shop: str, one: openai.AsyncOpenAI) -> N
     assert ended.output_text == "Not bought: too dear"
 
 
+async def test_parallel_calls_are_answered_together(shop: str, one: openai.AsyncOpenAI) -> None:
+    assert shop
+    tool: Any = {"type": "function", "strict": False, **_PRICE}
+    first = await one.responses.create(model="shopkeeper", input="nails and glue", tools=[tool])
+    calls = [item.call_id for item in first.output if item.type == "function_call"]
+    results: Any = [
+        {"type": "function_call_output", "call_id": call, "output": "3 EUR"} for call in calls
+    ]
+    answer = partial(one.responses.create, model="shopkeeper", previous_response_id=first.id)
+    with pytest.raises(openai.BadRequestError, match=f"input: no output.*{calls[1]}"):
+        await answer(input=results[:1])
+    assert (await answer(input=results)).output_text.startswith("It costs 3 EUR.")
+
+    chat: Any = {"type": "function", "function": _PRICE}
+    said: list[Any] = [{"role": "user", "content": "nails and glue"}]
+    made = await one.chat.completions.create(model="shopkeeper", messages=said, tools=[chat])
+    message = made.choices[0].message
+    ids = [call.id for call in message.tool_calls or ()]
+    said.append(message.model_dump(exclude_none=True))
+    said.append({"role": "tool", "tool_call_id": ids[1], "content": "3 EUR"})
+    with pytest.raises(openai.BadRequestError, match=f"messages: no output.*{ids[0]}"):
+        await one.chat.completions.create(model="shopkeeper", messages=said, tools=[chat])
+
+
 async def test_a_chat_carries_out_calls(shop: str, one: openai.AsyncOpenAI) -> None:
     assert shop
     tool: Any = {"type": "function", "function": _PRICE}

@@ -37,8 +37,10 @@ async def shopkeeper(run: RunContext) -> AsyncIterator[Emission]:
     else:
         tools = [tool["name"] for tool in run.agui.get("tools") or ()]
         yield f"Asking {', '.join(tools)}. "
-        yield ToolCall("price", {"item": run.prompt}, CALL)
-        yield InputRequired(tool_calls=[CALL])
+        items = run.prompt.split(" and ")
+        for item in items:
+            yield ToolCall("price", {"item": item}, f"{CALL} {item}")
+        yield InputRequired(tool_calls=[f"{CALL} {item}" for item in items])
 
 
 @agent()

@@ -72,6 +72,8 @@ class AgentRequest:
     stream: bool
     background: bool = False
     """Whether the answer to a request without a stream comes before the agent's."""
+    said_in: str = "input"
+    """The field that has the conversation."""
     is_chat: bool = False
     """Whether the client has the conversation, and names it nowhere."""
     with_usage: bool = False
@@ -117,6 +119,7 @@ class AgentRequest:
             agent=_model(body),
             conversation=of_messages(body),
             context=context,
+            said_in="messages",
             is_chat=context is None,
             previous=None,
             tools=_tools(body),

@@ -84,36 +84,40 @@ def _input(request: AgentRequest, place: _SubmissionPlace, message: str) -> tupl
     """Return the parts of the input, the message with that id, and its metadata."""
     conversation = request.conversation
     if place.task is not None:
-        return _answer(conversation, place.task), request.context_metadata()
+        return _answer(request, place.task), request.context_metadata()
     if place.context is not None and not conversation.has_answers:
-        _check_says_something(conversation)
+        _check_says_something(request)
         return conversation.said(), request.context_metadata()
     content, messages = conversation.input(message)
     return content, request.metadata(messages)
 
 
-def _answer(conversation: Conversation, waiting: _AskingTask) -> list[Json]:
+def _answer(request: AgentRequest, waiting: _AskingTask) -> list[Json]:
     """Return the parts that answer the task: results, decisions, and what the user says."""
-    place = RunPlace("", waiting.task, waiting.run)
+    conversation, place = request.conversation, RunPlace("", waiting.task, waiting.run)
     given = {one["toolCallId"] for one in conversation.results}
-    named = {name: place.own_call(name, waiting.calls) for name in given}
-    content = answer_parts(conversation, {name: own for name, own in named.items() if own})
+    named = {name: own for name in given if (own := place.own_call(name, waiting.calls))}
+    if named and (left := [own for own in waiting.calls if own not in named.values()]):
+        # As OpenAI's own API: the agent would go on, and the other result would find it gone.
+        raise RequestInvalid(request.said_in, f"no output for the tool call {place.call(left[0])}")
+    content = answer_parts(conversation, named)
     content += _decisions(conversation, waiting, place)
     if conversation.user is not None or not content:
-        _check_says_something(conversation)
+        _check_says_something(request)
         content += conversation.said()
     return content
 
 
-def _check_says_something(conversation: Conversation) -> None:
+def _check_says_something(request: AgentRequest) -> None:
     """Refuse results and decisions that nobody waits for: the agent would read an empty message.
 
     Raises:
         RequestInvalid: there is nothing else.
     """
+    conversation = request.conversation
     if conversation.user is None and (named := conversation.answered):
         rule = "the agent does not wait for it, or it has been answered"
-        raise RequestInvalid("input", f"no call or approval {named[-1]}: {rule}")
+        raise RequestInvalid(request.said_in, f"no call or approval {named[-1]}: {rule}")
 
 
 def _decisions(conversation: Conversation, waiting: _AskingTask, place: RunPlace) -> list[Json]:
