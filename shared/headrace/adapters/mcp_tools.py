@@ -27,6 +27,7 @@ from mcp.types import Tool as McpTool
 
 from headrace.adapters.event_stream import LARGEST, check_encoding, has_events
 from headrace.adapters.mcp_tasks import CreatedTask, McpTasks, RemoteTask
+from headrace.adapters.model_tool_names import model_tool_names
 from headrace.model import json_text
 from headrace.model.events import Json
 from headrace.sdk.context import RunContext
@@ -81,7 +82,8 @@ class McpServer:
             folder: The command's working directory.
             headers: Headers of each HTTP request.
             only: Names of the tools to offer; by default, all.
-            prefix: Prefix of the tools' names.
+            prefix: Prefix of the tools' names. Models take names of letters, digits, `_` and `-`;
+                other characters become `_`.
             timeout: Maximum duration of a call, and of listing the tools, in seconds.
             keep: Seconds without a run after which the connection closes.
 
@@ -216,11 +218,10 @@ class _McpLink:
         except Exception as error:
             why = _reason(error)
             raise Retryable(f"the MCP server {server.name} does not respond: {why}") from error
-        only = server.only
+        offered = [tool for tool in found if server.only is None or tool.name in server.only]
+        names = model_tool_names([server.prefix + tool.name for tool in offered])
         return [
-            _RemoteTool(self, client, tool, server.prefix + tool.name)
-            for tool in found
-            if only is None or tool.name in only
+            _RemoteTool(self, client, tool, name) for tool, name in zip(offered, names, strict=True)
         ]
 
     def _end_if_unused(self) -> None:

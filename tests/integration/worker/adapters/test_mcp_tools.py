@@ -151,7 +151,7 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
 
     served = MCPServer("shop")
 
-    @served.tool()
+    @served.tool(name="price.of")
     def price(item: str) -> int:
         """Tell a price."""
         return len(item)
@@ -162,13 +162,13 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
         return "secret"
 
     first = deltas(
-        call(0, id="c", name="shop_price", arguments='{"item": "tea"}'), finish="tool_calls"
+        call(0, id="c", name="shop_price_of", arguments='{"item": "tea"}'), finish="tool_calls"
     )
     async with (
         asgi_server(served.streamable_http_app(), lifespan="on") as served_at,
         chat_stub(Reply(first), Reply(deltas({"content": "Three."}))) as stub,
     ):
-        tools = McpServer(f"{served_at}/mcp", prefix="shop_", only=["price"], keep=0)
+        tools = McpServer(f"{served_at}/mcp", prefix="shop_", only=["price.of"], keep=0)
         model = openai_agent(
             name="m", model="s", base_url=stub.url, api_key="k", tools=[tools], memory="task"
         )
@@ -176,7 +176,7 @@ async def test_a_model_calls_tools_over_http_under_a_prefix(
             done = await folded(await submitter.start("m", "How much?"))
     assert (answer(done), results(done)) == ("Three.", [(3, "")])
     [offered] = stub.requests[0]["tools"]
-    assert offered["function"]["name"] == "shop_price"
+    assert offered["function"]["name"] == "shop_price_of"
     assert offered["function"]["description"] == "Tell a price."
     assert offered["function"]["parameters"]["required"] == ["item"]
 
