@@ -1,4 +1,4 @@
-"""docs/mistakes.md: each mistake is made here, and the page has the message that came of it."""
+"""Each mistake in an agent is made here, and has a message that names the line and the remedy."""
 
 import io
 import re
@@ -11,19 +11,6 @@ import pytest
 from headrace.sdk.errors import Misdeclared
 from headrace.testing import TestFleet
 from headrace_worker.load import load
-from tests.architecture.tree import ROOT
-
-PAGE = ROOT / "docs" / "mistakes.md"
-
-_HEAD = """\
-# Mistakes and their messages
-
-Look up the message of a mistake in an agent. An invalid declaration raises its message when the
-module is imported. What is wrong in a run fails the task, with the agent, the file and the line.
-
-| mistake | message | remedy |
-|---|---|---|
-"""
 
 _IMPORTS = """\
 import asyncio; from headrace import *
@@ -32,12 +19,11 @@ import asyncio; from headrace import *
 
 
 class Mistake(NamedTuple):
-    """A module with a mistake in it, and how it is put right."""
+    """A module with a mistake in it, and the message that says so."""
 
     what: str
     code: str
     message: str
-    remedy: str
     runs: bool = False
     """Whether it shows when the agent runs, not when it is declared."""
 
@@ -47,63 +33,53 @@ MISTAKES = [
         "a name without `name=`",
         "@agent('shop')\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent('shop'): write @agent(name='shop') (shop.py:3)",
-        "options of `@agent` have names",
     ),
     Mistake(
         "a function without the context",
         "@agent\nasync def shop():\n    yield 'hello'\n",
         "the function of agent 'shop' must take one argument, the RunContext: async def shop(ctx)"
         " (shop.py:3)",
-        "take `ctx`, even if it is not used",
     ),
     Mistake(
         "a name with spaces",
         "@agent(name='my shop')\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'my shop' must be 1 to 64 of [A-Za-z0-9_-], beginning with a letter or digit"
         " (shop.py:3)",
-        "a `name` is an id; `card=Card(display_name='My shop')` is for people",
     ),
     Mistake(
         "an option of another type",
         "@agent(limits=Limits(timeout='5'))\nasync def shop(ctx):\n    yield 'hello'\n",
         "the limits.timeout of agent 'shop' must be a number of seconds, not str (shop.py:3)",
-        "`limits=Limits(timeout=5)`",
     ),
     Mistake(
         "one value where several are expected",
         "@agent(card=Card(input_modes='text/plain'))\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'shop': card.input_modes: Input should be a valid list (shop.py:3)",
-        "`card=Card(input_modes=['text/plain'])`",
     ),
     Mistake(
         "an option of a group",
         "@agent(icon_url='https://a.example')\nasync def shop(ctx):\n    yield 'hello'\n",
         "unknown option 'icon_url' of agent 'shop'; write card=Card(icon_url=…) (shop.py:3)",
-        "`card=Card(icon_url='https://a.example')`",
     ),
     Mistake(
         "an option that does not exist",
         "@agent(descripton='Sells nails.')\nasync def shop(ctx):\n    yield 'hello'\n",
         "unknown option 'descripton' of agent 'shop'; did you mean description? (shop.py:3)",
-        "`description='Sells nails.'`",
     ),
     Mistake(
         "an option of `@agent` in a group",
         "@agent(card=Card(description='Sells nails.'))\nasync def shop(ctx):\n    yield 'hello'\n",
         "unknown option 'description' of Card; write @agent(description=…) (shop.py:3)",
-        "`description='Sells nails.'`",
     ),
     Mistake(
         "an option that a group does not have",
         "@agent(retry=Retry(max=5))\nasync def shop(ctx):\n    yield 'hello'\n",
         "unknown option 'max' of Retry; Retry has attempts, backoff, on (shop.py:3)",
-        "`retry=Retry(attempts=5)`",
     ),
     Mistake(
         "a group's option without its name",
         "@agent(limits=Limits(5))\nasync def shop(ctx):\n    yield 'hello'\n",
         "Limits(5): options of Limits have names: concurrency, timeout, start_within (shop.py:3)",
-        "`limits=Limits(timeout=5)`",
     ),
     Mistake(
         "an interceptor that is no context manager",
@@ -111,7 +87,6 @@ MISTAKES = [
         "@agent(interceptors=[timed])\nasync def shop(ctx):\n    yield 'hello'\n",
         "an interceptor of agent 'shop' must return an async context manager, not async_generator:"
         " write @contextlib.asynccontextmanager above it (shop.py:3)",
-        "`@contextlib.asynccontextmanager` above `timed`",
         runs=True,
     ),
     Mistake(
@@ -120,44 +95,37 @@ MISTAKES = [
         "@agent(name='shop')\nasync def other(ctx):\n    yield 'hello'\n\n"
         "agents = Agents([shop, other])\n",
         "two agents are named 'shop'; names must be unique (shop.py:7)",
-        "give one another `name`",
     ),
     Mistake(
         "a function that is not declared",
         "async def shop(ctx):\n    yield 'hello'\n",
         "shop:shop is not an agent or a list of agents; declare the function with @agent"
         " (shop.py:3)",
-        "`@agent` above the function",
     ),
     Mistake(
         "a package that is not installed",
         "import not_there\n",
         "shop imports not_there, which is not installed (shop.py:3)",
-        "install it where the worker runs",
     ),
     Mistake(
         "a module that is not Python",
         "@agent\nasync def shop(ctx)\n    yield 'hello'\n",
         "shop.py:4: expected ':'",
-        "correct the line",
     ),
     Mistake(
         "a module with null bytes, such as one saved as UTF-16",
         "@agent\nasync def shop(ctx):\n    yield '\0'\n",
         "shop.py:5: a null byte; save the file as UTF-8 text",
-        "save it as UTF-8",
     ),
     Mistake(
         "a tool's parameter without a type",
         "@tool\nasync def stock(of):\n    return 7\n",
         "stock: parameter of needs a type annotation (shop.py:3)",
-        "`of: str`",
     ),
     Mistake(
         "a tool's name without `name=`",
         "@tool('stock')\nasync def stock(of: str):\n    return 7\n",
         "tool('stock'): write @tool(name='stock') (shop.py:3)",
-        "options of `@tool` have names",
     ),
     Mistake(
         "a tool's parameter of a type without a JSON schema",
@@ -165,37 +133,31 @@ MISTAKES = [
         "no JSON schema can be made for tool 'stock': Unable to generate pydantic-core schema for"
         " <class 'shop.Shelf'>; use types that have one, such as str, list or a BaseModel"
         " (shop.py:6)",
-        "`class Shelf(BaseModel)`",
     ),
     Mistake(
         "`@agent` twice",
         "@agent\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'shop' is already declared with @agent (shop.py:3)",
-        "`@agent` once",
     ),
     Mistake(
         "`@tool` above `@agent`",
         "@tool\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "agent 'shop' can't be a tool; delegate to it, in a function (shop.py:3)",
-        "`await ctx.delegate('shop', …)` in the tool's function",
     ),
     Mistake(
         "`@agent` above `@tool`",
         "@agent\n@tool\nasync def stock(of: str):\n    return 7\n",
         "a tool can't be an agent; write @tool or @agent, or a function for each (shop.py:3)",
-        "two functions; the agent calls the tool: `await ctx.call(stock, of='nails')`",
     ),
     Mistake(
         "a trigger below `@agent`",
         "@agent\n@on('orders.created')\nasync def shop(ctx):\n    yield 'hello'\n",
         "@on must stand above @agent (shop.py:4)",
-        "`@on` and `@schedule` above `@agent`",
     ),
     Mistake(
         "a trigger without a subject",
         "@on\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "write @on('…') (shop.py:3)",
-        "`@on('orders.created')`",
     ),
     Mistake(
         "a value that a trigger can't have",
@@ -203,14 +165,12 @@ MISTAKES = [
         "    yield 'hello'\n",
         "the trigger of agent 'shop': filter: 'total' must be subject, headers.NAME or body,"
         " followed by names and numbers with dots between (shop.py:3)",
-        "`{'body.total': 7}`",
     ),
     Mistake(
         "a schedule without a time",
         "@schedule('count the stock')\n@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "the schedule of agent 'shop': schedule: exactly one of at, every and cron is required"
         " (shop.py:3)",
-        "`@schedule('count the stock', every='1h')`",
     ),
     Mistake(
         "two schedules with one name",
@@ -218,14 +178,12 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n",
         "two schedules of agent 'shop' are named 'shop'; give one another name:"
         " @schedule(…, name=…) (shop.py:3)",
-        "`name=`; without it, a trigger or schedule has the agent's name",
     ),
     Mistake(
         "output of another type",
         "@agent\nasync def shop(ctx):\n    yield 'There are '\n    yield 7\n",
         "agent 'shop': an agent can't yield int; allowed: str, Thinking, ToolCall,"
         " ToolResult, File, Data, InputRequired, … (shop.py:6)",
-        "`yield str(7)`, or `Data(7)` for structured results",
         runs=True,
     ),
     Mistake(
@@ -233,14 +191,12 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    return 7\n",
         "agent 'shop': an agent can't yield int; allowed: str, Thinking, ToolCall,"
         " ToolResult, File, Data, InputRequired, … (shop.py:3)",
-        "as above",
         runs=True,
     ),
     Mistake(
         "structured output as it is",
         "@agent\nasync def shop(ctx):\n    yield {'nails': 7}\n",
         "agent 'shop': an agent can't yield dict; yield Data(…) for structured output (shop.py:5)",
-        "`yield Data({'nails': 7})`",
         runs=True,
     ),
     Mistake(
@@ -248,7 +204,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield None\n",
         "agent 'shop': an agent can't yield None; to end the run without output, return"
         " (shop.py:5)",
-        "leave it out",
         runs=True,
     ),
     Mistake(
@@ -257,7 +212,6 @@ MISTAKES = [
         "async def words():\n    yield 'hello'\n",
         "agent 'shop': an agent can't yield async_generator; yield its items: async for item in …:"
         " yield item (shop.py:5)",
-        "`async for word in words(): yield word`",
         runs=True,
     ),
     Mistake(
@@ -266,7 +220,6 @@ MISTAKES = [
         "    yield asyncio.ensure_future(stock())\n\n"
         "async def stock():\n    return '7'\n",
         "agent 'shop': an agent can't yield Task; an await is missing (shop.py:7)",
-        "`yield await stock()`",
         runs=True,
     ),
     Mistake(
@@ -274,7 +227,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    ctx.emit('There are 7.')\n    yield 'Nails? '\n",
         "agent 'shop' called ctx.emit() without await, so it did nothing; await ctx.emit(…)"
         " (shop.py:5)",
-        "`await ctx.emit('There are 7.')`",
         runs=True,
     ),
     Mistake(
@@ -283,14 +235,12 @@ MISTAKES = [
         "    return f'{answer}'\n",
         "agent 'shop' called ctx.delegate() without await, so it did nothing; await"
         " ctx.delegate(…) (shop.py:3)",
-        "`answer = await ctx.delegate('store', 'nails')`",
         runs=True,
     ),
     Mistake(
         "a method of the context in a function without `async`",
         "@agent\ndef shop(ctx):\n    ctx.emit('There are 7.')\n    yield 'Nails? '\n",
         "agent 'shop' called ctx.emit(), which needs await: declare it with async def (shop.py:5)",
-        "`async def shop(ctx)`, or `yield 'There are 7.'`",
         runs=True,
     ),
     Mistake(
@@ -299,7 +249,6 @@ MISTAKES = [
         "    for message in ctx.history():\n        yield message['messageId']\n",
         "agent 'shop' called ctx.history() without await, so it did nothing; await ctx.history(…)"
         " (shop.py:6)",
-        "`for message in await ctx.history()`",
         runs=True,
     ),
     Mistake(
@@ -307,7 +256,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    ctx.memory.save('stock', 7)\n    yield 'hello'\n",
         "agent 'shop' called ctx.memory.save() without await, so it did nothing;"
         " await ctx.memory.save(…) (shop.py:5)",
-        "`await ctx.memory.save('stock', 7)`",
         runs=True,
     ),
     Mistake(
@@ -315,7 +263,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield ctx.memory.of_owner.load('stock')['nails']\n",
         "agent 'shop' called ctx.memory.load() without await, so it did nothing;"
         " await ctx.memory.load(…) (shop.py:5)",
-        "`(await ctx.memory.of_owner.load('stock'))['nails']`",
         runs=True,
     ),
     Mistake(
@@ -323,22 +270,18 @@ MISTAKES = [
         "import asyncio\n\n@agent\ndef shop(ctx):\n    asyncio.run(ctx.emit('There are 7.'))\n",
         "agent 'shop' used ctx.emit outside of the worker's event loop; declare the function with"
         " async def, and await it there (shop.py:7)",
-        "`async def shop(ctx)` and `await ctx.emit('There are 7.')`",
         runs=True,
     ),
     Mistake(
         "output after the end",
         "@agent\nasync def shop(ctx):\n    yield InputRequired('How many?')\n    yield 'Thanks.'\n",
         "agent 'shop': str after the run's end (shop.py:6)",
-        "`return` after `InputRequired`, `Complete` and `Reject`; the answer is `ctx.prompt` of the"
-        " next run",
         runs=True,
     ),
     Mistake(
         "a file without content",
         "@agent\nasync def shop(ctx):\n    yield File('list.txt')\n",
         "agent 'shop': a file needs either content or a URL (shop.py:5)",
-        "`File('list.txt', b'…')` or `File('list.txt', url='https://…')`",
         runs=True,
     ),
     Mistake(
@@ -346,7 +289,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield Data('x' * 20_000_000)\n",
         "agent 'shop': an event of … bytes exceeds the limit of 1032192; yield large content as a"
         " File (shop.py:5)",
-        "`File('stock.json', b'…')`; large files are stored outside the log",
         runs=True,
     ),
     Mistake(
@@ -355,7 +297,6 @@ MISTAKES = [
         "    yield f'{number} nails'\n",
         "agent 'shop' called input(), but a worker has no terminal; "
         "yield InputRequired('…') (shop.py:5)",
-        "`yield InputRequired('How many?')`; the answer is `ctx.prompt` of the next run",
         runs=True,
     ),
     Mistake(
@@ -363,7 +304,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n    raise SystemExit(1)\n",
         "agent 'shop' raised SystemExit; only its run ends: return, or raise an Exception"
         " (shop.py:6)",
-        "`return`; `sys.exit()` and `KeyboardInterrupt` end the run, not the process",
         runs=True,
     ),
     Mistake(
@@ -371,7 +311,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    yield 'hello'\n    raise KeyboardInterrupt\n",
         "agent 'shop' raised KeyboardInterrupt; only its run ends: return, or raise an Exception"
         " (shop.py:6)",
-        "as above",
         runs=True,
     ),
     Mistake(
@@ -379,7 +318,6 @@ MISTAKES = [
         "def stock(of: str) -> int:\n    return 7\n\n"
         "@agent\nasync def shop(ctx):\n    await ctx.call(stock, of='nails')\n",
         "ctx.call() needs a tool, not function: declare its function with @tool (shop.py:8)",
-        "`@tool` above `stock`",
         runs=True,
     ),
     Mistake(
@@ -387,7 +325,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    await ctx.reply('four')\n",
         "ctx.reply() needs the child's Result first, not str: write ctx.reply(result, message), or"
         " ctx.reply(message=…) (shop.py:5)",
-        "[`await ctx.reply(result, 'four')`](delegation.md#when-a-child-does-not-answer)",
         runs=True,
     ),
     Mistake(
@@ -395,7 +332,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    await ctx.memory.put('stock', {'nails': 7})\n",
         "agent 'shop': the value of memory key 'stock' must be bytes, not dict; use save for JSON"
         " (shop.py:5)",
-        "`await ctx.memory.save('stock', {'nails': 7})`",
         runs=True,
     ),
     Mistake(
@@ -404,14 +340,12 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    await ctx.step('count', count())\n",
         "step 'count' needs a function and its arguments, not str: write ctx.step('count',"
         " function, …) (shop.py:8)",
-        "`await ctx.step('count', count)`",
         runs=True,
     ),
     Mistake(
         "a step's `retry` that is a number",
         "@agent\nasync def shop(ctx):\n    await ctx.step('count', lambda: 7, retry=3)\n",
         "the retry of step 'count' must be a Retry: write Retry(…) (shop.py:5)",
-        "`retry=Retry(attempts=3)`",
         runs=True,
     ),
     Mistake(
@@ -419,7 +353,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    await ctx.step('count', lambda: object())\n",
         "agent 'shop': the result of step 'count' is not JSON; return JSON, a dataclass or a"
         " Pydantic model, and store large or binary content as a file (shop.py:5)",
-        "return what JSON can write",
         runs=True,
     ),
     Mistake(
@@ -428,7 +361,6 @@ MISTAKES = [
         "@agent\nasync def shop(ctx):\n    await asyncio.gather(count(ctx), count(ctx))\n",
         "step 'count' is called twice at the same time, and another attempt could not tell which"
         " call is which; give each call a key= (shop.py:4)",
-        "`ctx.step('count', count, shelf, key=shelf)`",
         runs=True,
     ),
     Mistake(
@@ -441,21 +373,9 @@ MISTAKES = [
         " instead, was not asked for; pin tasks to the version of the agent that began them, give"
         " the step a key=, and decide by recorded values alone: results of steps, ctx.now,"
         " ctx.random and ctx.uuid (shop.py:6)",
-        "[steps](steps.md#which-step-is-which)",
         runs=True,
     ),
 ]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def rows() -> str:
-    """Return the page's table."""
-    return "".join(
-        f"| {one.what} | `{_cell(one.message)}` | {_cell(one.remedy)} |\n" for one in MISTAKES
-    )
 
 
 async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -477,7 +397,7 @@ async def _made(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-async def test_a_mistake_has_the_message_of_the_page(
+async def test_a_mistake_has_its_message(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await _made(mistake, tmp_path, monkeypatch) == mistake.message
@@ -489,7 +409,3 @@ def test_every_message_names_file_and_line() -> None:
 
 def test_every_message_is_one_line() -> None:
     assert [one.what for one in MISTAKES if "\n" in one.message] == []
-
-
-def test_the_page_has_every_mistake() -> None:
-    assert PAGE.read_text() == _HEAD + rows(), "write the page from _HEAD + rows() of this module"
