@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "errors.md"
 _HEAD = """\
 # Errors
 
-To handle a refused request, look up its reason here. JSON-RPC, REST and file downloads
-return it in an `ErrorInfo` detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and the fleet
-API return `{"error": {"code", "message"}}` with the HTTP status and the code of the last column.
+Look up why a request was refused by its reason. JSON-RPC, REST and file downloads return the reason
+in an `ErrorInfo` detail, gRPC in `google.rpc.Status`. AG-UI, CopilotKit and the fleet API return
+`{"error": {"code", "message"}}`: the code in brackets, or else the reason in lower case.
 After an error with Retry-After, the same request may be sent again.
 
-| reason | JSON-RPC | HTTP | gRPC | Retry-After | when | code |
-|---|---|---|---|---|---|---|
+| reason | HTTP, JSON-RPC, gRPC | when |
+|---|---|---|
 """
 
 
@@ -37,12 +37,14 @@ def rows() -> Iterator[str]:
 
 
 def _cells(kind: type[Exception], problem: Problem) -> list[str]:
-    code = kind.code if issubclass(kind, HeadraceError) else problem.reason.lower()
+    plain = problem.reason.lower()
+    code = kind.code if issubclass(kind, HeadraceError) else plain
+    named = f"`{problem.reason}`" + (f" (`{code}`)" if code != plain else "")
+    status = f"{problem.http_status}, {problem.rpc_code}, {problem.grpc_status}"
+    after = "" if problem.retry_after is None else f"; Retry-After {problem.retry_after} s"
     is_own = kind.__module__.startswith("headrace")
     when = (kind.__doc__ or "").splitlines()[0].rstrip(".") if is_own else "as A2A defines it"
-    retry = "" if problem.retry_after is None else f"{problem.retry_after} s"
-    status = [f"{problem.rpc_code}", f"{problem.http_status}", problem.grpc_status]
-    return [f"`{problem.reason}`", *status, retry, when, f"`{code}`"]
+    return [named, status, when + after]
 
 
 def test_the_page_of_errors_is_made_anew() -> None:

@@ -30,7 +30,7 @@ _HOST = "http://127.0.0.1:8080"
 
 
 async def test_hectors_client_is_answered_in_its_form(fleet: Fleet) -> None:
-    command = blocks(ROOT / "docs" / "guides" / "hector.md", "sh")[0].code
+    command = blocks(ROOT / "docs" / "hector.md", "sh")[0].code
     joined = command.replace("\\\n", "").replace(_HOST, fleet.gateways[0])
     name, *arguments = shlex.split(joined)
     sent = [program(name), "--silent", *arguments]

@@ -10,7 +10,7 @@ from tests.architecture.tree import ROOT
 from tests.support.document import blocks, examples, pytest_in
 
 FRAMEWORKS = ROOT / "docs" / "frameworks"
-GUIDES = ROOT / "docs" / "guides"
+HECTOR = ROOT / "docs" / "hector.md"
 _PYTEST = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 
 
@@ -36,9 +36,9 @@ def test_options_of_the_outer_pytest_do_not_apply_to_that_of_a_document(
 
 
 def test_hectors_file_loads_with_the_warning_that_the_guide_shows(tmp_path: Path) -> None:
-    [file] = blocks(GUIDES / "hector.md", "yaml")
+    [file] = blocks(HECTOR, "yaml")
     (tmp_path / file.title).write_text(file.code)
-    [(command, shown)] = examples(GUIDES / "hector.md", "sh")
+    [(command, shown)] = examples(HECTOR, "sh")
     done = subprocess.run(
         [sys.executable, "-m", "headrace_cli", *command.split()[1:]],
         cwd=tmp_path,

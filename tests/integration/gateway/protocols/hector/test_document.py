@@ -1,7 +1,4 @@
-"""Every curl line of Hector's documents, run by curl as it stands there but for the host.
-
-`docs/hector.md` lists the same lines by the same names, with those of grpcurl and JavaScript.
-"""
+"""Every curl line of Hector's documents, run by curl as it stands there but for the host."""
 
 import asyncio
 import json
@@ -9,14 +6,12 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.support.clients.bindings import Json
 from tests.support.javascript import program
 
-PAGE = (Path(__file__).parents[5] / "docs/hector.md").read_text(encoding="utf-8")
 _HOST = re.compile(r"http://localhost:\d+")
 _SEND = r"""curl -X POST http://localhost:8081/v1/agents/assistant/message:send \
   -H "Content-Type: application/json" \
@@ -151,7 +146,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
-async def test_a_line_is_answered_as_the_page_states(gateway: str, line: Line) -> None:
+async def test_a_line_is_answered_as_hectors_documents_state(gateway: str, line: Line) -> None:
     command = shlex.split(_HOST.sub(gateway, line.command.partition(" | jq")[0]))
     requests = [one + line.query if one.startswith(gateway) else one for one in command[1:]]
     curl = await asyncio.create_subprocess_exec(
@@ -159,10 +154,3 @@ async def test_a_line_is_answered_as_the_page_states(gateway: str, line: Line) -
     )
     output, _ = await asyncio.wait_for(curl.communicate(), 60)
     assert line.expected(output.decode()), output.decode()
-
-
-def test_the_page_lists_each_line() -> None:
-    listed = re.findall(
-        r"^\| `([a-z0-9-]+)` \|", PAGE.partition("## Line by line")[2], re.MULTILINE
-    )
-    assert listed == [line.name for line in LINES]
