@@ -12,5 +12,5 @@ def test_every_example_passes(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     output = pytest_in(tmp_path)
     count = sum(block.count("async def test_") for block in shown)
-    assert count == 8
+    assert count == 7
     assert f"{count} passed" in output, output
