@@ -92,7 +92,8 @@ REQUEST_SECONDS = LoopHistogram(
 )
 REQUESTS = LoopCounter(
     "headrace_requests",
-    "Requests, by outcome: ok, refused, unavailable, failed, disconnected.",
+    "Requests, by outcome: ok, refused (the client's error or a limit), unavailable (503), failed "
+    "(an unexpected error), disconnected (the client did not wait).",
     ["protocol", "binding", "operation", "outcome"],
 )
 REFUSALS = Counter(
@@ -140,7 +141,8 @@ INVOKE_AGENT_SECONDS = LoopHistogram(
 )
 EXECUTE_TOOL_SECONDS = LoopHistogram(
     "gen_ai_execute_tool_duration_seconds",
-    "Seconds from a tool call's complete arguments to its result, as agents emit them.",
+    "Seconds from a tool call's complete arguments to its result, as agents emit them. After 100 "
+    "names of tools in a process, further ones are _OTHER.",
     ["gen_ai_agent_name", "gen_ai_tool_name", "error_type"],
     buckets=_EXECUTE_TOOL_SECONDS,
 )
@@ -160,7 +162,8 @@ RUNS_WORKING = Gauge(
 
 QUOTA_WARNINGS = Counter(
     "headrace_quota_warnings",
-    "Runs that began while a quota was nearly used up, or used up and not enforced.",
+    "Runs that began while a quota was nearly used up, or used up and not enforced, and requests "
+    "near another limit, by its name.",
     ["quota"],
 )
 

@@ -24,7 +24,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"/console/?": "leads to /console/{path}",
     r"/(message|tasks|contexts|rpc|stream|extendedAgentCard).*": "the default agent's",
     r"/api/(agent|chat).*": "the default agent's",
-    r"(/v1/agents/\{agent\})?/v1/(message|tasks|card).*": "of A2A 0.3",
+    r"(/v1/agents/\{agent\})?/v1/(message|tasks/|card).*": "of A2A 0.3",
     r"(/v1/agents/\{agent\})?/\{tenant\}/.*": "with the tenant, as cards may require it",
     r"/v1/agents(/\{agent\}(/ag-ui)?)?/": "the same with a slash",
     r"/copilotkit/": "the same with a slash",

@@ -67,11 +67,19 @@ class FleetMetrics(Collector):
         # Where runs wait and no age is known, 0 would look like an empty queue.
         oldest |= {version: 0.0 for version, runs in waiting.items() if not runs}
         yield _family("headrace_runs_waiting", "Runs that wait for a worker.", waiting, *_VERSION)
-        help_text = "Seconds for which the oldest waiting run has waited."
-        yield _family("headrace_oldest_run_seconds", help_text, oldest, *_VERSION)
+        yield _family(
+            "headrace_oldest_run_seconds",
+            "Seconds for which the oldest waiting run has waited; missing if nobody knows.",
+            oldest,
+            *_VERSION,
+        )
         available = {(name,): float(self._directory.available(name)) for name in names}
-        help_text = "1 while a running worker serves the agent."
-        yield _family("headrace_agent_available", help_text, available, "agent")
+        yield _family(
+            "headrace_agent_available",
+            "1 while a running worker serves the agent.",
+            available,
+            "agent",
+        )
 
     def _versions(self, agent: str) -> set[str]:
         """Return the versions of `agent` that are shown even if no run waits for them.
@@ -88,13 +96,17 @@ def _streams(sample: Sample) -> Iterator[GaugeMetricFamily]:
     )
     limits = {(one["name"],): one["maxBytes"] for one in sample.streams if one["maxBytes"]}
     yield _family(
-        "headrace_stream_max_bytes", "Maximum size of a stream, in bytes.", limits, "stream"
+        "headrace_stream_max_bytes", "Limit of a stream in bytes, if it has one.", limits, "stream"
     )
     replicas = {(one["name"],): one["replicas"] for one in sample.streams}
     yield _family("headrace_stream_replicas", "Configured replicas.", replicas, "stream")
     current = {(one["name"],): one["currentReplicas"] for one in sample.streams}
-    help_text = "Replicas that are online and hold the whole stream."
-    yield _family("headrace_stream_current_replicas", help_text, current, "stream")
+    yield _family(
+        "headrace_stream_current_replicas",
+        "Replicas that are online and hold the whole stream.",
+        current,
+        "stream",
+    )
 
 
 def _family[Values: tuple[str, ...]](

@@ -45,6 +45,7 @@ from headrace_gateway.protocols.fleet import (
     processes,
     schedules,
     task_log,
+    task_rows,
     threads,
     triggers,
     usage,
@@ -175,15 +176,34 @@ _ROUTE: Json = members(
     }
 )
 
+_TASK_ROW: Json = members(
+    {
+        "id": TEXT,
+        "agent": TEXT,
+        "owner": TEXT,
+        "contextId": TEXT,
+        "state": _STATE,
+        "time": described(TIME, "When the task got its state."),
+        "title": described(TEXT, "The beginning of the user's first message."),
+        "text": described(TEXT, "The beginning of the status' message."),
+    },
+    {"status": described(ref("TaskStatus"), "Of a task that waits for its user, in full.")},
+)
+
 _ROW: Json = members(
     {
         "generation": INTEGER,
         "cursor": TEXT,
         "time": TIME,
-        "writer": members({"kind": TEXT, "id": TEXT}),
-        "run": INTEGER,
-        "attempt": INTEGER,
-        "state": _STATE,
+        "writer": members(
+            {
+                "kind": described(TEXT, "worker, gateway, task-state, operator or another."),
+                "id": described(TEXT, "Unique per attempt, or per request."),
+            }
+        ),
+        "run": described(INTEGER, "The input that the event belongs to, by its generation."),
+        "attempt": described(INTEGER, "0: no worker wrote it."),
+        "state": described(_STATE, "After the entry that contains the event."),
         "type": one_of("task", "message", "statusUpdate", "artifactUpdate"),
         "event": ref("StreamResponse"),
     },
@@ -194,12 +214,12 @@ _LOG: Json = members(
     {
         "task": TEXT,
         "log": TEXT,
-        "first": INTEGER,
-        "head": INTEGER,
-        "state": TEXT,
+        "first": described(INTEGER, "Generation of the oldest event that the log still has."),
+        "head": described(INTEGER, "Generation of the newest event."),
+        "state": described(TEXT, "The task's."),
         "events": list_of(ref("LogRow")),
         "next": or_null(described(TEXT, "The cursor for the next page.")),
-        "feedback": or_null(ref("Feedback")),
+        "feedback": described(or_null(ref("Feedback")), "On the page that reaches the end."),
     }
 )
 
@@ -227,16 +247,22 @@ _FLEET: Json = members(
     {
         "development": FLAG,
         "workers": list_of(
-            members({"id": TEXT, "agents": list_of(TEXT), "heartbeatSeconds": NUMBER})
+            members(
+                {
+                    "id": TEXT,
+                    "agents": list_of(TEXT),
+                    "heartbeatSeconds": described(NUMBER, "Since this gateway saw its last sign."),
+                }
+            )
         ),
         "queues": list_of(
             members(
                 {
                     "agent": TEXT,
                     "priority": TEXT,
-                    "waiting": INTEGER,
-                    "running": INTEGER,
-                    "oldestSeconds": or_null(NUMBER),
+                    "waiting": described(INTEGER, "Runs that no worker has received yet."),
+                    "running": described(INTEGER, "Runs that have not ended, asleep included."),
+                    "oldestSeconds": or_null(described(NUMBER, "Age of the oldest waiting run.")),
                 },
                 {"version": TEXT},
             )
@@ -246,7 +272,7 @@ _FLEET: Json = members(
                 {
                     "stream": TEXT,
                     "head": INTEGER,
-                    "position": or_null(INTEGER),
+                    "position": or_null(described(INTEGER, "Up to which task state has applied.")),
                     "lag": or_null(INTEGER),
                 }
             )
@@ -291,13 +317,19 @@ _USAGE: Json = members(
 )
 
 _DELIVERY: Json = members(
-    {"id": INTEGER, "agent": TEXT, "task": TEXT, "webhook": TEXT, "queued": TIME},
+    {
+        "id": INTEGER,
+        "agent": TEXT,
+        "task": TEXT,
+        "webhook": TEXT,
+        "queued": described(TIME, "When its newest event was queued."),
+    },
     {
         "owner": TEXT,
         "receiver": described(TEXT, "Scheme and host of the webhook's URL."),
-        "delivered": INTEGER,
-        "attempts": INTEGER,
-        "due": or_null(TIME),
+        "delivered": described(INTEGER, "Generation of the last event delivered or abandoned."),
+        "attempts": described(INTEGER, "At the current delivery."),
+        "due": or_null(described(TIME, "When the next attempt begins; null: at once.")),
         "lastError": or_null(TEXT),
     },
 )
@@ -390,6 +422,51 @@ def _tasks() -> tuple[ApiOperation, ...]:
                 members({}, {"reason": {"type": "string", "minLength": 1, "maxLength": 1000}}),
                 may_be_empty=True,
             ),
+        ),
+    )
+
+
+def _lists() -> tuple[ApiOperation, ...]:
+    of_agents: Mapping[str, Json] = {
+        "agent": described(list_of(TEXT), "Only tasks of these agents."),
+        "own": described(FLAG, "For operators, too: only the caller's own tasks."),
+        **_OWNER,
+    }
+    return (
+        ApiOperation(
+            "GET",
+            task_rows.PATH,
+            "ListAllTasks",
+            "List the tasks of all agents, and count them by state",
+            answer(
+                members(
+                    {
+                        "tasks": list_of(ref("TaskRow")),
+                        "counts": {"type": "object", "additionalProperties": INTEGER},
+                        "totalSize": INTEGER,
+                        "next": or_null(TEXT),
+                    }
+                )
+            ),
+            query={
+                **of_agents,
+                "status": described(list_of(_STATE), "Only tasks in these states."),
+                "q": described(TEXT, "A text in the first message or the status, or of the id."),
+                "contextId": TEXT,
+                "statusTimestampAfter": TIME,
+                "order": one_of("newest", "oldest"),
+                "limit": whole(1, 200, 50),
+                "after": described(TEXT, "`next` of the page before."),
+            },
+        ),
+        ApiOperation(
+            "GET",
+            watch.ALL_PATH,
+            "WatchAllTasks",
+            "Follow the changes of the list of all agents' tasks",
+            events("`list`: request the list now. `change`: a task began, or changed its state."),
+            query={"contextId": TEXT, "status": _STATE, **of_agents},
+            headers=_LAST_EVENT_ID,
         ),
     )
 
@@ -729,7 +806,16 @@ def _letters() -> tuple[ApiOperation, ...]:
 SECTION = ApiSection(
     "Fleet",
     "Logs, lists and usage of tasks, triggers and schedules, and what operators see and do.",
-    (*_tasks(), *_threads(), *_fleet(), *_versions(), *_schedules(), *_triggers(), *_letters()),
+    (
+        *_lists(),
+        *_tasks(),
+        *_threads(),
+        *_fleet(),
+        *_versions(),
+        *_schedules(),
+        *_triggers(),
+        *_letters(),
+    ),
     error=ref("Error"),
     schemas={
         "Schedule": _SCHEDULE,
@@ -744,6 +830,7 @@ SECTION = ApiSection(
         "Candidate": _CANDIDATE,
         "Version": _VERSION,
         "Route": _ROUTE,
+        "TaskRow": _TASK_ROW,
         "LogRow": _ROW,
         "LogPage": _LOG,
         "Feedback": _FEEDBACK,
