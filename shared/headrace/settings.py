@@ -98,8 +98,8 @@ class BusSettings(SecretSettings):
     of nats-server)."""
 
     nats_jetstream_domain: Annotated[str, LOGIN] = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
-    """JetStream domain of the servers that hold the streams. Set it where the server in `nats_url`
-    is a leaf node with a JetStream domain of its own. If empty, the server's JetStream is used."""
+    """JetStream domain of the servers that hold the streams, where the server in `nats_url` is a
+    leaf node with a domain of its own."""
 
     prefix: Annotated[str, CHOICE] = Field(
         default="headrace", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
@@ -115,52 +115,45 @@ class BusSettings(SecretSettings):
 
     replicas: Annotated[int | None, MUST_SET] = Field(default=None, ge=1, le=5)
     """Replicas of each stream and bucket; use 3 on a cluster. If unset, existing streams keep
-    theirs, and new ones get 1. A service refuses to start if the streams have another number
-    (`headrace streams apply` changes it)."""
+    theirs, and new ones get 1. To change it: `headrace streams apply`."""
 
     event_streams: Annotated[int, SIZE] = Field(default=1, ge=1, le=64)
-    """Number of event streams, with 16 shards each. A service refuses to start if there are more or
-    fewer. To add some: `headrace streams apply`; the number can't shrink."""
+    """Number of event streams, with 16 shards each. To add some: `headrace streams apply`; the
+    number can't shrink."""
 
     events_max_bytes: Annotated[int | None, MUST_SET] = Field(default=None, ge=-1)
     """Maximum size of each event stream in bytes; -1: unlimited. A full stream refuses new tasks
-    with 503. If unset, existing streams keep their limit, and new ones have none. To change it:
-    `headrace streams apply`."""
+    with 503. Unset: as it is, or unlimited. To change it: `headrace streams apply`."""
 
     retention: Annotated[float | None, RETENTION] = Field(default=None, gt=0)
-    """Seconds for which a finished task is kept. After that it is erased; an empty tombstone stays
-    for `HEADRACE_TOMBSTONE_SECONDS`. If unset, it is what the fleet was created with, or 7 days. A
-    service refuses to start if the fleet keeps tasks for another time. To change it: `headrace
-    streams apply`, then restart task state."""
+    """Seconds for which a finished task is kept. If unset, it is what the fleet was created with,
+    or 7 days. To change it: `headrace streams apply`, then restart task state."""
 
     waiting_retention: Annotated[float | None, RETENTION] = Field(default=None, gt=0)
-    """Seconds for which a task may wait for its user's input. After that it is CANCELED, and kept
-    for `HEADRACE_RETENTION` like any finished task. If unset, it is what the fleet was created
-    with, or 30 days. To change it: `headrace streams apply`, then restart task state."""
+    """Seconds for which a task may wait for its user's input. After that it is CANCELED. If unset,
+    it is what the fleet was created with, or 30 days. To change it: `headrace streams apply`, then
+    restart task state."""
 
     tombstone_seconds: Annotated[float, RETENTION] = Field(default=600.0, ge=1, le=30 * 24 * 3600)
     """Seconds for which an expired task leaves an empty tombstone in place of its log, so that a
-    process that was frozen meanwhile cannot restart the log. Tombstones of deleted tasks stay for
-    at least a day. After that nothing is left."""
+    process that was frozen meanwhile cannot restart it; for deleted tasks at least a day."""
 
     files_max_bytes: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
     """Maximum size of the file store in bytes; -1: unlimited. A full store refuses files with 503.
-    If unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
-    streams apply`."""
+    Unset: as it is, or unlimited. To change it: `headrace streams apply`."""
 
     memory_max_bytes: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
-    """Maximum size in bytes of what agents remember; -1: unlimited. A full store refuses values. If
-    unset, an existing store keeps its limit, and a new one has none. To change it: `headrace
-    streams apply`."""
+    """Maximum size in bytes of what agents remember; -1: unlimited. A full store refuses values.
+    Unset: as it is, or unlimited. To change it: `headrace streams apply`."""
 
     inline_bytes: Annotated[int, LIMIT] = Field(default=128 * 1024, ge=0)
     """Largest file in bytes that is stored inside a task's log. Larger files are stored in the file
     store."""
 
     runs_max: Annotated[int | None, SIZE] = Field(default=None, ge=-1)
-    """Maximum number of runs in the work queue, waiting or running; -1: unlimited. Tasks that do
-    not fit are REJECTED. If unset, an existing queue keeps its limit, and a new one gets 1,000,000.
-    To change it: `headrace streams apply`."""
+    """Maximum number of runs in the work queue; -1: unlimited. Tasks that do not fit are REJECTED.
+    If unset, an existing queue keeps its limit, and a new one gets 1,000,000. To change it:
+    `headrace streams apply`."""
 
     startup_timeout: float = Field(default=60.0, gt=0)
     """Seconds that a service waits for NATS and Redis at startup before it exits with an error."""
@@ -176,9 +169,8 @@ class BusSettings(SecretSettings):
     """Format of log lines: text, or json with one object per line."""
 
     log_lines_per_minute: int = Field(default=30, ge=0)
-    """Maximum number of lines per minute that one place in Headrace's code logs; further lines are
-    counted and left out. Debug lines, errors of agents and audit lines are never left out. 0: no
-    limit."""
+    """Maximum number of lines per minute that one place in Headrace's code logs; further ones are
+    counted. Errors of agents and audit lines are never left out. 0: no limit."""
 
     @field_validator("nats_url")
     @classmethod
@@ -308,8 +300,7 @@ class RunLimitSettings(BusSettings):
 
     max_waiting_per_agent: Annotated[int, LIMIT] = Field(default=20_000, ge=-1)
     """Maximum number of runs that wait for one agent's workers. More are refused with 429, and
-    events and firings wait. -1: unlimited. All processes count together; simultaneous requests may
-    exceed the limit slightly."""
+    events and firings wait. -1: unlimited."""
 
     max_waiting_per_tenant: Annotated[int, LIMIT] = Field(default=10_000, ge=-1)
     """Maximum number of runs of one tenant that wait for one agent's workers. More are refused with
@@ -317,4 +308,4 @@ class RunLimitSettings(BusSettings):
 
     quotas: Annotated[Path | None, CHOICE] = None
     """File with quotas of tenants, owners and agents (docs/usage.md). Without it there are none.
-    Changes take effect when the service starts again."""
+    Read at the start."""

@@ -47,9 +47,8 @@ class TaskStateSettings(RedisSettings, MetricsSettings):
     """Comma-separated NATS subjects for whose events runs may wait, as of gateways."""
 
     signing_keys: Annotated[list[Path], CHOICE] = Field(default_factory=list)
-    """Comma-separated files with private keys (PEM). The first one signs agent cards and
-    notifications; the others are only published. If empty, the fleet generates a key and stores it
-    in NATS."""
+    """Comma-separated files with private keys (PEM). The first one signs cards and notifications;
+    the others are only published. If empty, the fleet generates a key and stores it in NATS."""
 
     sweep_after: float = Field(default=5.0, gt=0)
     """Seconds after which a run that no worker has started is requested again."""

@@ -15,13 +15,13 @@ class TriggersSettings(RunLimitSettings, MetricsSettings):
     metrics_ports = range(9500, 9520)
 
     chain_depth: Annotated[int, LIMIT] = Field(default=8, ge=0, le=64)
-    """Maximum number of tasks that begin one another by answers on NATS. An answer beyond it begins
-    no task: it becomes a dead letter."""
+    """Maximum number of tasks that begin one another by answers on NATS. Further answers become
+    dead letters."""
 
     chain_tasks: Annotated[int, LIMIT] = Field(default=1000, ge=0)
-    """Maximum number of tasks of one owner that answers on NATS begin after one event or firing. An
-    answer beyond it begins no task: it becomes a dead letter."""
+    """Maximum number of tasks of one owner that answers on NATS begin after one event or firing.
+    Further ones become dead letters."""
 
     chain_rate: Annotated[float, LIMIT] = Field(default=50.0, gt=0)
     """Maximum number of tasks per second that answers on NATS begin for one owner, at each replica.
-    Answers beyond it wait in their stream; over core NATS they become dead letters."""
+    Others wait in their stream; over core NATS they become dead letters."""

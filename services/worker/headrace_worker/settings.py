@@ -34,8 +34,8 @@ class WorkerSettings(MetricsSettings):
     is kept; 0: until it is deleted."""
 
     prices: Annotated[Path | None, CHOICE] = None
-    """File with prices of models (docs/usage.md), for what agents report without its cost. Without
-    it such tokens cost nothing. It is read at the start."""
+    """File with prices of models (docs/usage.md), for what agents report without its cost. Read at
+    the start."""
 
     delegation_children: Annotated[int, LIMIT] = Field(default=1000, ge=0)
     """Maximum number of child tasks of one run, over all its attempts."""
@@ -47,5 +47,5 @@ class WorkerSettings(MetricsSettings):
     """Maximum number of emitted bytes that are not stored yet. An agent that reaches it waits."""
 
     append_linger: float = Field(default=0.03, ge=0, le=0.5)
-    """Maximum seconds that text waits to be appended together with the text of other runs. It waits
-    only where many runs emit text, and never if it is the first of its block; 0: it never waits."""
+    """Maximum seconds that text waits to be appended together with the text of other runs, where
+    many emit text, and never the first of its block; 0: it never waits."""

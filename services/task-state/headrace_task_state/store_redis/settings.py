@@ -55,8 +55,7 @@ class RedisSettings(SecretSettings):
     """File that contains the private key."""
 
     redis_sentinels: Annotated[str, LOGIN] = ""
-    """Comma-separated Sentinel URLs (``redis://host:26379``, ``rediss://`` for TLS). They are asked
-    for the current master whenever a connection is made."""
+    """Comma-separated Sentinel URLs (`redis://host:26379`, `rediss://` for TLS)."""
 
     redis_master: Annotated[str, LOGIN] = ""
     """Name of the master that Sentinel monitors."""
