@@ -23,17 +23,31 @@ After an error with Retry-After, the same request may be sent again.
 | reason | HTTP, JSON-RPC, gRPC | when |
 |---|---|---|
 """
+_AS_A2A = """
+A2A defines these, with their codes: {}.
+"""
 
 
 def page() -> str:
     """Return the page as it should be."""
-    return _HEAD + "".join(rows())
+    return _HEAD + "".join(rows()) + _AS_A2A.format(", ".join(as_a2a_defines()))
+
+
+def is_own(kind: type[Exception]) -> bool:
+    return kind.__module__.startswith("headrace")
 
 
 def rows() -> Iterator[str]:
-    """Yield one row for each kind of error."""
+    """Yield one row for each kind of error of Headrace's own."""
     for kind, problem in PROBLEMS.items():
-        yield f"| {' | '.join(_cells(kind, problem))} |\n"
+        if is_own(kind):
+            yield f"| {' | '.join(_cells(kind, problem))} |\n"
+
+
+def as_a2a_defines() -> list[str]:
+    """Return the reasons of the errors that A2A defines, each once."""
+    theirs = (problem.reason for kind, problem in PROBLEMS.items() if not is_own(kind))
+    return [f"`{reason}`" for reason in dict.fromkeys(theirs)]
 
 
 def _cells(kind: type[Exception], problem: Problem) -> list[str]:
@@ -42,8 +56,7 @@ def _cells(kind: type[Exception], problem: Problem) -> list[str]:
     named = f"`{problem.reason}`" + (f" (`{code}`)" if code != plain else "")
     status = f"{problem.http_status}, {problem.rpc_code}, {problem.grpc_status}"
     after = "" if problem.retry_after is None else f"; Retry-After {problem.retry_after} s"
-    is_own = kind.__module__.startswith("headrace")
-    when = (kind.__doc__ or "").splitlines()[0].rstrip(".") if is_own else "as A2A defines it"
+    when = (kind.__doc__ or "").splitlines()[0].rstrip(".")
     return [named, status, when + after]
 
 
