@@ -48,8 +48,8 @@ _IDS = {
 _INSTALLATION = {
     "python -m venv .venv",
     "source .venv/bin/activate",
-    "pip install 'headrace[all,testing]'",
     "pip install './headrace[all,testing]'",
+    "pip install '../headrace[all,testing]'",
     "pip install './headrace[all]'",
 }
 """What the fixture `environment` does instead: the wheel is in no index yet."""

@@ -10,7 +10,6 @@ import httpx
 import pytest
 import pytest_asyncio
 import uvicorn
-from faststream.nats import NatsBroker
 from starlette.types import ASGIApp
 
 from headrace.client import Client
@@ -25,9 +24,9 @@ from tests.support.module_loops import module_fixture
 from tests.support.nats_clients import connections
 from tests.support.plain_http import NO_TLS
 from tests.support.scripted_fleet import ScriptedFleet
-from tests.support.servers import NatsProcess, ports
+from tests.support.servers import ports
 
-SHOP, ORDERS = (block.code for block in blocks(ROOT / "docs" / "embedding.md", "python"))
+[SHOP] = [block.code for block in blocks(ROOT / "docs" / "embedding.md", "python")]
 type Other = tuple[str, uvicorn.Server, asyncio.Task[None]]
 """The URL of a server, the server, and the task in which it serves."""
 
@@ -168,25 +167,6 @@ async def test_every_protocol_over_http_is_served_under_the_mount(
     assert "TASK_STATE_COMPLETED" in streamed.text
     assert "RUN_FINISHED" in agui.text
     assert len(frames) > 1
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_faststream_application_sends_orders_to_an_agent(
-    shop: str, nats_server: NatsProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NATS_URL", nats_server.url)
-    monkeypatch.setenv("GATEWAY", f"{shop}/agents")
-    names = program(ORDERS)
-    broker: NatsBroker = names["broker"]
-    answers = asyncio.Queue[str]()
-    broker.subscriber("answers")(answers.put)
-    app = names["app"]
-    await app.start()
-    try:
-        await broker.publish("nails", "orders")
-        assert await asyncio.wait_for(answers.get(), 60) == "nails"
-    finally:
-        await app.stop()
 
 
 @pytest.mark.asyncio(loop_scope="module")
