@@ -65,11 +65,26 @@ def on_the_bus(command: click.Command, words: tuple[str, ...] = ("headrace",)) -
                 yield from on_the_bus(one, (*words, name))
 
 
-def test_each_command_on_the_bus_is_compared_with_the_fleet_api() -> None:
+WITHOUT_ENDPOINT = {
+    "headrace doctor": "it looks for why services do not answer",
+    "headrace streams plan": "it compares its own settings",
+    "headrace streams apply": "it runs before services start",
+    "headrace streams mirror": "it sets up a second region",
+    "headrace backup": "it writes into a folder",
+    "headrace restore": "no service may run",
+    "headrace memory delete": "a value is the agent's own",
+    "headrace memory list": "a value is the agent's own",
+    "headrace memory show": "a value is the agent's own",
+    "headrace tasks delete": "its owner calls DeleteTask",
+}
+"""Commands on the bus that have no endpoint, and why."""
+
+
+def test_each_command_on_the_bus_has_an_endpoint_or_a_reason_to_have_none() -> None:
     page = (ROOT / "docs" / "fleet-api.md").read_text()
     rows = dict(re.findall(r"^\| `(headrace [^`]+)` \| (.+) \|$", page, re.MULTILINE))
-    assert sorted(rows) == sorted(on_the_bus(main))
-    endpoints = {row.strip("`") for row in rows.values() if not row.startswith("none: ")}
+    assert sorted([*rows, *WITHOUT_ENDPOINT]) == sorted(on_the_bus(main))
+    endpoints = {row.strip("`") for row in rows.values()}
     served = {
         f"{method} {re.sub(r'{number}', '{id}', route.path)}"
         for route in routes(cast("Services", MagicMock(settings=GatewaySettings())))
