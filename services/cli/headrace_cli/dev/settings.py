@@ -81,7 +81,7 @@ class DevSettings(BusSettings):
     installed."""
 
     observe_rules: Path | None = None
-    """File of rules that this Prometheus evaluates, such as ``deploy/alerts.yml``."""
+    """File of rules that the Prometheus of `--observe` evaluates, such as ``deploy/alerts.yml``."""
 
     @property
     def data_folder(self) -> Path:
