@@ -125,6 +125,7 @@ async def _composed(
         background,
         links,
         total_bytes=settings.feed_total_bytes,
+        silence=timing.feed_silence,
     )
     settlement = Settlement(bus, background, settings.append_timeout)
     state = StateClient(bus, links, settlement.check)

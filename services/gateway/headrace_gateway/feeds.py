@@ -17,6 +17,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
 from headrace.model.task import TaskKey
 from headrace_gateway.background_work import BackgroundWork
+from headrace_gateway.timing import TIMING
 
 
 class EntryRenderer(Protocol):
@@ -99,21 +100,34 @@ class FeedMemory:
         self.used = 0
         """Bytes."""
         self._rings = OrderedDict[Ring, None]()
-        """Those that contain blocks, in the order of their last growth."""
+        """Those that have grown since the last `drop_silent`, in the order of their last growth."""
+        self._silent = OrderedDict[Ring, None]()
+        """The others that contain blocks, likewise."""
 
     def grow(self, ring: "Ring", memory: int) -> None:
         """Add what `ring` takes more; the blocks of any ring may be dropped, also of this one."""
         self.used += memory
+        self._silent.pop(ring, None)
         self._rings[ring] = None
         self._rings.move_to_end(ring)
-        while self.used > self._limit and self._rings:
-            next(iter(self._rings)).clear()
+        while self.used > self._limit and (rings := self._silent or self._rings):
+            next(iter(rings)).clear()
 
     def free(self, ring: "Ring", memory: int) -> None:
         """Subtract what `ring` takes less."""
         self.used -= memory
         if not ring.memory:
             self._rings.pop(ring, None)
+            self._silent.pop(ring, None)
+
+    def drop_silent(self) -> None:
+        """Empty the rings that have not grown since the call before.
+
+        Their clients have mostly read them, and a task that waits may do so for hours.
+        """
+        for ring in list(self._silent):
+            ring.clear()
+        self._rings, self._silent = OrderedDict(), self._rings
 
 
 _TRIM_TO = 0.75
@@ -121,6 +135,8 @@ _TRIM_TO = 0.75
 
 class Ring:
     """Consecutive blocks of events; above the limit, the oldest are dropped."""
+
+    __slots__ = ("_blocks", "_limit", "_size", "_total", "memory")
 
     def __init__(self, limit: int, total: FeedMemory) -> None:
         """Keep about `limit` bytes of events, and the newest block, unless `total` is exceeded."""
@@ -422,6 +438,20 @@ class Feed:
     pace.
     """
 
+    __slots__ = (
+        "_follower",
+        "_has_changed",
+        "_waiting",
+        "has_links",
+        "head",
+        "key",
+        "last",
+        "loss",
+        "resources",
+        "ring",
+        "users",
+    )
+
     def __init__(self, resources: FeedResources, key: TaskKey, ring: Ring) -> None:
         """Create a feed of the log of `key` that follows nothing until `open`."""
         self.resources = resources
@@ -633,7 +663,7 @@ class FeedHolder:
 class Feeds:
     """Opens feeds, each of which is shared by its users and closed after the last use."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # three of them are limits
         self,
         bus: Bus,
         rule: TailRule,
@@ -642,21 +672,25 @@ class Feeds:
         links: Links | None = None,
         *,
         total_bytes: int = 256 * 1024 * 1024,
+        silence: float = TIMING.feed_silence,
     ) -> None:
         """Open feeds in `background` on request; `links` converts file addresses for clients.
 
         Each keeps about `ring_bytes` of events; together they take `total_bytes` of memory at most.
+        One without a new entry for `silence` seconds, at most twice that, keeps only its last.
         """
         self._background = background
         self.links = links
         """Converts links of files into addresses for clients."""
-        self._ring_bytes = ring_bytes
+        self._ring_bytes, self._silence = ring_bytes, silence
         self._memory = FeedMemory(total_bytes)
         self._feeds: dict[TaskKey, Feed] = {}
         self._resources = FeedResources(
             bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS), self._feeds
         )
         self._opening: dict[Feed, asyncio.Task[None]] = {}
+        self._dropping: asyncio.TimerHandle | None = None
+        """When silent feeds drop their events; None: no feed is open."""
 
     def __len__(self) -> int:
         """Return the number of open feeds."""
@@ -744,4 +778,15 @@ class Feeds:
         """Return a feed with one use, which nobody else gets yet."""
         feed = Feed(self._resources, key, Ring(self._ring_bytes, self._memory))
         feed.users += 1
+        if self._dropping is None:
+            self._drop_later()
         return feed
+
+    def _drop_later(self) -> None:
+        self._dropping = asyncio.get_running_loop().call_later(self._silence, self._drop_silent)
+
+    def _drop_silent(self) -> None:
+        self._memory.drop_silent()
+        self._dropping = None
+        if self._feeds or self._memory.used:
+            self._drop_later()

@@ -31,6 +31,8 @@ class GatewayTiming:
     """Between checks of the credentials file; a removed token is refused after that."""
     list_spread: float = 3.0
     """Over which watchers of lists are made to request their lists again, all for one reason."""
+    feed_silence: float = 10.0
+    """Without a new entry, at most twice that, after which a feed keeps only its last one."""
     drain: float = 5.0
     """In which detached work must end when the gateway stops."""
 

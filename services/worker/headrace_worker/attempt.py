@@ -96,6 +96,7 @@ class Attempt:
         resources, assignment, recovered = self.resources, self.assignment, claimed.recovered
         settings, card = resources.settings, self.agent.card
         self.claimed, self.head = claimed, claimed.writer.sequence
+        assignment.free_body()
         self.appender = Appender(
             claimed.writer,
             claimed.authorship,

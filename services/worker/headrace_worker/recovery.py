@@ -61,7 +61,7 @@ class RecoveredRun:
     """The sources that end it before."""
     arrivals: dict[str, StepRecord] = field(default_factory=dict)
     """What has arrived for the run, by its source."""
-    timed_out: set[str] = field(default_factory=set)
+    timed_out: list[str] = field(default_factory=list)
     """The run's waits for which nothing has come in time."""
     replaced: list[tuple[str, str]] = field(default_factory=list)
     """Attempts that ended silently and were replaced: each one's worker, and the time of its
@@ -95,7 +95,7 @@ class RecoveredRun:
         if (source := source_of(record)) is not None:
             self.arrivals.setdefault(source, record)
         elif (wait := timed_out_by(record)) is not None:
-            self.timed_out.add(wait)
+            self.timed_out.append(wait)
         else:
             return False
         return True

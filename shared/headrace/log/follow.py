@@ -38,6 +38,8 @@ class ReorderBuffer:
     ever: after each read, newer messages would again need a read.
     """
 
+    __slots__ = ("_kept", "_limit", "_size")
+
     def __init__(self, limit: int = LIMIT) -> None:
         """Create an empty buffer of about `limit` bytes at most."""
         self._limit = limit
@@ -99,6 +101,26 @@ class Follower:
     Live messages are delivered as they arrive. After a gap, or if the leader reports a later tail,
     the log is read until the buffered live messages follow directly.
     """
+
+    __slots__ = (
+        "_bus",
+        "_continuity",
+        "_deliver",
+        "_doubted",
+        "_event",
+        "_live",
+        "_loop",
+        "_lost",
+        "_over",
+        "_reorder_buffer",
+        "_repair",
+        "_rule",
+        "_subscription",
+        "_wanted",
+        "key",
+        "last_seen",
+        "sequence",
+    )
 
     def __init__(
         self,

@@ -167,6 +167,8 @@ class Continuity:
     worker, so readers ignore what is there.
     """
 
+    __slots__ = ("_key", "_log", "_next", "is_over")
+
     def __init__(self, key: TaskKey, after: int) -> None:
         """Expect generation 1 if reading begins after stream sequence 0, else any generation."""
         self._key = key

@@ -220,7 +220,8 @@ def read_stamp(
     stamp = _match_stamp(block)
     if stamp is None:
         return parse_stamp(subject, headers())
-    if 0 < at < end < rest:
+    # The entries before a run's first attempt have no equals.
+    if stamp.attempt and 0 < at < end < rest:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[key] = stamp
@@ -447,7 +448,8 @@ def _lines(subject: str, data: bytes) -> list[bytes]:
     if b"\r" in data:
         # JSON allows it between tokens, but in server-sent events it would end a line.
         raise UndecodableMessage(subject, "the body contains a carriage return")
-    return data.split(b"\n")
+    # A list that `split` makes has room for 12 lines, and most entries have one.
+    return data.split(b"\n") if b"\n" in data else [data]
 
 
 def _parsed(subject: str, line: bytes) -> Json:

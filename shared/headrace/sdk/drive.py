@@ -65,10 +65,10 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
     ACTIVE.set(ctx)
     not_awaited = unawaited.watch(ctx)
     try:
-        async with AsyncExitStack() as stack:
-            for interceptor in agent.interceptors:
-                await stack.enter_async_context(_intercepting(agent, interceptor, ctx))
-            await (_stream(agent, ctx) if agent.streams else _call(agent, ctx))
+        if agent.interceptors:
+            await _within_interceptors(agent, ctx)
+        else:
+            await _function_of(agent, ctx)
     except (SystemExit, KeyboardInterrupt) as exit_:
         # Either would end the event loop, and with it the worker and all its runs.
         why = f"raised {type(exit_).__name__}; only its run ends: return, or raise an Exception"
@@ -92,6 +92,18 @@ async def drive(agent: RunnableAgent, ctx: RunContext) -> None:
         unawaited.forget(ctx)
     if not_awaited:
         raise CallNotAwaited(f"agent {agent.name!r} {_needs_await(agent, not_awaited[0])}")
+
+
+def _function_of(agent: RunnableAgent, ctx: RunContext) -> Coroutine[Any, Any, None]:
+    return _stream(agent, ctx) if agent.streams else _call(agent, ctx)
+
+
+async def _within_interceptors(agent: RunnableAgent, ctx: RunContext) -> None:
+    # Apart, because the stack of each waiting run would take 800 bytes, mostly for nothing.
+    async with AsyncExitStack() as stack:
+        for interceptor in agent.interceptors:
+            await stack.enter_async_context(_intercepting(agent, interceptor, ctx))
+        await _function_of(agent, ctx)
 
 
 def _intercepting(

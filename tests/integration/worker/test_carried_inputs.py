@@ -1,15 +1,17 @@
 """A run that carries its input: believed once, and only where the log has not gone on."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import orjson
 import pytest
 
+from headrace import Retry, Retryable, RunContext, agent
 from headrace.demo import echo
 from headrace.model import events
 from headrace.model.entry import Entry
 from headrace.model.messages import RunRequest
 from headrace.model.task import CANCELED
+from headrace.tasks.dead_letters import LetterFilter, Letters
 from tests.integration.worker.conftest import Working
 from tests.support.task_submitter import Task, TaskSubmitter, user_message
 from tests.support.waiting import eventually
@@ -48,6 +50,25 @@ async def test_a_carried_input_is_worked_on_without_reading_the_log(
         entries = await task.ended()
     assert said(entries) == "carried"
     assert [entry.stamp.attempt for entry in entries] == [0, 1, 1]
+
+
+@agent(retry=Retry(attempts=1))
+async def forgetful(ctx: RunContext) -> AsyncIterator[str]:
+    """Fail once it has begun."""
+    yield ctx.prompt
+    raise Retryable("forgotten")
+
+
+async def test_the_dead_letter_of_a_run_that_had_begun_names_it_without_its_input(
+    submitter: TaskSubmitter, working: Working
+) -> None:
+    task = await submitter.start("forgetful", "stored", publish=False)
+    await task.publish(1, await carrying(task, "carried"))
+    async with working(forgetful):
+        assert said(await task.ended()).startswith("carried")
+    [letter] = [one async for one in Letters(task.bus).find(LetterFilter(task=task.key.task))]
+    run = RunRequest.decode("", letter.body)
+    assert (run.log, run.context, run.input) == (task.log, task.context, None)
 
 
 async def test_a_run_that_was_delivered_before_is_not_trusted(

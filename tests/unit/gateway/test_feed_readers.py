@@ -16,6 +16,7 @@ from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import Feed, FeedReader, Feeds
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -96,6 +97,27 @@ async def test_a_log_that_goes_while_it_is_read_is_a_loss_and_no_hang(
         monkeypatch.setattr(feeds_module, "read_on", read_nothing)
         with pytest.raises(LogLost, match="gone after generation 1"):
             await asyncio.wait_for(feed.reader(1).read(), 60)
+
+
+async def test_a_feed_that_is_silent_keeps_its_last_entry_and_reads_the_others_from_the_log(
+    bus: Bus,
+) -> None:
+    feeds = Feeds(bus, TailRule(bus), 20_000, BackgroundWork(), silence=0.01)
+
+    async def dropped() -> bool:
+        return feeds.memory == 0
+
+    log = TaskLog(bus)
+    await log.begin()
+    await log.append("kept")
+    async with await feeds.open(log.key) as feed:
+        await eventually(dropped, "its entries are dropped")
+        assert feed.last is not None
+        assert (feed.last.generation, feed.ring.after(1, 1000)) == (2, None)
+        assert [block.entry.generation for block in await feed.reader(0).read()] == [1, 2]
+        current = feed.reader(2)
+        await log.append("more")
+        assert [block.entry.generation for block in await current.read()] == [3]
 
 
 async def test_a_change_wakes_only_readers_that_wait(bus: Bus, feeds: Feeds) -> None:

@@ -99,6 +99,29 @@ def test_the_rings_that_were_silent_longest_are_emptied_above_the_limit_of_all()
     assert generations(rings[4].after(2, 10_000)) == [3]
 
 
+def test_a_ring_without_growth_between_two_looks_is_emptied() -> None:
+    memory = FeedMemory(1 << 20)
+    silent, busy = filled(Ring(100_000, memory), 1), filled(Ring(100_000, memory), 1)
+    memory.drop_silent()
+    assert [generations(ring.after(0, 1000)) for ring in (silent, busy)] == [[1], [1]]
+    busy.append(FeedBlock(entry(2)))
+    memory.drop_silent()
+    assert (silent.after(0, 1000), memory.used) == (None, busy.memory)
+    assert generations(busy.after(0, 1000)) == [1, 2]
+    memory.drop_silent()
+    assert memory.used == busy.memory == 0
+
+
+def test_the_limit_of_all_empties_silent_rings_first() -> None:
+    memory = FeedMemory(4_000)
+    silent, busy = filled(Ring(100_000, memory), 1, size=1000), Ring(100_000, memory)
+    memory.drop_silent()
+    for generation in (1, 2, 3):
+        busy.append(FeedBlock(entry(generation, size=500)))
+    assert silent.after(0, 1000) is None
+    assert generations(busy.after(0, 10_000)) == [1, 2, 3]
+
+
 def test_an_entry_above_the_limit_of_all_is_not_kept() -> None:
     memory = FeedMemory(10_000)
     ring = filled(Ring(100_000, memory), 1, size=20_000)

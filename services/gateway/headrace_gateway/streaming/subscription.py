@@ -7,7 +7,7 @@ renderer decides what is sent; the transport decides how.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -273,15 +273,19 @@ class Subscription:
             self._mark_begun()
         if self._why is not None or self._gone:
             return None
-        messages = await self._wait_for_change()
+        await self._changed()
+        messages = self._rendered_meanwhile()
         now = asyncio.get_running_loop().time()
         if now - self._silent_since > self._shared.settings.keepalive and self._why is None:
             await self._write(self._transport.keepalive)
         return messages
 
-    async def _wait_for_change(self) -> Messages | None:
-        """As `_wait`, without the keep-alive; here nothing is rendered meanwhile."""
-        await self._reader.wait()
+    def _changed(self) -> Awaitable[None]:
+        """Wait for a change. No coroutine of its own: each takes 200 bytes of an idle stream."""
+        return self._reader.wait()
+
+    def _rendered_meanwhile(self) -> Messages | None:
+        """Return what was rendered during the wait and is not written yet; here there is none."""
         return None
 
     async def _write(self, messages: Messages) -> None:
@@ -337,9 +341,11 @@ class DirectSubscription(Subscription):
     _rendered: Messages | None
     """Rendered while the task waited, and not written yet."""
 
-    async def _wait_for_change(self) -> Messages | None:
+    def _changed(self) -> Awaitable[None]:
         self._rendered = None
-        await self._reader.wait(self._serve)
+        return self._reader.wait(self._serve)
+
+    def _rendered_meanwhile(self) -> Messages | None:
         rendered, self._rendered = self._rendered, None
         return None if self._gone else rendered
 

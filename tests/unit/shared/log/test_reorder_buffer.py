@@ -69,4 +69,4 @@ def stored(sequence: int, body: bytes) -> LogMessage:
 
 
 def _held(buffer: ReorderBuffer) -> int:
-    return sum(map(sys.getsizeof, vars(buffer).values()))
+    return sum(sys.getsizeof(getattr(buffer, name)) for name in ReorderBuffer.__slots__)
