@@ -38,10 +38,11 @@ from tests.support.service_process import ServiceProcess
 PAGE = Path(__file__).parents[2] / "docs/agui-lines.md"
 
 TESTS = {
-    r"typescript (const (agent|clonedAgent)|Accessing message|interface AgentConfig)": (
+    r"typescript (const (agent|clonedAgent)|interface AgentConfig)": (
         "test_the_official_client_is_answered"
     ),
-    r"Accessing agent state|case EventType": "test_state_is_read_as_it_changes",
+    r"Accessing message|agent\.messages\);": "test_the_official_client_is_answered",
+    r"Accessing agent state|agent\.state\.|case EventType": "test_state_is_read_as_it_changes",
     r"const (confirmAction|userConfirmationTool)|concepts/tools .*\{(?!EventType|result)": (
         "test_tools_are_called"
     ),
@@ -220,7 +221,6 @@ def deltas(run: Json) -> str:
     return "".join(one["delta"] for one in run["told"] if one["type"] == "TEXT_MESSAGE_CONTENT")
 
 
-@needed
 async def test_the_official_client_is_answered(url: str, in_node: InNode) -> None:
     found = run_by("test_the_official_client_is_answered")
     first, history, second, configured, cloned, architecture = found
@@ -237,24 +237,28 @@ async def test_the_official_client_is_answered(url: str, in_node: InNode) -> Non
     assert [one["told"][-1]["type"] for one in ran] == ["RUN_FINISHED"] * 6
     assert [deltas(ran[at]) for at in (0, 3)] == [ANSWER] * 2
     assert deltas(ran[5]) == f"You said 0 words: {ANSWER}", "it runs without a message first"
-    assert ran[0]["clients"][0]["headers"] == {"Authorization": "Bearer your-api-key"}
+    assert written_in(first, *ran[0]["clients"][0]["headers"].values())
     [shown] = ran[1]["logged"][0]
     assert shown[0]["content"] == GREETING
-    assert "msg_123" in [message["id"] for message in ran[1]["inputs"][-1]["messages"]]
+    *_, pushed, _ = ran[1]["inputs"][-1]["messages"]
+    assert written_in(history, pushed["id"], pushed["content"])
     output = "".join(line[1] for line in ran[2]["logged"] if line[0] == "Content:")
-    assert output == "You said 7 words: Hello, how can you help me today?"
-    assert ran[2]["logged"][-1] == ["Run complete"]
-    assert ran[2]["inputs"][0]["runId"] == "run_123"
+    [asked] = ran[2]["inputs"][0]["messages"]
+    assert output == f"You said {len(asked['content'].split())} words: {asked['content']}"
+    assert written_in(second, asked["content"], *ran[2]["logged"][-1], ran[2]["inputs"][0]["runId"])
     client, sent = ran[3]["clients"][0], ran[3]["inputs"][0]
-    assert (client["agentId"], client["description"]) == ("my-agent-123", "A helpful assistant")
-    assert (sent["threadId"], sent["state"]) == ("thread-456", {"preferredLanguage": "English"})
+    assert written_in(configured, client["agentId"], client["description"], sent["threadId"])
+    assert written_in(configured, *sent["state"].values())
     assert sent["messages"][0]["role"] == "system"
     assert ran[4]["found"]["kept"] == ran[4]["messages"] != []
-    assert ran[5]["logged"][0] == ["Agent run complete"]
-    assert ran[5]["clients"][0]["threadId"] == "conversation-thread"
+    assert written_in(architecture, *ran[5]["logged"][0], ran[5]["clients"][0]["threadId"])
 
 
-@needed
+def written_in(block: Block, *values: str) -> bool:
+    """Return whether the block has all these strings; there is one at least."""
+    return values != () and all(f'"{value}"' in block.code for value in values)
+
+
 async def test_state_is_read_as_it_changes(url: str, in_node: InNode) -> None:
     shown, reduced = run_by("test_state_is_read_as_it_changes")
     given = {"initialState": {"preferences": {"theme": "dark"}, "count": 1}}
@@ -275,7 +279,6 @@ async def test_state_is_read_as_it_changes(url: str, in_node: InNode) -> None:
     ]
 
 
-@needed
 async def test_tools_are_called(url: str, in_node: InNode) -> None:
     *running, confirm, fetch, navigate, generate = run_by("test_tools_are_called")
     tools = await valued(in_node, [confirm, fetch, navigate, generate])
@@ -294,7 +297,6 @@ async def test_tools_are_called(url: str, in_node: InNode) -> None:
     assert [len(one) for one in pending] == [1, 1, 4]
 
 
-@needed
 async def test_messages_become_openais(url: str, in_node: InNode) -> None:
     [block] = run_by("test_messages_become_openais")
     [held] = await in_node(
@@ -310,7 +312,6 @@ async def test_messages_become_openais(url: str, in_node: InNode) -> None:
     assert answer == {"role": "assistant", "content": ANSWER}
 
 
-@needed
 async def test_messages_are_taken(url: str, in_node: InNode) -> None:
     caller, result, conversation, answered = await valued(
         in_node, run_by("test_messages_are_taken")
@@ -342,7 +343,6 @@ async def test_messages_are_taken(url: str, in_node: InNode) -> None:
     assert deltas(answering) == "true"
 
 
-@needed
 async def test_state_and_patches_are_applied(url: str, in_node: InNode) -> None:
     state: Json = {
         "user": {},
@@ -580,7 +580,6 @@ async def test_what_is_sent_and_received_is_of_these_types(recorded: Recorded) -
     assert [*wrong] == ["missing.ts", "another.ts"], wrong
 
 
-@needed
 async def test_a_streamed_call_has_these_fields(recorded: Recorded, in_node: InNode) -> None:
     documented = await valued(in_node, run_by("test_a_streamed_call_has_these_fields"))
     assert [one["type"] for one in documented] == [
@@ -604,7 +603,6 @@ async def test_a_streamed_call_has_these_fields(recorded: Recorded, in_node: InN
     assert [list(json.loads("".join(each))) for each in pieces] == [["action"], ["text"]]
 
 
-@needed
 async def test_schemas_parse_what_is_sent(recorded: Recorded, in_node: InNode) -> None:
     [block] = run_by("test_schemas_parse_what_is_sent")
     events = [one for one in recorded.events if one["type"] in EVENTS]
@@ -657,13 +655,12 @@ def python_types(found: list[Block]) -> dict[str, Any]:
     return scope
 
 
-@needed
 async def test_pythons_encoder_writes_our_frames(recorded: Recorded) -> None:
     using, example, frame = run_by("test_pythons_encoder_writes_our_frames")
     event = recorded.of("TEXT_MESSAGE_CONTENT")[0]
     scope: dict[str, Any] = {"event": ag_ui.core.TextMessageContentEvent.model_validate(event)}
     execute(using, scope)
-    assert frame.code == r"data: {json-serialized event}\n\n"
+    assert re.fullmatch(r"data: \{.+\}\\n\\n", frame.code)
     assert scope["encoded_event"].startswith("data: ")
     assert json.loads(scope["encoded_event"].removeprefix("data: ")) == event
     printed = io.StringIO()
@@ -671,7 +668,8 @@ async def test_pythons_encoder_writes_our_frames(recorded: Recorded) -> None:
         execute(example, {})
     shown = json.loads(printed.getvalue().removeprefix("data: "))
     assert shown.keys() <= event.keys()
-    assert (shown["type"], shown["delta"]) == ("TEXT_MESSAGE_CONTENT", "Hello, world!")
+    assert shown["type"] == "TEXT_MESSAGE_CONTENT"
+    assert written_in(example, shown["delta"])
 
 
 if __name__ == "__main__":

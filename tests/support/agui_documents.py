@@ -1,4 +1,4 @@
-"""Extract code from AG-UI's 0.x documents; the project contains no copy of it.
+"""Extract code from AG-UI's 0.x documents, or from the fixture in their form.
 
 The documents have no line breaks and no type arguments: line breaks are restored where code needs
 them, at what begins a statement or a field, and behind comments.
@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from tests.support.given_documents import FOLDER, needs
+from tests.support.given_documents import needs, path_of
 
 _NAME = "agui-docs-0.x.txt"
-FILE = FOLDER / _NAME
 needed = needs(_NAME)
-"""Marks a test that reads the documents."""
+"""Marks a test that compares with the documents themselves."""
 
 _SOURCE = re.compile(r"Source: https://docs\.ag-ui\.com/(\S+)")
 _DECLARED = re.compile(
@@ -53,11 +52,13 @@ class Block:
     name: str
     """What it is called in the table; unlike that of any other of its page."""
     code: str
-    """As it stands: in one line."""
+    """As it stands: the documents have it in one line."""
 
     @property
     def lines(self) -> str:
         """The code with its line breaks."""
+        if "\n" in self.code:
+            return self.code
         if self.language == "python":
             return _laid_out_python(self.code)
         return _laid_out(self.code)
@@ -71,11 +72,11 @@ def blocks() -> list[Block]:
 
 def _blocks() -> Iterator[Block]:
     page, seen = "", Counter[tuple[str, str]]()
-    for at, piece in enumerate(FILE.read_text(encoding="utf-8").split("```")):
+    for at, piece in enumerate(path_of(_NAME).read_text(encoding="utf-8").split("```")):
         if at % 2 == 0:
             page = [page, *_SOURCE.findall(piece)][-1]
             continue
-        language, _, code = piece.partition(" ")
+        language, code = re.split(r"\s", piece, maxsplit=1)
         name = f"{language or 'text'} {_name(language, code.strip())}"
         seen[page, name] += 1
         number = f" ({seen[page, name]})" if seen[page, name] > 1 else ""

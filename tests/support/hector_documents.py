@@ -1,4 +1,4 @@
-"""Extract code from Hector's documents; the project contains no copy of it."""
+"""Extract code from Hector's documents, or from the fixtures in their form."""
 
 import ast
 import re
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from tests.support.given_documents import FOLDER, needs
+from tests.support.given_documents import needs, path_of
 
 DOCUMENTS = ("hector-a2a", "hector-agui-metadata", "hector-agui")
 
 needed = needs(*(f"{name}.txt" for name in DOCUMENTS))
-"""Marks a test that reads the documents."""
+"""Marks a test that compares with the documents themselves."""
 
 _HEADING = re.compile(r"[A-Zg0-9#][^{}=;|,]{1,60}")
 _NO_HEADINGS = {"Request:", "Response:", "A2A Format:", "AG-UI Format:", "Example:"}
@@ -49,7 +49,7 @@ def of(document: str, prefix: str) -> list[Unit]:
 
 
 def _units_of(document: str) -> Iterator[Unit]:
-    lines = (FOLDER / f"{document}.txt").read_text(encoding="utf-8").splitlines()
+    lines = path_of(f"{document}.txt").read_text(encoding="utf-8").splitlines()
     section, seen, at = "", Counter[str](), 0
     while at < len(lines):
         if _is_heading(lines, at):

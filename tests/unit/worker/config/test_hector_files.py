@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headrace_worker.config import DeclaredAgents, declared_in
 from tests.support import hector_documents
-from tests.support.given_documents import FOLDER
+from tests.support.given_documents import path_of
 
 ENVIRONMENT = {"EXTERNAL_TOKEN": "t", "PARTNER_TOKEN": "t", "OPENAI_API_KEY": "k"}
 
@@ -70,7 +70,7 @@ def test_a_file_that_declares_llms_and_tools_must_name_those(tmp_path: Path) -> 
 
 @hector_documents.needed
 def test_every_block_of_hectors_documents_loads_as_it_stands(tmp_path: Path) -> None:
-    documents = sorted(FOLDER.glob("hector*.txt"))
+    documents = [path_of(f"{name}.txt") for name in hector_documents.DOCUMENTS]
     blocks = [block for page in documents for block in _BLOCK.findall(page.read_text())]
     assert len(blocks) >= 3
     for block in blocks:
