@@ -1,19 +1,30 @@
-"""``headrace backup`` and ``headrace restore``: the fleet's streams in a folder, and back."""
+"""``headrace backup`` and ``headrace restore``: the fleet in a folder or through a pipe, and back.
 
-from collections.abc import AsyncIterator, Callable
+In a pipe the folder is a tar archive, which an object store's own program takes and gives.
+"""
+
+import sys
+import tarfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
-from headrace.backup import SavedStream, back_up
+from headrace.backup import MANIFEST, SavedStream, back_up
 from headrace.backup import restore as restored
 from headrace.jetstream.connection import Bus
+from headrace_cli.failures import CommandFailed
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
 _MEGABYTE = 1_000_000
 
-_FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+_FOLDER = click.argument(
+    "folder", type=click.Path(file_okay=False, path_type=Path, allow_dash=True)
+)
+_PIPE = Path("-")
 
 
 @click.command()
@@ -24,10 +35,18 @@ def backup(folder: Path, nats_url: str | None, printer: Printer) -> None:
     """Write the fleet's streams into FOLDER while the fleet works.
 
     FOLDER is new or empty. It gets users' messages and the fleet's signing keys: only its owner can
-    read it.
+    read it. With `-`, the folder is temporary (TMPDIR), and a tar archive of it goes to stdout.
     """
-    _each(nats_url, printer, lambda bus: back_up(bus, folder))
-    printer.remark(f"the backup is complete: {folder}")
+    if folder != _PIPE:
+        _each(nats_url, printer, lambda bus: back_up(bus, folder))
+        printer.remark(f"the backup is complete: {folder}")
+        return
+    with TemporaryDirectory() as made:
+        errors = Printer(as_json=printer.as_json, err=True)
+        _each(nats_url, errors, lambda bus: back_up(bus, Path(made)))
+        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+            for path in sorted(Path(made).iterdir(), key=lambda one: one.name == MANIFEST):
+                archive.add(path, path.name)
 
 
 @click.command()
@@ -38,10 +57,27 @@ def backup(folder: Path, nats_url: str | None, printer: Printer) -> None:
 def restore(folder: Path, nats_url: str | None, *, replace: bool, printer: Printer) -> None:
     """Create the fleet's streams from the backup in FOLDER, on a NATS without them.
 
-    Stop all services of the fleet first, and start them with an empty Redis afterwards.
+    Stop all services of the fleet first, and start them with an empty Redis afterwards. With `-`,
+    the backup's tar archive is read from stdin, into a temporary folder (TMPDIR).
     """
-    _each(nats_url, printer, lambda bus: restored(bus, folder, replace=replace))
+    with _unpacked(folder) as found:
+        _each(nats_url, printer, lambda bus: restored(bus, found, replace=replace))
     printer.remark("the fleet is restored: start its services with an empty Redis")
+
+
+@contextmanager
+def _unpacked(folder: Path) -> Iterator[Path]:
+    """Yield the folder, or one with what comes from stdin."""
+    if folder != _PIPE:
+        yield folder
+        return
+    with TemporaryDirectory() as made:
+        try:
+            with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*") as archive:
+                archive.extractall(made, filter="data")
+        except tarfile.TarError as error:
+            raise CommandFailed(f"stdin is no complete backup: {error}") from None
+        yield Path(made)
 
 
 def _each(

@@ -14,9 +14,9 @@ type Row = tuple[Mapping[str, object], tuple[str, ...]]
 class Printer:
     """Prints records, each as a line of text or as one JSON object on a line."""
 
-    def __init__(self, *, as_json: bool) -> None:
-        """Print JSON if `as_json`."""
-        self.as_json = as_json
+    def __init__(self, *, as_json: bool, err: bool = False) -> None:
+        """Print JSON if `as_json`; on stderr if `err`, where stdout has something else."""
+        self.as_json, self._err = as_json, err
 
     def record(self, record: Mapping[str, object], text: str, *, label: str = "") -> None:
         """Print a record.
@@ -26,7 +26,7 @@ class Printer:
             text: The same for people, on one line; it may have others' words.
             label: Text before it, which may be styled.
         """
-        click.echo(json.dumps(record) if self.as_json else label + one_line(text))
+        click.echo(json.dumps(record) if self.as_json else label + one_line(text), err=self._err)
 
     def table(self, heads: tuple[str, ...], rows: Sequence[Row]) -> None:
         """Print a table, or its records."""

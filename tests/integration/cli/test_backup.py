@@ -1,8 +1,11 @@
 """What a backup refuses, and that nothing is changed then."""
 
 import asyncio
+import gzip
+import io
 import json
 import secrets
+import tarfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -38,11 +41,11 @@ async def fleet(nats_server: NatsProcess) -> AsyncIterator[Bus]:
     await bus.close()
 
 
-async def run(bus: Bus, *args: str, **changes: str) -> Result:
+async def run(bus: Bus, *args: str, stdin: bytes = b"", **changes: str) -> Result:
     prefix = bus.settings.prefix
     environment = {"HEADRACE_PREFIX": prefix, "HEADRACE_STREAM_PREFIX": prefix, **changes}
     words = [*args, "--nats-url", bus.settings.nats_url]
-    return await asyncio.to_thread(CliRunner().invoke, main, words, env=environment)
+    return await asyncio.to_thread(CliRunner().invoke, main, words, stdin, env=environment)
 
 
 async def letters(bus: Bus) -> int:
@@ -155,6 +158,27 @@ async def test_an_unfinished_backup_is_none(fleet: Bus, tmp_path: Path) -> None:
     refused = await run(fleet, "restore", str(folder), "--replace")
     assert "is no complete backup" in refused.output
     assert await letters(fleet) == LETTERS
+
+
+async def test_a_backup_goes_through_a_pipe_unless_it_is_cut(fleet: Bus) -> None:
+    piped = await run(fleet, "backup", "-")
+    assert piped.exit_code == 0, piped.stderr
+    await store(fleet, f"{fleet.settings.prefix}.dead.t.agent", b"later", 10)
+    archive = piped.stdout_bytes
+    for cut in (archive[: len(archive) // 2], b"", b"no archive", without_manifest(archive)):
+        refused = await run(fleet, "restore", "-", "--replace", stdin=cut)
+        assert (refused.exit_code, "no complete backup" in refused.output) == (1, True), refused
+        assert await letters(fleet) == LETTERS + 1
+    restored = await run(fleet, "restore", "-", "--replace", stdin=gzip.compress(archive))
+    assert restored.exit_code == 0, restored.output
+    assert await letters(fleet) == LETTERS
+
+
+def without_manifest(archive: bytes) -> bytes:
+    """Return what an archive has before its last member."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as found:
+        assert found.getnames()[-1] == MANIFEST
+        return archive[: found.getmembers()[-1].offset]
 
 
 async def test_nothing_is_restored_under_a_running_service(fleet: Bus, tmp_path: Path) -> None:
