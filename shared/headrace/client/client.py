@@ -299,7 +299,7 @@ class Client:
 
         Raises:
             RequestRefused: the worker does not exist or has stopped; the reason is
-            ``worker_unknown``.
+                ``worker_unknown``.
         """
         query = {} if agent is None else {"agent": agent}
         path = f"/v1/workers/{quote(worker, safe='')}:drain"

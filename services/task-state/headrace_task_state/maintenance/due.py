@@ -170,13 +170,34 @@ class DueTasks:
 async def repeat(look: Callable[[], Awaitable[object]], interval: float, what: str) -> None:
     """Make a pass with `look` every `interval` seconds; return when it raises LeaseLost.
 
-    While NATS or the store is unavailable, a warning is logged that `what` is delayed.
+    While NATS or the store is unavailable, it is logged once that `what` is delayed.
     """
+    delays = Delays(what)
     while True:
         await tick(interval)
         try:
             await look()
+            delays.end()
         except LeaseLost:
             return
         except (BusUnavailable, StateUnavailable) as error:
-            _log.info("%s is delayed: %s", what, error)
+            delays.log(error)
+
+
+class Delays:
+    """Logs that work is delayed, once for NATS and once for the store until a pass succeeds."""
+
+    def __init__(self, what: str) -> None:
+        """Name the work `what`."""
+        self._what = what
+        self._logged = set[type[Exception]]()
+
+    def log(self, error: Exception) -> None:
+        """Log what delays the work, unless it is logged already."""
+        if type(error) not in self._logged:
+            _log.info("%s is delayed: %s", self._what, error)
+        self._logged.add(type(error))
+
+    def end(self) -> None:
+        """Log the next delay again."""
+        self._logged.clear()

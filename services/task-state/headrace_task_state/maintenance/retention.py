@@ -21,7 +21,7 @@ from headrace.model.errors import BusUnavailable, Fenced, LogFull, StateUnavaila
 from headrace.model.task import CANCELED, INPUT_REQUIRED, TaskKey
 from headrace.tasks.end import end_after
 from headrace.tasks.forget import clear_away, delete_unended
-from headrace_task_state.maintenance.due import DueTasks, Upkeep
+from headrace_task_state.maintenance.due import Delays, DueTasks, Upkeep
 from headrace_task_state.maintenance.orphans import is_unused
 from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost
 
@@ -99,16 +99,18 @@ class Retention:
         """Run until the lease is lost."""
         seldom = min(max(min(self._times.ended, self._times.waiting) / 10, _OFTEN), _SELDOM)
         pause = seldom
+        delays = Delays("retention")
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._awake.wait(), pause)
             self._awake.clear()
             try:
                 pause = _SOON if await self.look() else seldom
+                delays.end()
             except LeaseLost:
                 return
             except (BusUnavailable, StateUnavailable) as error:
-                _log.info("retention is delayed: %s", error)
+                delays.log(error)
                 pause = _OFTEN
 
     async def look(self) -> int:
