@@ -11,6 +11,7 @@ from headrace.jetstream.connection import Bus
 from headrace.links import MARK, Links
 from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
 from headrace.model import json_text
+from headrace.model import state_operations as op
 from headrace.model.entry import Entry, check_version, stating
 from headrace.model.errors import (
     BusUnavailable,
@@ -28,7 +29,6 @@ from headrace.model.messages import (
     CancelChild,
     ChildInput,
     CountOpenTasks,
-    Done,
     DropFile,
     FindTasks,
     GetTask,
@@ -48,6 +48,7 @@ from headrace.model.messages import (
     WaitForEnd,
     WaitForEvent,
 )
+from headrace.model.state_operations import StateOperation
 from headrace.wait_for import ELECTION, RECONNECT
 
 TIMEOUT = 5.0
@@ -172,7 +173,7 @@ class StateClient:
     async def _get(self, query: GetTask) -> TaskFound:
         try:
             async with asyncio.timeout(_LOG_AFTER):
-                return await self._ask("get", query, TaskFound)
+                return await self._ask(op.GET, query)
         except (StateUnavailable, TimeoutError):
             return await self._from_log(query)
 
@@ -187,11 +188,11 @@ class StateClient:
 
     async def list(self, query: ListTasks) -> TasksFound:
         """Return one page of the owner's tasks, complete as of the time of the call."""
-        return await self._ask("list", query, TasksFound)
+        return await self._ask(op.LIST, query)
 
     async def find(self, query: FindTasks) -> RowsFound:
         """Return one page of rows, complete as of the time of the call."""
-        return await self._ask("find", query, RowsFound)
+        return await self._ask(op.FIND, query)
 
     async def usage(self, query: GetUsage) -> UsageFound:
         """Return what a tenant's runs have used, complete as of the time of the call.
@@ -199,15 +200,15 @@ class StateClient:
         Raises:
             InvalidName: the days are invalid.
         """
-        return await self._ask("usage", query, UsageFound)
+        return await self._ask(op.USAGE, query)
 
     async def open_tasks(self, query: CountOpenTasks) -> OpenTasksCounted:
         """Return how many tasks of an agent are not over, complete as of the time of the call."""
-        return await self._ask("open", query, OpenTasksCounted)
+        return await self._ask(op.OPEN, query)
 
     async def threads(self, query: ListThreads) -> ThreadsFound:
         """Return one page of an owner's threads, complete as of the time of the call."""
-        return await self._ask("threads", query, ThreadsFound)
+        return await self._ask(op.THREADS, query)
 
     async def start(self, query: StartTask) -> TaskStarted:
         """Start a delegated task. Repeated calls start it once.
@@ -215,23 +216,23 @@ class StateClient:
         Raises:
             StartRefused: A rule forbids it. A retry does not help.
         """
-        return await self._ask(f"start.{query.parent_agent}", query, TaskStarted)
+        return await self._ask(op.START, query, query.parent_agent)
 
     async def cancel(self, query: CancelChild) -> None:
         """Cancel a child task. It may end some time after the call."""
-        await self._ask(f"cancel.{query.parent_agent}", query, Done)
+        await self._ask(op.CANCEL, query, query.parent_agent)
 
     async def send_input(self, query: ChildInput) -> int | None:
         """Send a message to a child's holder and return its generation. None: not accepted."""
-        return (await self._ask(f"input.{query.parent_agent}", query, Done)).generation
+        return (await self._ask(op.INPUT, query, query.parent_agent)).generation
 
     async def open_queue(self, query: OpenQueue) -> None:
         """Have a queue created, for a worker that may not create it."""
-        await self._ask(f"queue.{query.agent}", query, Done)
+        await self._ask(op.QUEUE, query, query.agent)
 
     async def drop(self, query: DropFile) -> None:
         """Delete a file."""
-        await self._ask(f"drop.{query.agent}", query, Done)
+        await self._ask(op.DROP, query, query.agent)
 
     async def wait_for_end(self, query: WaitForEnd) -> None:
         """Have a run woken when another task ends.
@@ -240,7 +241,7 @@ class StateClient:
             TaskUnknown: The run's owner has no such task.
             InvalidName: That task waits for the run's, or too many runs wait for its end.
         """
-        await self._ask(f"wait.{query.agent}", query, Done)
+        await self._ask(op.WAIT, query, query.agent)
 
     async def wait_for_event(self, query: WaitForEvent) -> None:
         """Have a run woken by an event on a subject.
@@ -249,11 +250,13 @@ class StateClient:
             InvalidName: The run's tenant may not use the subject, or has too many such waits, or
                 what is to match is malformed.
         """
-        await self._ask(f"listen.{query.agent}", query, Done)
+        await self._ask(op.LISTEN, query, query.agent)
 
-    async def _ask[Answer: BusMessage](
-        self, operation: str, query: BusMessage, answer: type[Answer]
+    async def _ask[Request: BusMessage, Answer: BusMessage](
+        self, asked: StateOperation[Request, Answer], query: Request, agent: str = ""
     ) -> Answer:
+        """Ask; for a worker of `agent` if that is stated."""
+        operation = f"{asked.name}.{agent}" if agent else asked.name
         question = query.encode()
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -267,7 +270,7 @@ class StateClient:
             if self._links is not None and MARK in data:
                 data = self._links.shown(data)
             if "code" not in json_text.decode(data):
-                return answer.decode(operation, data)
+                return asked.answer.decode(operation, data)
             refusal = Refusal.decode(operation, data)
             if not refusal.is_temporary or loop.time() > started + self._retry_seconds:
                 raise _error(query, refusal)

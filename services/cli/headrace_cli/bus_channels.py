@@ -31,26 +31,19 @@ from headrace.model.messages import (
     BusMessage,
     Control,
     DeadLetter,
-    Done,
     Draining,
     HolderReply,
     Holds,
     HoldsQuery,
     ListChanges,
-    OpenTasksCounted,
     ProcessFound,
     ProcessQuery,
     Refusal,
     RequestsTaken,
-    RowsFound,
     RunRequest,
-    TaskFound,
-    TasksFound,
-    TaskStarted,
-    ThreadsFound,
-    UsageFound,
 )
 from headrace.model.schedule import Schedule, ScheduleFirings
+from headrace.model.state_operations import COMMANDS, QUERIES
 from headrace.model.subjects import UNUSUAL, Subjects
 from headrace.model.task import BARE_MESSAGE, STATES, TaskKey
 from headrace.tracing import TRACEPARENT
@@ -395,17 +388,10 @@ def _answers(found: ChannelMessage | type[BusMessage]) -> tuple[ChannelMessage, 
 
 
 ANSWERS: dict[str, tuple[ChannelMessage, ...]] = {
-    "stateGet": _answers(TaskFound),
-    "stateList": _answers(TasksFound),
-    "stateFind": _answers(RowsFound),
-    "stateThreads": _answers(ThreadsFound),
-    "stateUsage": _answers(UsageFound),
-    "stateOpen": _answers(OpenTasksCounted),
-    "stateStart": _answers(TaskStarted),
-    **dict.fromkeys(
-        ("stateCancel", "stateInput", "stateQueue", "stateDrop", "stateWait", "stateListen"),
-        _answers(Done),
-    ),
+    **{
+        f"state{name.capitalize()}": _answers(one.answer)
+        for name, one in (QUERIES | COMMANDS).items()
+    },
     "stateReady": (ChannelMessage("Following", FOLLOWING, MESSAGE_HEADERS),),
     "stateMore": (ChannelMessage("Piece", PIECE, MESSAGE_HEADERS),),
 }

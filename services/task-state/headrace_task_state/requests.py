@@ -37,10 +37,11 @@ from headrace.model.messages import (
     ListThreads,
     Refusal,
 )
+from headrace.model.state_operations import COMMANDS, QUERIES
 from headrace.model.subjects import Subjects
 from headrace.state_client import MORE
 from headrace.thread_marks import ThreadMarks
-from headrace_task_state.commands.for_workers import QUESTIONS, Question, WorkerCommands
+from headrace_task_state.commands.for_workers import Question, WorkerCommands
 from headrace_task_state.queries.counts import OpenTasks, UsageReports
 from headrace_task_state.queries.find_tasks import TaskRows
 from headrace_task_state.queries.frontier import Frontier, ViewBehind
@@ -56,16 +57,6 @@ TIMEOUT = 4.0
 
 
 type Query = GetTask | ListTasks | FindTasks | ListThreads | GetUsage | CountOpenTasks
-
-QUERIES: dict[str, type[Query]] = {
-    "get": GetTask,
-    "list": ListTasks,
-    "find": FindTasks,
-    "threads": ListThreads,
-    "usage": GetUsage,
-    "open": CountOpenTasks,
-}
-"""What gateways and workers ask for, by operation."""
 
 
 class Answers:
@@ -251,13 +242,13 @@ class Questions:
 
     def _about_tasks(self, middlewares: tuple[Any, ...]) -> NatsRouter:
         router = self._router(middlewares, {"get"})
-        for operation, asks in QUESTIONS.items():
+        for operation, command in COMMANDS.items():
 
             async def handler(query: Question) -> NatsResponse:
                 agent = _SUBJECT.get().rpartition(".")[2]
                 return self._response(Piece(await self.answers.for_worker(query, agent), {}))
 
-            self._subscribe(router, f"{operation}.{{agent}}", asks, handler)
+            self._subscribe(router, f"{operation}.{{agent}}", command.request, handler)
         return router
 
     def _replica_questions(self) -> NatsRouter:
@@ -291,7 +282,7 @@ class Questions:
             async def handler(query: Query) -> NatsResponse:
                 return self._response(self.pieces.first(await self.answers.respond(query)))
 
-            self._subscribe(router, operation, QUERIES[operation], handler)
+            self._subscribe(router, operation, QUERIES[operation].request, handler)
         return router
 
     def _response(self, piece: Piece) -> NatsResponse:

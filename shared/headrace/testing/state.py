@@ -15,18 +15,19 @@ from headrace.log import last_entry, replay
 from headrace.model.event_template import Event
 from headrace.model.fold import TaskFold
 from headrace.model.messages import BusMessage, WokenRun
+from headrace.model.state_operations import COMMANDS, QUERIES
 from headrace.model.task import TaskKey
 from headrace.model.wait import SourceEvent
 from headrace.tasks.wake import wake_by
 from headrace.triggers import Trigger, covers
 from headrace.webhooks import Webhook
-from headrace_task_state.commands.for_workers import QUESTIONS, WorkerCommands
+from headrace_task_state.commands.for_workers import WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.commands.waits import WaitCommands
 from headrace_task_state.projector.follower import RangeFollower
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.replica import Replica
-from headrace_task_state.requests import QUERIES, Answers, refusal_of
+from headrace_task_state.requests import Answers, refusal_of
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.store import Lease, all_ranges
 from headrace_task_state.store_memory import MemoryStore
@@ -63,7 +64,7 @@ class MemoryTaskState:
         """Start to serve requests and to apply the log to the view."""
         for operation in QUERIES:
             await self._serve(operation, self._for_anybody)
-        for operation in QUESTIONS:
+        for operation in COMMANDS:
             await self._serve(f"{operation}.*", self._for_worker)
         leasing = keep_running(self._replica.run, "leases")
         self._stack.push_async_callback(self._replica.stop)
@@ -117,11 +118,11 @@ class MemoryTaskState:
 
     async def _for_anybody(self, msg: Msg) -> bytes:
         operation = msg.subject.rpartition(".")[2]
-        return await self._answers.respond(_read(QUERIES[operation], msg))
+        return await self._answers.respond(_read(QUERIES[operation].request, msg))
 
     async def _for_worker(self, msg: Msg) -> bytes:
         operation, agent = msg.subject.rsplit(".", 2)[1:]
-        return await self._answers.for_worker(_read(QUESTIONS[operation], msg), agent)
+        return await self._answers.for_worker(_read(COMMANDS[operation].request, msg), agent)
 
     async def _serve(self, operation: str, answer: _Answer) -> None:
         async def respond(msg: Msg) -> None:

@@ -38,17 +38,6 @@ _HOLDER_TIMEOUT = 2.0
 
 type Question = StartTask | CancelChild | ChildInput | OpenQueue | DropFile | Wait
 
-QUESTIONS: dict[str, type[Question]] = {
-    "start": StartTask,
-    "cancel": CancelChild,
-    "input": ChildInput,
-    "queue": OpenQueue,
-    "drop": DropFile,
-    "wait": WaitForEnd,
-    "listen": WaitForEvent,
-}
-"""Requests of workers, on subjects that end in their agent's name, which NATS enforces."""
-
 
 class WorkerCommands:
     """Carries out requests of workers."""
