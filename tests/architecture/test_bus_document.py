@@ -5,6 +5,7 @@ import re
 
 import orjson
 
+from headrace.model import state_operations
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
@@ -58,9 +59,11 @@ def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> N
     assert len(request) == 15
     addresses = {whole["channels"][name]["address"].split(".")[2] for name in request}
     state_client = inspect.getsource(StateClient)
-    called = set(re.findall(r'_ask\(f?"(\w+)', state_client))
-    assert called
-    assert called == addresses - {"ready", "more"}
+    called = re.findall(r"_ask\(op\.(\w+)", state_client)
+    assert {getattr(state_operations, name).name for name in called} == addresses - {
+        "ready",
+        "more",
+    }
 
 
 def test_answers_are_described_with_every_attribute_that_they_may_have() -> None:

@@ -6,7 +6,7 @@ Addresses and descriptions are those of the functions that services use
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, cast, get_type_hints
 
 from headrace.directory import TIMING, Serving
 from headrace.jetstream.headers import (
@@ -83,29 +83,28 @@ EVENT: Json = {
 _NUMBER = {"type": "string", "pattern": "^[0-9]{1,15}$"}
 _TEXT = {"type": "string", "minLength": 1}
 
-ENTRY_HEADERS: Json = {
-    "type": "object",
-    "required": [
-        entry.VERSION,
-        entry.LOG,
-        entry.GENERATION,
-        entry.WRITER,
-        entry.STATE,
-        entry.RUN,
-    ],
-    "properties": {
-        entry.VERSION: {"enum": list(entry.READABLE)},
-        entry.LOG: {"type": "string", "pattern": "^[0-9a-z]{4,16}$"},
-        entry.GENERATION: _NUMBER,
-        entry.WRITER: _TEXT,
-        entry.STATE: {"enum": sorted(STATES | {BARE_MESSAGE})},
-        entry.RUN: _NUMBER,
-        entry.ATTEMPT: _NUMBER,
-        entry.OWNER: _TEXT,
-        entry.CHECKPOINT: _TEXT,
-        entry.STEP: _TEXT,
-    },
+_OF_STAMP: Json = {
+    "log": {"type": "string", "pattern": f"^{entry.LOG_ID.pattern}$"},
+    "state": {"enum": sorted(STATES | {BARE_MESSAGE})},
+    "owner": {"type": "string", "pattern": f"^{entry.OWNER_TOKEN.pattern}$"},
 }
+"""What is known of fields of a stamp beyond their types."""
+
+
+def _entry_headers() -> Json:
+    """Return the schema of the headers that `Stamp.headers` writes."""
+    types, optional = get_type_hints(entry.Stamp), entry.Stamp._field_defaults
+    described = {
+        f"Headrace-{name.capitalize()}": _OF_STAMP.get(name, _NUMBER if kind is int else _TEXT)
+        for name, kind in types.items()
+    }
+    required = (f"Headrace-{name.capitalize()}" for name in types if name not in optional)
+    return {
+        "type": "object",
+        "required": [entry.VERSION, *required],
+        "properties": {entry.VERSION: {"enum": list(entry.READABLE)}, **described},
+    }
+
 
 MESSAGE_HEADERS: Json = {
     "type": "object",
@@ -238,7 +237,7 @@ class Channel:
 
 
 _RUN = ChannelMessage("RunRequest", RunRequest, RUN_HEADERS)
-_ENTRY = ChannelMessage("Entry", EVENT, ENTRY_HEADERS, by_line=True)
+_ENTRY = ChannelMessage("Entry", EVENT, _entry_headers(), by_line=True)
 _REFUSAL = ChannelMessage("Refusal", Refusal, MESSAGE_HEADERS)
 _NOTHING = ChannelMessage("Nothing", NOTHING)
 

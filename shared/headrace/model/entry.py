@@ -67,9 +67,9 @@ _BLOCK = re.compile(
 )
 """The headers of nearly every entry, as `Stamp.headers` writes them, followed by NATS's headers."""
 
-_LOG_ID = re.compile(r"[0-9a-z]{4,16}")
+LOG_ID = re.compile(r"[0-9a-z]{4,16}")
 _NOT_EMPTY = re.compile(r".+")
-_OWNER = re.compile(r"[A-Za-z0-9_-]{1,200}")
+OWNER_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}")
 """A token. Keys of the view join owners with other names, and a worker writes what it likes."""
 
 
@@ -179,13 +179,13 @@ def parse_stamp(subject: str, headers: Mapping[str, str] | None) -> Stamp:
         raise (NewerVersion if is_newer(version) else UndecodableMessage)(subject, reason)
     try:
         return Stamp(
-            log=_matching(_LOG_ID, headers[LOG]),
+            log=_matching(LOG_ID, headers[LOG]),
             generation=_number(headers[GENERATION], least=1),
             writer=_matching(_NOT_EMPTY, headers[WRITER]),
             state=_state(headers[STATE]),
             run=_number(headers[RUN], least=1),
             attempt=_number(headers.get(ATTEMPT, "0"), least=0),
-            owner=_matching(_OWNER, headers[OWNER]) if OWNER in headers else None,
+            owner=_matching(OWNER_TOKEN, headers[OWNER]) if OWNER in headers else None,
             checkpoint=headers.get(CHECKPOINT),
             step=headers.get(STEP),
         )
