@@ -5,7 +5,8 @@ import re
 
 import orjson
 
-from headrace.model import state_operations
+from headrace.model import messages, state_operations
+from headrace.model.messages import BusMessage
 from headrace.model.subjects import Subjects
 from headrace.model.task import TaskKey
 from headrace.state_client import StateClient
@@ -47,6 +48,16 @@ def test_every_kind_of_subject_is_in_the_document() -> None:
     addresses = [one["address"] or "" for one in document()["channels"].values()]
     found = {address.split(".")[1] for address in addresses if "{prefix}" in address}
     assert makers - _FILTERS - {"priority_of_run"} == found
+
+
+def test_every_body_of_a_message_is_in_the_document() -> None:
+    bodies = {
+        one.__name__
+        for one in vars(messages).values()
+        if inspect.isclass(one) and issubclass(one, BusMessage) and not one.__subclasses__()
+    }
+    assert len(bodies) > 30
+    assert bodies <= document()["components"]["schemas"].keys()
 
 
 def test_every_question_to_task_state_is_in_the_document_with_its_answers() -> None:
