@@ -193,6 +193,9 @@ class _DirectInput:
             self.feed(data)
 
 
+_MOST_DEADLINES = 64
+"""Different timeouts of requests that share timers. Others, as computed ones, have their own."""
+
 _CONNECT = b"CONNECT "
 _ACK = b"$JS.ACK."
 """Beginning of the reply subject of a stored message that a consumer delivers."""
@@ -449,6 +452,16 @@ class NatsClient(Client):
         server = self._current_server
         return "" if server is None else server.server_version or ""
 
+    @property
+    def has_only_copies(self) -> bool:
+        """Whether the server has the only copy of each stream, so that any answer is the leader's.
+
+        Then it is in no cluster. With a domain, the streams may be another server's.
+        """
+        info = self._server_info
+        has_streams = bool(info.get("jetstream")) and not self._domain
+        return has_streams and not info.get("cluster") and self.is_connected
+
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""
     ) -> "Listening":
@@ -623,8 +636,8 @@ class NatsClient(Client):
             subject: A valid subject: it is not checked.
             payload: The request.
             headers: Its headers, or a block made from what `header_block` has returned.
-            timeout: Seconds after which the answer is `nats.errors.TimeoutError`. Of these there
-                should be few different ones.
+            timeout: Seconds after which the answer is `nats.errors.TimeoutError`. The first
+                different ones of a connection have a timer each.
 
         Returns:
             None: `request` has to send it, which may have to wait, to check it or to refuse it.
@@ -632,9 +645,13 @@ class NatsClient(Client):
         Raises:
             MaxPayloadError: With its headers it is too large.
         """
-        inbox = self._answers_inbox
+        inbox, deadlines = self._answers_inbox, self._deadlines.get(timeout)
         if not inbox or self.is_draining_pubs:
             return None
+        if deadlines is None:
+            if len(self._deadlines) == _MOST_DEADLINES:
+                return None
+            deadlines = self._deadlines[timeout] = _Deadlines(timeout, self._forget)
         if self._domain:
             subject = in_domain(self._domain, subject)
         serial = self._serial()
@@ -653,9 +670,6 @@ class NatsClient(Client):
         self.stats["out_bytes"] += len(payload)
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[serial] = answer
-        deadlines = self._deadlines.get(timeout)
-        if deadlines is None:
-            deadlines = self._deadlines[timeout] = _Deadlines(timeout, self._forget)
         deadlines.add(serial, answer)
         return answer
 
@@ -669,8 +683,13 @@ class NatsClient(Client):
             await self._listen_for_answers()
         serial = self._serial()
         self._series[serial] = receive
+        reply = f"{self._answers_inbox}.{serial}"
+        if not self.is_draining_pubs and len(payload) <= self._max_payload:
+            command = self._command(in_domain(self._domain, subject), reply, payload, {})
+            if command is not None and self.send_now(command):
+                return serial
         try:
-            await self.publish(subject, payload, f"{self._answers_inbox}.{serial}")
+            await self.publish(subject, payload, reply)
         except BaseException:
             self.end_series(serial)
             raise

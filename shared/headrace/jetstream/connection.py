@@ -144,6 +144,11 @@ class Bus:
         """Maximum size of a message in bytes."""
         return self.connection.max_payload
 
+    @property
+    def has_only_copies(self) -> bool:
+        """Whether any copy of a stream that answers is its leader's, as there is only one."""
+        return self.connection.has_only_copies
+
     def among_role(self, name: str) -> str:
         """Return a subject that only processes with this one's role can use."""
         return f"{INBOX}.{self.settings.role}.{name}"
@@ -342,9 +347,15 @@ class Bus:
             BusUnavailable: No answer came within `timeout` seconds, or the connection is down.
             EventTooLarge: See the class.
         """
-        began = time.monotonic()
+        began, connection = time.monotonic(), self.connection
         try:
-            return await self.connection.request(subject, payload, timeout=timeout, headers=headers)
+            answer = None
+            if subject.isprintable() and " " not in subject:  # Nothing else checks it.
+                answer = connection.ask(subject, payload, headers or {}, timeout)
+            if answer is None:
+                return await connection.request(subject, payload, timeout=timeout, headers=headers)
+            await answer
+            return self.answered(subject, answer)
         except MaxPayloadError as error:
             raise self._too_large(payload, headers) from error
         except nats.errors.NoRespondersError as error:

@@ -5,7 +5,8 @@ server fails). Each names the previous one, so only messages without a gap are a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +46,7 @@ async def direct_get[Read](
         BusUnavailable: The connection is down.
     """
     train = _ReplyBatch(read)
-    request = orjson.dumps(query)
-    end = await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.receive)
+    end = await _ask(bus, stream, query, train)
     try:
         await train.arrival(bus.timing.replica_silence)
     finally:
@@ -54,17 +54,47 @@ async def direct_get[Read](
     return train.answer
 
 
+@asynccontextmanager
+async def direct_get_begun[Read](
+    bus: Bus, stream: str, query: dict[str, Any], read: Callable[[Msg], Read]
+) -> AsyncIterator[Callable[[], Awaitable[DirectAnswer[Read]]]]:
+    """Send a request as `direct_get` does; a call in the block returns its answer.
+
+    Raises:
+        BusUnavailable: The connection is down.
+    """
+    train = _ReplyBatch(read)
+    end = await _ask(bus, stream, query, train)
+
+    async def answer() -> DirectAnswer[Read]:
+        await train.arrival(bus.timing.replica_silence)
+        return train.answer
+
+    try:
+        yield answer
+    finally:
+        end()
+
+
+async def _ask[Read](
+    bus: Bus, stream: str, query: dict[str, Any], train: "_ReplyBatch[Read]"
+) -> Callable[[], None]:
+    request = orjson.dumps(query)
+    return await bus.ask_for_series(f"$JS.API.DIRECT.GET.{stream}", request, train.receive)
+
+
 class _ReplyBatch[Read]:
     def __init__(self, read: Callable[[Msg], Read]) -> None:
         self.answer = DirectAnswer[Read]()
         self._read = read
         self._last = 0
-        self._over = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_answered = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def receive(self, msg: Msg) -> None:
         self._has_answered = True
-        if self._over.is_set():
+        if self._over.done():
             return
         # Checked first: a stored message may have its own Status header.
         place = _place(msg)
@@ -74,24 +104,33 @@ class _ReplyBatch[Read]:
             self._last = place[0]
             self.answer.messages.append(self._read(msg))
         else:
-            self._over.set()
+            self._over.set_result(None)
 
     def _end(self, headers: dict[str, str]) -> None:
         if headers.get(STATUS) in _ENDED:
             self.answer.complete = int(headers.get(PREVIOUS, self._last)) == self._last
             self.answer.pending = int(headers.get(PENDING_MATCHES, "0"))
             self.answer.up_to = int(headers.get(UP_TO, "0"))
-        self._over.set()
+        self._over.set_result(None)
 
     async def arrival(self, silence: float) -> None:
         """Return when the answer is complete, or after `silence` seconds without a message."""
-        while not self._over.is_set():
-            self._has_answered = False
-            try:
-                await asyncio.wait_for(self._over.wait(), silence)
-            except TimeoutError:
-                if not self._has_answered:
-                    return
+        self._look_after(silence)
+        try:
+            await self._over
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _look_after(self, silence: float) -> None:
+        self._has_answered = False
+        self._timer = asyncio.get_running_loop().call_later(silence, self._look, silence)
+
+    def _look(self, silence: float) -> None:
+        if self._has_answered:
+            self._look_after(silence)
+        elif not self._over.done():
+            self._over.set_result(None)
 
 
 def _place(msg: Msg) -> tuple[int, int] | None:

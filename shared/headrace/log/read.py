@@ -10,7 +10,6 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from nats.aio.msg import Msg
@@ -18,7 +17,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.api import check_empty, get_message, until_answered
 from headrace.jetstream.client import ReceivedMessage, StreamPosition, header_lines
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.direct_get import direct_get
+from headrace.jetstream.direct_get import direct_get, direct_get_begun
 from headrace.jetstream.headers import PREVIOUS, SEQUENCE, SUBJECT, TIME
 from headrace.model.entry import OWNER, Entry, parse_body, parse_entry, read_stamp
 from headrace.model.errors import (
@@ -209,6 +208,10 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 TIMEOUT = 30.0
 """Seconds without progress after which a replay gives up."""
+
+_FIRST = 8, 16 * 1024
+"""Messages and bytes of a log that are asked for before it is known to be short: a task with a
+follow-up or two has no more."""
 
 
 async def last_stored(bus: Bus, key: TaskKey, timeout: float = ELECTION) -> LogMessage | None:
@@ -456,32 +459,53 @@ async def short_log(
 
     None: the log has more events or bytes than `limits`, is empty, deleted or damaged, or the
     replica that was asked is behind the leader. Or its last entry does not name `owner` (None: any
-    will do), as those that end a run do: before that is known, no log takes longer to ask for than
-    one that is not there. The leader is asked once.
+    will do), as those that end a run do: before that is known, no entry is read, so that no log
+    takes longer to ask for than one that is not there. The leader is asked once and, at the same
+    time, a replica for the beginning; a server that has the only copy is asked for that alone.
 
     Raises:
         BusUnavailable: No leader answered.
         LogLost: The log's beginning is gone.
         LogTooNew: It has an entry of a later version.
     """
-    stream, subject = bus.streams.of_shard(key.shard), bus.subjects.event(key)
-    message = await get_message(bus, stream, {"last_by_subj": subject})
-    if message is None:
+    stream = bus.streams.of_shard(key.shard)
+    at_first = min(limits[0], _FIRST[0]), min(limits[1], _FIRST[1])
+    beginning, newest = _batch_query(bus, key, 1, at_first), 0
+    if bus.has_only_copies:
+        got = await direct_get(bus, stream, beginning, _as_it_is)
+    else:
+        async with direct_get_begun(bus, stream, beginning, _as_it_is) as answer:
+            last_query = {"last_by_subj": bus.subjects.event(key)}
+            message = await get_message(bus, stream, last_query)
+            if message is None or not _is_short(from_leader(message), owner, limits[0]):
+                return None
+            newest, got = int(message["seq"]), await answer()
+    messages = got.messages
+    if messages and 0 < got.pending <= limits[0]:
+        left = limits[1] - sum(len(msg.data) for msg in messages)
+        after = from_message(messages[-1]).sequence
+        rest = _batch_query(bus, key, after + 1, (limits[0], left))
+        got = await direct_get(bus, stream, rest, _as_it_is)
+        messages += got.messages
+    if not messages or not got.complete or got.pending:
         return None
-    try:
-        # Its events are read with the others.
-        block = b64decode(message.get("hdrs") or "")
-        stamp = read_stamp(subject, block, partial(headers_of, message))
-    except UndecodableMessage:
-        return None
-    last_generation = stamp.generation + b64decode(message.get("data") or "").count(b"\n")
-    if last_generation > limits[0] or owner not in (None, stamp.owner):
-        return None
-    batch = await _get_batch(bus, key, 1, from_message, limits)
+    last = from_message(messages[-1])
     # A leader that was frozen may know less than the replica: what that has more counts as well.
-    if not batch or batch[-1].sequence < int(message["seq"]):
+    if last.sequence < newest or not (newest or _is_short(last, owner, limits[0])):
         return None
-    return Continuity(key, 0).entries_in(batch)
+    return Continuity(key, 0).entries_in(map(from_message, messages))
+
+
+def _as_it_is(msg: Msg) -> Msg:
+    return msg
+
+
+def _is_short(last: LogMessage, owner: str | None, most: int) -> bool:
+    """Return whether a log with this last message is `owner`'s, of at most so many events."""
+    entry = last.entry
+    return (
+        entry is not None and entry.last_generation <= most and owner in (None, entry.stamp.owner)
+    )
 
 
 async def copy_of_beginning(bus: Bus, key: TaskKey) -> list[Entry]:
@@ -512,11 +536,14 @@ async def copy_of_next(bus: Bus, key: TaskKey, start: int) -> LogMessage | None:
 async def _get_batch[Read](
     bus: Bus, key: TaskKey, start: int, read: Callable[[Msg], Read], limits: tuple[int, int]
 ) -> list[Read]:
-    query = {
+    query, stream = _batch_query(bus, key, start, limits), bus.streams.of_shard(key.shard)
+    return (await direct_get(bus, stream, query, read)).messages
+
+
+def _batch_query(bus: Bus, key: TaskKey, start: int, limits: tuple[int, int]) -> dict[str, Any]:
+    return {
         "batch": limits[0],
         "seq": start,
         "next_by_subj": bus.subjects.event(key),
         "max_bytes": limits[1],
     }
-    stream = bus.streams.of_shard(key.shard)
-    return (await direct_get(bus, stream, query, read)).messages

@@ -41,10 +41,10 @@ CALLS = 367
 CALLS_OF_BLOCKING_RUN = 585
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_READ = 358
+CALLS_OF_READ = 313
 """Python functions called per GetTask of a task of one run that has ended."""
 
-CALLS_OF_AGUI_RUN = 617
+CALLS_OF_AGUI_RUN = 589
 """Python functions called per AG-UI run in a new thread, from its request to its first event."""
 
 

@@ -10,9 +10,9 @@ import random
 import secrets
 import uuid
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from headrace import log_context, tracing
 from headrace.directory import Directory
@@ -57,7 +57,7 @@ from headrace_gateway.refusals import (
 from headrace_gateway.request_span import note_task
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import unrepeatable_request
-from headrace_gateway.tasks.idempotency import EarlierInput, Idempotency, KeyedRequest
+from headrace_gateway.tasks.idempotency import Claim, EarlierInput, Idempotency, KeyedRequest
 from headrace_gateway.tasks.ids import query_of
 from headrace_gateway.tasks.message_files import MessageFiles
 from headrace_gateway.tasks.queued_append import QueuedAppend
@@ -68,6 +68,16 @@ ROUNDS = 5
 
 _FILES = frozenset({"raw", "url"})
 """Fields of parts that contain a file, or where it is."""
+
+
+class ContextTurns(Protocol):
+    """The runs in the context of a new task, which may have to wait for them."""
+
+    async def at_work(self) -> list[str]:
+        """Return the tasks that are working or waiting for a worker."""
+
+    async def make_way(self, busy: list[str]) -> list[str]:
+        """Return which of the `busy` tasks the new one must wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,8 @@ class Submission:
     """The request, if it has an Idempotency-Key."""
     webhook: Webhook | None = None
     """Receives the task's events, from the input on."""
+    turns: ContextTurns | None = None
+    """What decides, for a new task with a key, which others it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,14 +347,32 @@ class Submissions:
         """Begin a task, or return the input with which an earlier request of this key began it."""
         async with self._idempotency.one_at_a_time(keyed):
             place = self.place(submission.caller, submission.agent, submission.context)
-            claim = await self._idempotency.claim(keyed, *place)
+            claim, busy = await self._claim(keyed, place, submission.turns)
             for _ in range(ROUNDS):
                 if (earlier := await self._idempotency.start_of(claim)) is not None:
                     return await self._replay(earlier)
+                if busy and submission.turns is not None:
+                    submission, busy = await _behind(submission, submission.turns, busy), []
                 with suppress(Fenced):
                     return await self.begin(submission, claim.key, claim.record.context)
                 claim.is_new = False  # Another gateway has begun the same task.
             raise TaskBusy(f"task {claim.key.task} is being started")
+
+    async def _claim(
+        self, keyed: KeyedRequest, place: tuple[TaskKey, str], turns: ContextTurns | None
+    ) -> tuple[Claim, list[str]]:
+        """Return the claim of a key, and the other tasks at work at that time."""
+        if turns is None:
+            return await self._idempotency.claim(keyed, *place), []
+        # At the same time, as both wait for NATS.
+        looking = self._background.start(turns.at_work())
+        try:
+            claim = await self._idempotency.claim(keyed, *place)
+            busy = await looking
+        finally:
+            looking.cancel()
+        # Another gateway may have begun this very task.
+        return claim, [task for task in busy if task != claim.key.task]
 
     async def replay(self, keyed: KeyedRequest) -> AcceptedInput | None:
         """Return the input of the same earlier request; None: it was never accepted.
@@ -486,6 +516,15 @@ class Submissions:
             )
             webhook = submission.webhook.model_copy(update={"progress": progress})
             await self._webhooks.put(key, webhook)
+
+
+async def _behind(submission: Submission, turns: ContextTurns, busy: list[str]) -> Submission:
+    """Return the submission, to begin after those of the `busy` tasks that it must wait for."""
+    ahead = await turns.make_way(busy)
+    if not ahead:
+        return submission
+    metadata = {**(submission.metadata or {}), events.WAIT_FOR: ahead}
+    return replace(submission, metadata=metadata)
 
 
 def _note(key: TaskKey, context: str) -> None:

@@ -82,6 +82,7 @@ def info(client: int) -> bytes:
         "version": "2.15.0",
         "headers": True,
         "max_payload": MAX_PAYLOAD,
+        "jetstream": True,
         "client_id": client,
     }
     return b"INFO %b\r\n" % json.dumps(described).encode()

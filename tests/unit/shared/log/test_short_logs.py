@@ -1,12 +1,14 @@
 """A task whose log is short is read from it; about all others, task state is asked."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from headrace.jetstream.api import get_message
-from headrace.jetstream.direct_get import DirectAnswer, direct_get
+from headrace.jetstream.client import NatsClient
+from headrace.jetstream.direct_get import DirectAnswer, direct_get_begun
 from headrace.jetstream.purge import purge
 from headrace.links import Links
 from headrace.log import LogWriter, read
@@ -23,8 +25,12 @@ from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog
 
 
-@pytest.fixture
-async def log() -> AsyncIterator[TaskLog]:
+@pytest.fixture(params=[True, False], ids=["one copy", "several copies"])
+async def log(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[TaskLog]:
+    if not request.param:
+        monkeypatch.setattr(NatsClient, "has_only_copies", False)
     async with memory_bus() as bus:
         log = TaskLog(bus)
         await log.begin()
@@ -126,9 +132,20 @@ async def test_a_log_of_another_owner_takes_as_many_requests_as_none(
     log: TaskLog, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     await log.append("text", state=state)
-    monkeypatch.delattr(read, "direct_get")
+    requests = list[str]()
+    publish = NatsClient.send_now
+
+    def counted(client: NatsClient, command: bytes, *, is_limited: bool = True) -> bool:
+        requests.append(command.split(b" ")[1].decode())
+        return publish(client, command, is_limited=is_limited)
+
+    monkeypatch.setattr(NatsClient, "send_now", counted)
     assert await task_in_short_log(log.bus, query(log, owner="somebody")) is None
+    of_somebody = requests[:]
+    requests.clear()
     assert await task_in_short_log(log.bus, query(log, task=mint_task_id(3))) is None
+    assert requests == of_somebody
+    assert len(requests) == (1 if log.bus.has_only_copies else 2)
 
 
 async def test_an_operator_of_the_tenant_reads_any_owners(log: TaskLog) -> None:
@@ -152,13 +169,20 @@ async def test_a_log_without_its_beginning_is_not_read(log: TaskLog) -> None:
 async def test_a_copy_that_is_behind_the_leader_does_not_answer(
     log: TaskLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def without_the_last(*args: Any) -> DirectAnswer[Any]:  # noqa: ANN401 - what it reads
-        answer = await direct_get(*args)
-        answer.messages.pop()
-        return answer
+    @asynccontextmanager
+    async def without_the_last(*args: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - what it reads
+        async with direct_get_begun(*args) as answer:
+
+            async def of_the_copy() -> DirectAnswer[Any]:
+                found = await answer()
+                found.messages.pop()
+                return found
+
+            yield of_the_copy
 
     await log.append("question", state=INPUT_REQUIRED)
-    monkeypatch.setattr(read, "direct_get", without_the_last)
+    monkeypatch.setattr(NatsClient, "has_only_copies", False)
+    monkeypatch.setattr(read, "direct_get_begun", without_the_last)
     assert await task_in_short_log(log.bus, query(log)) is None
 
 

@@ -7,7 +7,6 @@ clients, proxies and browsers repeat a request whose answer they have not receiv
 from dataclasses import dataclass
 
 from headrace.log import last_entry
-from headrace.model import events
 from headrace.model.errors import TaskUnknown
 from headrace.model.events import INTERRUPTS, PENDING_TOOL_CALLS, Json
 from headrace.model.run_ids import own_id
@@ -67,12 +66,6 @@ async def _submit(
     message, continued = run_input.message, None
     if task is not None:
         message, continued = task.with_results(run_input), task.task
-    elif busy := await (tasks := ContextTasks(services, call, run_input.thread)).at_work():
-        # The active run may be this very run, sent again.
-        if (replay := await submissions.replay(request)) is not None:
-            return replay
-        if ahead := await tasks.make_way(busy):
-            metadata[events.WAIT_FOR] = ahead
     submission = Submission(
         call.caller,
         call.agent,
@@ -81,6 +74,7 @@ async def _submit(
         metadata,
         continued,
         keyed=request,
+        turns=None if task else ContextTasks(services, call, run_input.thread),
     )
     return await submissions.submit(submission)
 
