@@ -49,7 +49,7 @@ MEASURES = [
         "runs/s",
         runs.short_runs_awaited,
         each="run",
-        goals=[at_least(3, OFFICIAL)],
+        goals=[at_least(2.7, OFFICIAL)],
         of=(OFFICIAL, PLAIN, HEADRACE),
     ),
     Measure(
@@ -67,7 +67,7 @@ MEASURES = [
         "runs/s",
         follow_ups.at_once,
         each="run",
-        goals=[at_least(1, OFFICIAL)],
+        goals=[at_least(1, OFFICIAL), at_most(2400, figure=COST)],
         prepare=follow_ups.many_waiting,
     ),
     Measure(
@@ -76,6 +76,7 @@ MEASURES = [
         "ms",
         follow_ups.idle,
         each="run",
+        goals=[at_most(4)],
         prepare=follow_ups.some_waiting,
     ),
     Measure(
@@ -84,6 +85,7 @@ MEASURES = [
         "reads/s",
         task_reads.at_once,
         each="read",
+        goals=[at_least(0.8, OFFICIAL)],
         prepare=task_reads.ended,
     ),
     Measure(
@@ -185,6 +187,7 @@ MEASURES = [
         "ms",
         agui_turns.first_idle,
         each="run",
+        goals=[at_most(5)],
     ),
     Measure(
         "agui-second-idle",
@@ -192,6 +195,7 @@ MEASURES = [
         "ms",
         agui_turns.second_idle,
         each="run",
+        goals=[at_most(5)],
         prepare=agui_turns.some_threads,
     ),
     Measure("triggered", "NATS to a task's first event, at once", "events/s", triggered.burst),
