@@ -15,11 +15,13 @@ export interface ListChange {
   time?: string;
 }
 
-/** Which tasks of the agent are watched. */
+/** Which tasks are watched. */
 export interface ListFilter {
   contextId?: string;
-  /** Such as `TASK_STATE_WORKING`. */
-  status?: string;
+  /** Such as `TASK_STATE_WORKING`; several: tasks that come into any of them, or leave it. */
+  status?: string | readonly string[];
+  /** For the list of all agents: only the caller's tasks, also for operators. */
+  own?: boolean;
   /** For operators: only this owner's tasks. */
   owner?: string;
 }
@@ -52,7 +54,8 @@ class ListStream extends ResumingStream {
   ) {
     const urls = (typeof url === "string" ? [url] : url).map((one) => one.replace(/\/+$/, ""));
     super(new Gateways(urls, options), "");
-    const query = new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
+    const given = Object.entries(filter).flatMap(([name, value]) => [value].flat().map((one) => [name, String(one ?? "")]));
+    const query = new URLSearchParams(given.filter(([, value]) => value));
     this.path = `/tasks:watch${query.size > 0 ? `?${query}` : ""}`;
   }
 

@@ -394,7 +394,7 @@ def _tasks() -> tuple[ApiOperation, ...]:
             "WatchTasks",
             "Follow the changes of a list of tasks",
             events("`list`: request the list now. `change`: a task began, or changed its state."),
-            query={"contextId": TEXT, "status": _STATE, **_OWNER},
+            query={"contextId": TEXT, "status": list_of(_STATE), **_OWNER},
             headers=_LAST_EVENT_ID,
         ),
         ApiOperation(
@@ -465,7 +465,7 @@ def _lists() -> tuple[ApiOperation, ...]:
             "WatchAllTasks",
             "Follow the changes of the list of all agents' tasks",
             events("`list`: request the list now. `change`: a task began, or changed its state."),
-            query={"contextId": TEXT, "status": _STATE, **of_agents},
+            query={"contextId": TEXT, "status": list_of(_STATE), **of_agents},
             headers=_LAST_EVENT_ID,
         ),
     )

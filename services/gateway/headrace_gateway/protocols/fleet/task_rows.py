@@ -65,7 +65,7 @@ class TaskRowPages:
             any_owner=owner is None,
             agents=agents,
             context=given.get("contextId") or None,
-            states=_states_in(request),
+            states=sorted(states_in(request)),
             status_after=_time_in(request),
             text=_text_in(request),
             oldest_first=_ORDERS[_order_in(request)],
@@ -121,11 +121,16 @@ def rows_owner(request: Request, caller: Caller, agents: list[str]) -> str | Non
     return owner
 
 
-def _states_in(request: Request) -> list[str]:
-    states = request.query_params.getlist("status")
-    if not set(states) <= STATES:
+def states_in(request: Request) -> frozenset[str]:
+    """Return the states of the tasks that are listed; empty: all.
+
+    Raises:
+        InputInvalid: one is no state.
+    """
+    states = frozenset(filter(None, request.query_params.getlist("status")))
+    if not states <= STATES:
         raise InputInvalid(f"status: must be one of {', '.join(sorted(STATES))}")
-    return sorted(set(states))
+    return states
 
 
 def _time_in(request: Request) -> str | None:

@@ -11,12 +11,15 @@ from starlette.types import ASGIApp
 
 from headrace.directory import AgentCard
 from headrace.model.messages import ListedTask
-from headrace.model.task import STATES
 from headrace_gateway.call import Call, call_of, check_unchanged, listed_owner
 from headrace_gateway.changes import Batch, Topic
-from headrace_gateway.json_errors import InputInvalid
 from headrace_gateway.list_changes import Item, ListChangeReceiver
-from headrace_gateway.protocols.fleet.task_rows import agents_in, rows_caller, rows_owner
+from headrace_gateway.protocols.fleet.task_rows import (
+    agents_in,
+    rows_caller,
+    rows_owner,
+    states_in,
+)
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.services import Services
 from headrace_gateway.streaming.renderer import Messages, Renderer
@@ -41,7 +44,8 @@ class _Filter:
     owner: str | None
     """None: tasks of all owners."""
     context: str | None
-    status: str | None
+    states: frozenset[str]
+    """Empty: all."""
 
     def takes(self, task: ListedTask) -> bool:
         """Return whether the list contains the task, or contained it before the change."""
@@ -53,7 +57,9 @@ class _Filter:
             return True
         if self.context is not None and task.context != self.context:
             return False
-        return self.status in {None, task.state, task.before} or task.before is None
+        if not self.states or task.before is None:
+            return True
+        return not self.states.isdisjoint((task.state, task.before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class TaskWatch:
         services, caller = self._services, await rows_caller(self._services, request)
         agents = agents_in(services, request)
         owner = rows_owner(request, caller, agents)
-        wanted = _Filter(caller.tenant, frozenset(agents), owner, *_context_and_status(request))
+        wanted = _Filter(caller.tenant, frozenset(agents), owner, *_context_and_states(request))
         watched = self._receiver.watched(wanted.tenant, None, wanted.owner)
         watcher = _ListWatcher(caller, None, request.headers)
         renderer = _WatchRenderer(services, self._receiver, wanted, watcher)
@@ -168,11 +174,8 @@ class _WatchRenderer(Renderer):
 
 def _filter(request: Request, call: Call) -> _Filter:
     agents, owner = frozenset({call.agent}), listed_owner(call)
-    return _Filter(call.caller.tenant, agents, owner, *_context_and_status(request))
+    return _Filter(call.caller.tenant, agents, owner, *_context_and_states(request))
 
 
-def _context_and_status(request: Request) -> tuple[str | None, str | None]:
-    status = request.query_params.get("status") or None
-    if status is not None and status not in STATES:
-        raise InputInvalid(f"status: must be one of {', '.join(sorted(STATES))}")
-    return request.query_params.get("contextId") or None, status
+def _context_and_states(request: Request) -> tuple[str | None, frozenset[str]]:
+    return request.query_params.get("contextId") or None, states_in(request)

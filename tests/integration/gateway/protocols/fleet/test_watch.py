@@ -136,6 +136,14 @@ async def test_a_watcher_of_a_state_sees_tasks_come_and_go(
             like_mine(task="elsewhere", state=COMPLETED, before=INPUT_REQUIRED),
         )
         assert seen == ["comes", "goes", "gone", "unknown before"]
+    both = f"?status={INPUT_REQUIRED}&status={SUBMITTED}"
+    async with watching(http, fleet.bus, both) as watch:
+        seen = await watch.changes(
+            like_mine(task="of one", state=COMPLETED, before=INPUT_REQUIRED),
+            like_mine(task="of the other"),
+            like_mine(task="of none", state=COMPLETED, before=WORKING),
+        )
+        assert seen == ["of one", "of the other"]
 
 
 async def test_a_watcher_resumes_or_must_list_again(
