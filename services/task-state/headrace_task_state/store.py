@@ -290,6 +290,8 @@ class StoredPage:
     """Tasks of the whole list."""
     more: bool
     """Whether another page follows."""
+    last: "After | None"
+    """The place of the last task that was looked at, where the next page begins. None: none was."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Tasks by state, whatever states the query names; only with `openings`."""
 
@@ -429,6 +431,7 @@ class Reader(Protocol):
         heads: Heads,
         *,
         openings: bool = False,
+        sought: str = "",
     ) -> StoredPage:
         """Return a page of a list: newest status first, tasks of equal time by descending id.
 
@@ -437,7 +440,8 @@ class Reader(Protocol):
         excluded.
         Without `after`, it is the first page.
         With `openings`, the history of each task begins with its first item and may lack all
-        others, and the tasks are counted by state.
+        others, and the tasks are counted by state. With `sought`, words in lower case, only
+        those of the page are returned whose id or opening may contain all of them, and summaries.
 
         Raises:
             ProjectionBehind: the projection has not reached `heads` (any more).

@@ -345,6 +345,7 @@ class _MemoryReader:
         heads: Heads,
         *,
         openings: bool = False,
+        sought: str = "",  # noqa: ARG002 - it returns others, too
     ) -> StoredPage:
         await self._check_reached(heads)
         every = [
@@ -360,8 +361,9 @@ class _MemoryReader:
         tasks = [replace(_stored(task, kept), time=at) for at, task, kept in rest]
         if not query.include_artifacts:
             tasks = [replace(task, artifacts=[]) for task in tasks]
-        size = query.page_size
-        return StoredPage(tasks[:size], len(found), len(tasks) > size, counts)
+        page = tasks[: query.page_size]
+        last = After(page[-1].time, page[-1].task) if page else None
+        return StoredPage(page, len(found), len(tasks) > len(page), last, counts)
 
     async def thread_order(self, tenant: str, owner: str, heads: Heads) -> ThreadOrder:
         await self._check_reached(heads)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import groupby
 
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import fold_log
@@ -69,15 +70,15 @@ class TaskRows:
         return found.answer()
 
     async def _every(self, query: FindTasks, least: int, heads: Heads) -> AsyncIterator[StoredTask]:
-        """Yield the tasks of all states, in the order of the list.
+        """Yield the tasks of all states that may contain the text, in the order of the list.
 
         Raises:
             ViewBehind: some are still to be read from their logs, so their texts are not known.
         """
         whole = query.model_copy(update={"states": [], "page_size": _READ_AT_ONCE})
-        after: After | None = None
+        after, sought = None, sought_in(query.text)
         while True:
-            page = await self._reader.page(whole, least, after, heads, openings=True)
+            page = await self._reader.page(whole, least, after, heads, openings=True, sought=sought)
             if summaries := [one for one in page.tasks if one.is_summary]:
                 await self._complete(query.tenant, summaries[:_MOST_URGENT])
                 raise ViewBehind("tasks are still being read from their logs; try again")
@@ -85,7 +86,7 @@ class TaskRows:
                 yield one
             if not page.more:
                 return
-            after = After(page.tasks[-1].time, page.tasks[-1].task)
+            after = page.last
 
     async def _complete(self, tenant: str, summaries: list[StoredTask]) -> None:
         for stored in summaries:
@@ -104,6 +105,18 @@ class TaskRows:
             return row
         [*_, first] = found.fold.task(None).get("history", [])[:1] or [{}]
         return row.model_copy(update={"title": _line(first)})
+
+
+def sought_in(text: str) -> str:
+    """Return the words that the store looks for: each is in the JSON of all tasks with the text.
+
+    They are its runs of letters and digits without a case other than ASCII's: quotes are escaped
+    in JSON, and the store knows no other letters' case. Empty: there are none.
+    """
+    runs = groupby(
+        text.lower(), lambda one: one.isalnum() and (one.isascii() or one == one.upper())
+    )
+    return " ".join("".join(run) for is_sought, run in runs if is_sought)
 
 
 class _Search:

@@ -203,15 +203,17 @@ class RedisReader:
         heads: Heads,
         *,
         openings: bool = False,
+        sought: str = "",
     ) -> StoredPage:
         """Return one page; `least` is the minimum time of a status (us since 1970).
 
         `openings`: with the first item of each history only, and with the counts by state.
+        `sought`: only tasks whose id or opening may contain all of these words.
 
         Raises:
             ProjectionBehind: the view has not reached `heads` (any more).
         """
-        positions, total, more, counts, *tasks = await self._redis.run(
+        positions, total, more, counts, place, *tasks = await self._redis.run(
             "page",
             [self._keys.projection_number, *self._progress(heads)],
             [
@@ -226,7 +228,7 @@ class RedisReader:
                 *(("", "") if after is None else (after.time, after.task)),
                 query.page_size,
                 *("1" if query.include_artifacts else "", _or_all(query.history_length)),
-                *("1" if query.oldest_first else "", "1" if openings else ""),
+                *("1" if query.oldest_first else "", "1" if openings else "", sought),
                 *query.states,
             ],
         )
@@ -236,7 +238,8 @@ class RedisReader:
             found = [replace(one, artifacts=[]) if one.artifacts else one for one in found]
         pairs = zip(counts[::2], counts[1::2], strict=True)
         by_state = {state.decode(): number for state, number in pairs if number}
-        return StoredPage(found, total, more == b"1", by_state)
+        last = After(int(place[0]), place[1].decode()) if place else None
+        return StoredPage(found, total, more == b"1", last, by_state)
 
     async def advance_completion(self, place: Range, name: str) -> None:
         """Move the completion of the summary of `name` to the front."""

@@ -1,6 +1,7 @@
 -- Returns one page of a list, newest status first, tasks with equal times by descending id:
--- {positions of the ranges, total, '1' if there are more, {state, number, …}, {task, time, hash, history
--- items, artifact items}, …}; of some tasks the text (`packed.lua`) instead of the hash, and no items.
+-- {positions of the ranges, total, '1' if there are more, {state, number, …}, {time, task} of the last
+-- one that was looked at, {task, time, hash, history items, artifact items}, …}; of some tasks the text
+-- (`packed.lua`) instead of the hash, and no items.
 --
 -- KEYS: the projection's number, positions of the ranges, read in the same step, so that the caller
 --       notices if the view has been lost
@@ -8,13 +9,14 @@
 --       context, context, minimum time, time and task after which the page begins
 --       ('' for the first page), size, '1' to include artifacts, number of last messages of each task
 --       ('' for all), '1' for the oldest status first, '1' to return only the first item of each history
---       and the numbers of tasks in each state, whatever `states` are, states (none for all)
+--       and the numbers of tasks in each state, whatever `states` are, words that are in the
+--       ids or openings of the tasks that are returned ('' for all; in lower case), states (none for all)
 
 local view = ARGV[1] .. (redis.call('GET', KEYS[1]) or '0') .. ':'
 local tenant = ARGV[2]
 local least, after_time, after_task = ARGV[7], ARGV[8], ARGV[9]
 local size = tonumber(ARGV[10])
-local oldest_first, openings = ARGV[13] == '1', ARGV[14] == '1'
+local oldest_first, openings, sought = ARGV[13] == '1', ARGV[14] == '1', ARGV[15]
 
 -- Redis orders by bytes; Lua's own comparison depends on the server's locale.
 local function less(a, b)
@@ -27,13 +29,13 @@ local function less(a, b)
 end
 
 local wanted = {}
-for i = 15, #ARGV do
+for i = 16, #ARGV do
   wanted[ARGV[i]] = true
 end
 
 local letters = {}
 for state, letter in pairs(LETTERS) do
-  if #ARGV < 15 or wanted[state] then
+  if #ARGV < 16 or wanted[state] then
     letters[#letters + 1] = letter
   end
 end
@@ -167,25 +169,55 @@ for state, number in pairs(counts) do
   numbers[#numbers + 1] = number
 end
 
--- Returns a task as `task_of`, with the first item of its history only.
+-- Returns a task as `task_of`, with the first item of its history only: the text's first two lines.
 local function opening_of(key)
-  if type_of(key) == 'string' then
-    return redis.call('GET', key), {}, {}
+  -- Most are texts: to ask for the type first would take as long again.
+  local text = redis.pcall('GET', key)
+  if type(text) == 'string' then
+    return string.match(text, '^[^\n]*\n?[^\n]*'), {}, {}
   end
   return redis.call('HGETALL', key), redis.call('LRANGE', key .. ':h', 0, 0), {}
 end
 
-local answer = { positions, total, '0', numbers }
+local words = {}
+for word in string.gmatch(sought, '[^ ]+') do
+  words[#words + 1] = word
+end
+
+-- Returns whether an opening may contain what is sought. What is known of a summary is not enough to tell.
+local function is_sought(task, found, history)
+  local text = found
+  if type(found) ~= 'string' then
+    local fields = as_table(found)
+    if fields.summary then
+      return true
+    end
+    text = (fields.status or '') .. (history[1] or '')
+  end
+  text = string.lower(task .. text)
+  for _, word in ipairs(words) do
+    if not string.find(text, word, 1, true) then
+      return false
+    end
+  end
+  return true
+end
+
+local answer = { positions, total, '0', numbers, {} }
 for _ = 1, size do
   local task, time = next_task()
   if not task then
     break
   end
+  answer[5] = { time, task }
   local key = view .. 't:' .. tenant .. ':' .. task
-  if openings then
-    answer[#answer + 1] = { task, time, opening_of(key) }
-  else
+  if not openings then
     answer[#answer + 1] = { task, time, task_of(key, ARGV[12], ARGV[11] == '1') }
+  else
+    local found, history, artifacts = opening_of(key)
+    if is_sought(task, found, history) then
+      answer[#answer + 1] = { task, time, found, history, artifacts }
+    end
   end
 end
 if #sources > 0 then
