@@ -9,7 +9,7 @@ from tests.support import javascript
 from tests.support.console_page import SOURCE, problems_on_a_phone
 from tests.support.driven_browser import Page
 from tests.support.fleet import Fleet
-from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_a2a import PlainAgent, message
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -129,6 +129,58 @@ async def test_a_question_is_answered_on_the_tasks_page(
     told = (await PlainAgent(http, fleet.gateways[1], "interrupt").get(task)).json()
     answers = [part["data"] for one in told["history"] for part in one["parts"] if "data" in part]
     assert answers == [{"approved": True, "note": "Bon voyage"}]
+
+
+async def test_an_answer_from_elsewhere_is_told_wherever_its_question_is_open(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    agent = PlainAgent(http, fleet.gateways[0], "interrupt")
+    for place in ("inbox", "tasks/interrupt/{id}", "chat/interrupt/{contextId}"):
+        task = (await agent.send("a trip")).json()["task"]
+        listed = f"[data-task='{task['id']}']" if place == "inbox" else "main"
+        await page.open(f"{fleet.gateways[1]}/console/#/{place.format(**task)}")
+        if place == "inbox":
+            await page.until(f"document.querySelector(`{listed}`)", "it is in the inbox")
+            await page.evaluate(
+                f"document.querySelector(`{listed} .inbox-head[aria-expanded=false]`)?.click()"
+            )
+        question = f"document.querySelector(`{listed} .approval`)"
+        await page.until(question, f"the question is open in {place}")
+        # The count is that of the list in which the answer will be missed.
+        await page.until("document.querySelector('nav .count')", "it is in the inbox")
+        body = {"message": message("yes", taskId=task["id"])}
+        (await http.post(f"{agent.url}/message:send", json=body)).raise_for_status()
+        told = f"document.querySelector(`{listed} .elsewhere`)?.innerText"
+        await page.until(f"{told}?.startsWith('Already answered by anonymous at')", place)
+        assert (await page.evaluate(told)).endswith(": yes")
+        assert not await page.evaluate(question), "it can't be answered again"
+
+
+@pytest.mark.usefixtures("extra_worker")
+async def test_hundreds_of_like_calls_are_one_row_that_opens(
+    fleet: Fleet, page: Page, http: httpx.AsyncClient
+) -> None:
+    task = (await PlainAgent(http, fleet.gateways[0], "seeker").send("500")).json()["task"]
+    place = f"{fleet.gateways[0]}/console/#/tasks/seeker/{task['id']}"
+    rows = "[...document.querySelectorAll('{} [aria-expanded]')]"
+    folded = rows + ".find((one) => one.innerText.includes('search \\u00d7 500'))"
+    await page.open(place)
+    line = folded.format(".lines")
+    await page.until(f"{line}?.innerText.includes('5 failed')", "the log tells of them once")
+    assert len(await page.evaluate(_LINES)) < 6
+    await page.evaluate(f"{line}.click()")
+    await page.until(f"{_LINES}.length > 15", "it opens; those in view are there")
+    assert await page.evaluate("document.querySelectorAll('.line').length") < 60
+    await page.click("#tab-trace")
+    span = folded.format(".waterfall")
+    await page.until(f"{span}?.innerText.includes('5 failed')", "so does the trace")
+    assert await page.evaluate("document.querySelectorAll('.span-row').length") < 6
+    await page.evaluate(f"location.hash = '#/chat/seeker/{task['contextId']}'")
+    call = "document.querySelector('.answer > .tool')"
+    await page.until(f"{call}?.innerText.includes('search \\u00d7 500')", "and the chat")
+    assert "5 failed" in await page.evaluate(f"{call}.innerText")
+    await page.click(".answer > .tool > summary")
+    await page.until(f"{call}.querySelectorAll('.tool').length === 500", "it opens, too")
 
 
 async def test_a_task_is_cancelled_from_the_menu_on_a_phone(

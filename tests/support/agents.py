@@ -147,10 +147,20 @@ async def buyer(run: RunContext) -> AsyncIterator[str]:
     yield "paid"
 
 
+@agent()
+async def seeker(run: RunContext) -> AsyncIterator[Emission]:
+    """Calls a tool as often as it is told; every hundredth call fails."""
+    for number in range(1, int(run.prompt) + 1):
+        call = f"{_CALL}_{number}"
+        yield ToolCall("search", {"page": number}, call)
+        yield ToolResult(call, error="" if number % 100 else "busy")
+    yield "Found."
+
+
 agents = Agents(
     [
         *(sleeper, asker, chooser, filer, flaky, gated, delegator),
-        *(everything, patcher, caller, painter, cashier, buyer),
+        *(everything, patcher, caller, painter, cashier, buyer, seeker),
     ]
 )
 """What the extra workers of the shared stack serve."""

@@ -3,10 +3,12 @@ import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { callsIn } from "../chat/calls";
 import { Conversation, type Answer } from "../chat/conversation";
+import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { inbox } from "../inbox/inbox";
 import { useStore } from "../store";
 import { Skeleton } from "../ui/skeleton";
 import { toasts } from "../ui/toasts";
+import { AnsweredElsewhere } from "./answered_elsewhere";
 import { Questions } from "./questions";
 
 interface Asked {
@@ -28,6 +30,8 @@ export function AnswerHere({ agent, context, task, said, children }: Asked) {
   const [isSent, setSent] = useState(false);
   const asking = [...transcript.runs].reverse().find((run) => run.state === "asking" && (!run.task || run.task === task));
   const last = transcript.runs.at(-1);
+  const elsewhere = useStore(answersElsewhere).of(task);
+  useEffect(() => answersElsewhere.mind(agent, task), [agent, task]);
   const answer = (answers: Answer[]) => {
     setSent(true);
     conversation.answer(answers);
@@ -43,10 +47,11 @@ export function AnswerHere({ agent, context, task, said, children }: Asked) {
       {error && <p class="error" role="alert">{error}</p>}
       {isLoading && <Skeleton lines={3} />}
       {isSent && last?.state === "running" && <p class="hint" role="status">{agent} is at work with the answer<span class="busy-mark" aria-hidden="true" /></p>}
-      {!isSent && asking && (
+      <AnsweredElsewhere task={task} />
+      {elsewhere === undefined && !isSent && asking && (
         <Questions key={asking.id} interrupts={asking.interrupts} calls={callsIn(transcript.runs)} said={said} onAnswer={answer} />
       )}
-      {!isLoading && !isSent && !asking && !error && children}
+      {elsewhere === undefined && !isLoading && !isSent && !asking && !error && children}
     </>
   );
 }

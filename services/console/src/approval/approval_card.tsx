@@ -118,7 +118,7 @@ function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) 
         <div key={argument.key}>
           <dt><label for={isEdited ? `${form} ${argument.key}` : undefined}>{argument.label}</label></dt>
           <dd>
-            {isEdited ? <ArgumentField argument={argument} id={`${form} ${argument.key}`} /> : <span class="argument-value">{shown(argument.value)}</span>}
+            {isEdited ? <ArgumentField argument={argument} id={`${form} ${argument.key}`} /> : <span class="argument-value" dir="auto">{shown(argument.value)}</span>}
             {argument.hint && <span class="hint">{argument.hint}</span>}
           </dd>
         </div>

@@ -72,6 +72,7 @@ export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing)
         <textarea
           ref={input}
           name="message"
+          dir="auto"
           rows={2}
           aria-label="Message"
           placeholder={isAsked ? "Answer above, or write something else" : isRunning ? "Write while it works" : "Write a message"}

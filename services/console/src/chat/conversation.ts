@@ -2,6 +2,7 @@ import type { Message, RunAgentInput } from "@ag-ui/core";
 import { HeadraceAgent } from "@headrace/client/ag_ui.js";
 
 import { CONNECTION, fetchJson, postJson, Refused, urlOf, type Json } from "../gateway";
+import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { Store } from "../store";
 import { inWords } from "./refusals";
 import { Transcript, type Run, type ThreadMessage } from "./transcript";
@@ -57,6 +58,8 @@ export class Conversation extends Store {
     await this.restored;
     if (past.length > 0) this.transcript.past = past;
     const message = { id: crypto.randomUUID(), content };
+    // What is said to a task that waits is an answer, too.
+    if (this.transcript.open.length > 0) answersElsewhere.answered(this.transcript.runs.at(-1)!.task);
     const run = this.transcript.begin(crypto.randomUUID(), [message]);
     await this.stream(run, "", [...past, { ...message, role: "user" }], {});
   }
@@ -68,14 +71,17 @@ export class Conversation extends Store {
 
   /** Answers all questions of the last run. */
   answer(answers: Answer[]): void {
+    const asked = this.transcript.runs.at(-1)!.task;
     const run = this.transcript.begin(crypto.randomUUID());
-    void this.stream(run, "", [], { resume: answers });
+    answersElsewhere.answered(asked);
+    void this.stream(run, "", [], { resume: answers }).then(() => run.state === "failed" && answersElsewhere.refused(asked));
   }
 
   /** Follows a run that another request started, from its current state. */
   attach(run: Run): void {
     run.state = "running";
     run.error = "";
+    run.isLost = false;
     void this.stream(run, "/attach", [], {});
   }
 
@@ -143,6 +149,7 @@ export class Conversation extends Store {
       if (abortController.signal.aborted) return;
       if (run.state === "running") {
         run.state = "failed";
+        run.isLost = place !== "" || run.task !== "";
         run.error = inWords((error as Error).message);
       }
     }

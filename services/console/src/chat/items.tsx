@@ -1,9 +1,10 @@
-import { Check, Wrench } from "lucide";
+import { Check, Wrench, X } from "lucide";
 import { useState } from "preact/hooks";
 
 import { withoutArguments } from "../approval/decision";
 import { JsonTree } from "../json_tree";
 import { Markdown } from "../markdown/markdown";
+import { likeRows, nameOf, type LikeRows } from "../task/like_rows";
 import { Icon } from "../ui/icon";
 import { FileView } from "./file_view";
 import { fileIn, type FileContent } from "./files";
@@ -31,21 +32,54 @@ interface Listed {
   isAsking?: boolean;
 }
 
-/** Items in the order in which they began. */
+/** Items in the order in which they began; calls of one tool after another are folded. */
 export function Items({ items, isAsking = false }: Listed) {
   return (
     <>
-      {items.map((item) => (
-        <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />
-      ))}
+      {likeRows(items.filter(hasContent), isLike).map((like) => {
+        const item = like.rows[0]!;
+        if (like.rows.length > 1) return <LikeItems key={`like ${item.kind} ${item.id}`} like={like} isAsking={isAsking} />;
+        return <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />;
+      })}
     </>
+  );
+}
+
+/** Calls come with texts that have no words. */
+function hasContent(item: Item): boolean {
+  return item.kind !== "text" || item.text.trim() !== "";
+}
+
+/** Texts are never folded: they are the answer. */
+function isLike(one: Item, other: Item): boolean {
+  if (one.kind === "tool" && other.kind === "tool") return one.name === other.name;
+  return one.kind === "reasoning" && other.kind === "reasoning";
+}
+
+/** Calls of one tool, with what the model thought before each; they are in the page while they are shown. */
+function LikeItems({ like, isAsking }: { like: LikeRows<Item>; isAsking: boolean }) {
+  const [isOpen, setOpen] = useState(false);
+  const calls = like.rows.filter((item) => item.kind === "tool");
+  const isBusy = !isAsking && calls.some(({ result }) => result === null);
+  const failed = calls.filter(({ isError }) => isError).length;
+  const name = (item: Item) => (item.kind === "tool" ? item.name : "thought");
+  return (
+    <details class="card tool" open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary class="card-head">
+        <Icon of={isBusy ? Wrench : Check} size={14} />
+        <span class="mono name">{nameOf(like, name)}</span>
+        {failed > 0 && <span class="bad-text">{failed.toLocaleString()} failed</span>}
+        {isBusy && <span class="busy-mark" aria-hidden="true" />}
+      </summary>
+      {isOpen && <div class="nested">{like.rows.map((item) => <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />)}</div>}
+    </details>
   );
 }
 
 function ItemView({ item, isAsking }: { item: Item; isAsking: boolean }) {
   switch (item.kind) {
     case "text":
-      return item.text.trim() ? <Markdown text={isAsking ? withoutArguments(item.text) : item.text} /> : null;
+      return <Markdown text={isAsking ? withoutArguments(item.text) : item.text} />;
     case "reasoning":
       return <Reasoning item={item} />;
     case "tool":
@@ -88,8 +122,9 @@ function ToolCall({ item, isAsking }: { item: Of<"tool">; isAsking: boolean }) {
   return (
     <details class="card tool" open={isShown} onToggle={({ currentTarget: { open } }) => open !== isShown && setWanted(open)}>
       <summary class="card-head">
-        <Icon of={isDone ? Check : Wrench} size={14} />
+        <Icon of={item.isError ? X : isDone ? Check : Wrench} size={14} />
         <span class="mono name">{item.name}</span>
+        {item.isError && <span class="bad-text">failed</span>}
         <span class="soft brief">{isDone ? briefly(item.args) : item.isOpen ? "arguments come" : isAsking ? "waits for your answer" : "waits for its result"}</span>
         {!isDone && !isAsking && <span class="busy-mark" aria-hidden="true" />}
       </summary>

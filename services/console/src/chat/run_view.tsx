@@ -4,9 +4,9 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Markdown } from "../markdown/markdown";
 import { linkTo } from "../route";
+import { copy } from "../ui/copy";
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
-import { toasts } from "../ui/toasts";
 import { FeedbackView } from "./feedback_view";
 import { Items, UserView } from "./items";
 import type { Run, ThreadMessage, UserMessage } from "./transcript";
@@ -65,14 +65,12 @@ function Body({ run, agent, isLastOfTask, isLast, onFollow, onRetry, onEdit }: S
         {run.state === "failed" && (
           <p class="failure" role="alert">
             {run.error}{" "}
-            <button type="button" class="plain small" onClick={onFollow}>
-              Follow again
-            </button>
+            {run.isLost && <button type="button" class="plain small" onClick={onFollow}>Follow again</button>}
           </p>
         )}
         {run.state !== "running" && (
           <div class="run-tools">
-            {textOf(run) && <IconButton icon={Copy} label="Copy the answer" isSmall onClick={() => copy(textOf(run))} />}
+            {textOf(run) && <IconButton icon={Copy} label="Copy the answer" isSmall onClick={() => void copy(textOf(run))} />}
             {isLast && isOver && run.user.length > 0 && <IconButton icon={RotateCcw} label="Try again" isSmall onClick={onRetry} />}
             {run.task && isOver && isLastOfTask && <FeedbackView agent={agent} task={run.task} />}
             {run.task && (
@@ -102,13 +100,6 @@ export function Past({ messages }: { messages: readonly ThreadMessage[] }) {
 
 function textOf({ items }: Run): string {
   return items.map((item) => (item.kind === "text" ? item.text.trim() : "")).filter(Boolean).join("\n\n");
-}
-
-function copy(text: string): void {
-  navigator.clipboard.writeText(text).then(
-    () => toasts.say("Copied"),
-    () => toasts.fail("The browser does not allow to copy"),
-  );
 }
 
 function Said({ message, onEdit }: { message: UserMessage; onEdit: (text: string) => void }) {

@@ -93,9 +93,9 @@ function ThreadRow({ thread, threads, isCurrent, onGone }: Row) {
   return (
     <li class={unread && !isCurrent ? "is-unread" : ""}>
       <a href={linkTo(["chat", agents[0] ?? "", id])} aria-current={isCurrent ? "page" : undefined}>
-        <span class="thread-title">{wordsOf(title) || "Untitled"}</span>
+        <span class="thread-title" dir="auto">{wordsOf(title) || "Untitled"}</span>
         <span class="thread-time">{briefly(changed)}</span>
-        <span class="thread-text">
+        <span class="thread-text" dir="auto">
           {waiting && <span class="dot warn" aria-hidden="true" />}
           {isWorking && <span class="dot busy" aria-hidden="true" />}
           {waiting ? "Waits for you" : isWorking ? "Working" : wordsOf(text) || agents.join(", ")}

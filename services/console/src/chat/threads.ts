@@ -124,7 +124,7 @@ async function send(method: string, id: string, body?: Json): Promise<Json> {
 
 /** Returns the words of Markdown, without the signs that a line has no use for. */
 export function wordsOf(markdown: string): string {
-  return markdown.replace(/```\w*|[`*]|(^|\s)(#{1,6}|>)(?=\s)/g, "$1").replace(/\s+/g, " ").trim();
+  return markdown.replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/^[|:\s-]+$|\|/gm, " ").replace(/```\w*|[`*]|(^|\s)(#{1,6}|>)(?=\s)/g, "$1").replace(/\s+/g, " ").trim();
 }
 
 /** Returns when something was, as briefly as a list has room for. */

@@ -6,7 +6,7 @@ import type { Json } from "../gateway";
 export type Item =
   | { kind: "text"; id: string; role: string; text: string; isOpen: boolean }
   | { kind: "reasoning"; id: string; title: string; text: string; isOpen: boolean }
-  | { kind: "tool"; id: string; name: string; args: string; result: string | null; isOpen: boolean }
+  | { kind: "tool"; id: string; name: string; args: string; result: string | null; isError: boolean; isOpen: boolean }
   | { kind: "activity"; id: string; type: string; content: Json }
   | { kind: "step"; id: string; name: string; isOpen: boolean }
   | { kind: "notice"; id: string; text: string }
@@ -42,6 +42,8 @@ export interface Run {
   items: Item[];
   state: "running" | "finished" | "failed" | "cancelled" | "asking";
   error: string;
+  /** Whether it can no longer be followed, whatever becomes of it. */
+  isLost: boolean;
   interrupts: Interrupt[];
   /** Calls of tools that this client would have to make. */
   pending: string[];
@@ -75,7 +77,7 @@ export class Transcript {
     const known = this.runs.find((run) => run.id === id);
     if (known) return known;
     const begun: Run = {
-      id, task, user, items: [], state: "running", error: "", interrupts: [], pending: [],
+      id, task, user, items: [], state: "running", error: "", isLost: false, interrupts: [], pending: [],
     };
     this.runs.push(begun);
     return begun;
@@ -144,7 +146,7 @@ const HANDLERS: Record<string, Handler> = {
   REASONING_END: (_, run, event) => close(found(run, "reasoning", event["messageId"])),
   TOOL_CALL_START: (_, run, event) => {
     const { toolCallId: id, toolCallName: name } = event as { toolCallId: string; toolCallName: string };
-    added(run, event, { kind: "tool", id, name, args: "", result: null, isOpen: true });
+    added(run, event, { kind: "tool", id, name, args: "", result: null, isError: false, isOpen: true });
   },
   TOOL_CALL_ARGS: (_, run, event) => {
     const item = found(run, "tool", event["toolCallId"]);
@@ -153,7 +155,7 @@ const HANDLERS: Record<string, Handler> = {
   TOOL_CALL_END: (_, run, event) => close(found(run, "tool", event["toolCallId"])),
   TOOL_CALL_RESULT: (_, run, event) => {
     const item = found(run, "tool", event["toolCallId"]);
-    if (item) item.result = event["content"];
+    if (item) Object.assign(item, { result: event["content"], isError: Boolean(event["metadata"]?.error) });
   },
   ACTIVITY_SNAPSHOT: (_, run, event) => {
     const { messageId: id, activityType: type, content } = event as Json;
@@ -286,7 +288,7 @@ function write(run: Run, message: Json): void {
   if (role === "assistant") {
     for (const call of message["toolCalls"] ?? []) {
       const { name, arguments: args } = call.function;
-      added(run, message, { kind: "tool", id: call.id, name, args, result: null, isOpen: false });
+      added(run, message, { kind: "tool", id: call.id, name, args, result: null, isError: false, isOpen: false });
       found(run, "tool", call.id)!.args = args;
     }
     if (!content && message["toolCalls"]?.length) return;
@@ -297,7 +299,7 @@ function write(run: Run, message: Json): void {
     Object.assign(found(run, "reasoning", id)!, { text: String(content ?? ""), isOpen: true });
   } else if (role === "tool") {
     const call = found(run, "tool", message["toolCallId"]);
-    if (call) call.result = String(content ?? "");
+    if (call) Object.assign(call, { result: String(content ?? ""), isError: Boolean(message["error"]) });
   } else if (role === "activity") {
     HANDLERS["ACTIVITY_SNAPSHOT"]!(null!, run, { ...message, messageId: id });
   }

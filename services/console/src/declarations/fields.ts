@@ -6,7 +6,7 @@ export interface Field {
   name: string;
   label: string;
   /** `json`: an object; `parts`: a text, or a JSON list of A2A Parts; `time`: local, sent in UTC. */
-  kind: "text" | "area" | "number" | "time" | "choice" | "json" | "parts";
+  kind: "text" | "agent" | "area" | "number" | "time" | "choice" | "json" | "parts";
   options?: readonly string[];
   hint?: string;
   isRequired?: boolean;

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { useAgents } from "../agents";
 import type { Json } from "../gateway";
 import { declarationOf, FieldRefused, refusalOf, textOf, type Field } from "./fields";
 
@@ -82,6 +83,19 @@ function FieldView({ field, text, rule }: { field: Field; text: string; rule: st
   );
 }
 
+/** The agents that are known are offered; one may come later. */
+function AgentField({ text, shared }: { text: string; shared: object }) {
+  const agents = useAgents().value ?? [];
+  return (
+    <>
+      <input type="text" list="known-agents" autocomplete="off" defaultValue={text} {...shared} />
+      <datalist id="known-agents">
+        {agents.map(({ id }) => <option key={id} value={id} />)}
+      </datalist>
+    </>
+  );
+}
+
 function Control({ field, text, shared }: { field: Field; text: string; shared: object }) {
   const { kind, options = [] } = field;
   if (kind === "choice") {
@@ -94,6 +108,7 @@ function Control({ field, text, shared }: { field: Field; text: string; shared: 
       </select>
     );
   }
+  if (kind === "agent") return <AgentField text={text} shared={shared} />;
   if (kind === "number") return <input type="number" step="any" defaultValue={text} {...shared} />;
   if (kind === "time") return <input type="datetime-local" step={1} defaultValue={text} {...shared} />;
   if (kind === "text") return <input type="text" defaultValue={text} {...shared} />;

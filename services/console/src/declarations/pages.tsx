@@ -1,7 +1,8 @@
-import { Plus } from "lucide";
+import { Plus, type IconNode } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
+import { useAgents } from "../agents";
 import { Figures } from "../figures";
 import { fetchJson, postJson, putJson, type Json } from "../gateway";
 import { JsonTree } from "../json_tree";
@@ -9,6 +10,7 @@ import { useLoaded } from "../loaded";
 import { linkTo, route } from "../route";
 import { PageHead } from "../shell/page_head";
 import { Table } from "../table";
+import { EmptyState } from "../ui/empty_state";
 import { Icon } from "../ui/icon";
 import { ConfirmedAction } from "./confirmed_action";
 import { Failures } from "./failures";
@@ -31,6 +33,11 @@ export interface Kind {
   afterChange?: string;
   /** What they do together: the title of their list. */
   title: string;
+  icon: IconNode;
+  /** What one is for. */
+  purpose: string;
+  /** A command that creates one for an agent. */
+  commandOf: (agent: string) => string;
   /** The list's columns between the state and the agent. */
   columns: readonly Column[];
   stateOf: (one: Json) => ComponentChildren;
@@ -103,11 +110,12 @@ function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
   return (
     <>
       <PageHead title={capitalized(plural)}>
-        <a class="button" href={linkTo([plural], { new: "1" })}><Icon of={Plus} />New {word}</a>
+        {!!value?.[plural].length && <NewButton kind={kind} />}
       </PageHead>
       {error && <p class="error" role="alert">{error}</p>}
-      {value && (
-        <Table title={kind.title} heads={heads} empty={`No ${word} yet.`}>
+      {value?.[plural].length === 0 && !after && <NoneYet kind={kind} />}
+      {!!value?.[plural].length && (
+        <Table title={kind.title} heads={heads} empty="">
           {value[plural].map((one: Json) => (
             <tr key={`${one["owner"]} ${one["name"]}`}>
               <th scope="row"><a href={linkTo([plural, one["name"]], { owner: one["owner"] })}>{one["name"]}</a></th>
@@ -124,6 +132,20 @@ function DeclarationList({ kind, after }: { kind: Kind; after: string }) {
         {value?.["next"] && <a class="button plain" href={linkTo([plural], { after: String(value["next"]) })}>Next page</a>}
       </div>
     </>
+  );
+}
+
+function NewButton({ kind: { word, plural } }: { kind: Kind }) {
+  return <a class="button" href={linkTo([plural], { new: "1" })}><Icon of={Plus} />New {word}</a>;
+}
+
+/** What they are for, and two ways to create one. */
+function NoneYet({ kind }: { kind: Kind }) {
+  const agent = useAgents().value?.[0]?.["id"] ?? "AGENT";
+  return (
+    <EmptyState icon={kind.icon} title={`No ${kind.word} yet`} actions={<NewButton kind={kind} />} command={kind.commandOf(agent)}>
+      {kind.purpose}
+    </EmptyState>
   );
 }
 

@@ -16,7 +16,7 @@ export function InboxItem({ row, isOpen, onToggle }: Shown) {
   return (
     <li class="inbox-item" data-task={row.id}>
       <button type="button" class="inbox-head" aria-expanded={isOpen} onClick={onToggle}>
-        <span class="inbox-question">{withoutArguments(text) || titleOf(row)}</span>
+        <span class="inbox-question" dir="auto">{withoutArguments(text) || titleOf(row)}</span>
         <span class="soft"><Ago time={time} /></span>
         <span class="inbox-about">
           {agent} asks{text && row.title && <> about “{row.title}”</>}

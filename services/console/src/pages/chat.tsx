@@ -1,6 +1,8 @@
 import { Braces, PanelLeft, SquarePen } from "lucide";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
+import { useAgents } from "../agents";
+import { AnsweredElsewhere } from "../approval/answered_elsewhere";
 import { Questions } from "../approval/questions";
 import { Composer } from "../chat/composer";
 import { callsIn } from "../chat/calls";
@@ -11,12 +13,13 @@ import { hasState, StatePanel } from "../chat/state_panel";
 import { ThreadList } from "../chat/thread_list";
 import { Threads, wordsOf } from "../chat/threads";
 import type { Run, UserMessage } from "../chat/transcript";
-import { fetchJson, type Json } from "../gateway";
-import { useLoaded } from "../loaded";
+import type { Json } from "../gateway";
+import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { linkTo, route } from "../route";
 import { session } from "../session";
 import { useTitle } from "../shell/title";
 import { useStore } from "../store";
+import { useClosing } from "../ui/closing";
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
 import { toasts } from "../ui/toasts";
@@ -24,12 +27,12 @@ import { toasts } from "../ui/toasts";
 /** Conversations with agents; the address has the agent and the thread of the one that is open. */
 export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
   const { token } = useStore(session);
-  const { value, error } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
-  const agents: Json[] = value?.["agents"] ?? [];
+  const { value, error } = useAgents();
+  const agents = value ?? [];
   const threads = useMemo(() => new Threads(), [token]);
   const [isListed, setListed] = useState(false);
   useEffect(() => threads.open(), [threads]);
-  useEffect(() => setListed(false), [thread]);
+  useClosing(isListed, () => setListed(false));
   const panel = useRef<HTMLElement>(null);
   useEffect(() => {
     if (isListed) panel.current!.querySelector<HTMLElement>("input")?.focus();
@@ -38,13 +41,13 @@ export function ChatPage({ agent, thread }: { agent: string; thread: string }) {
     // The address may have an agent and a thread already that are not rendered yet.
     const [page, wanted, begun] = route.place.parts;
     if (page !== "chat" || begun) return;
-    const chosen = wanted || (agents.find((one) => one["default"]) ?? agents[0])?.["id"];
+    const chosen = wanted || agents[0]?.["id"];
     if (chosen) route.replace(route.place.parts, newThread(chosen));
   }, [agent, thread, value]);
   return (
     <section class="chat-page">
       {isListed && <div class="shade" onClick={() => setListed(false)} />}
-      <aside ref={panel} class={isListed ? "threads-panel is-open" : "threads-panel"} aria-label="Conversations" onKeyDown={({ key }) => key === "Escape" && setListed(false)}>
+      <aside ref={panel} class={isListed ? "threads-panel is-open" : "threads-panel"} aria-label="Conversations">
         <ThreadList threads={threads} current={thread} newThread={newThread(agent || "")} onGone={() => route.go(newThread(agent))} />
       </aside>
       {error && !value && <p class="error page" role="alert">{error}</p>}
@@ -69,11 +72,24 @@ interface Opened {
 
 function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
   const { token } = useStore(session);
-  const conversation = useMemo(() => new Conversation(agent, thread), [agent, thread, token]);
+  const [round, setRound] = useState(0);
+  const conversation = useMemo(() => new Conversation(agent, thread), [agent, thread, token, round]);
   // At once: effects come later, and not at all if the page is left before.
   useLayoutEffect(() => () => conversation.close(), [conversation]);
   const { transcript, error, isLoading, isRunning } = useStore(conversation);
   const { runs, past, state, patches, open } = transcript;
+  const asking = open.length > 0 ? runs.at(-1)!.task : "";
+  const [asked, setAsked] = useState("");
+  const elsewhere = useStore(answersElsewhere).of(asked);
+  useEffect(() => {
+    if (!asking) return;
+    setAsked(asking);
+    return answersElsewhere.mind(agent, asking);
+  }, [agent, asking]);
+  // The conversation goes on without this window: from what it has come to.
+  useEffect(() => {
+    if (elsewhere) setRound((count) => count + 1);
+  }, [elsewhere]);
   const [isStateShown, setStateShown] = useState(innerWidth > STATE_FITS);
   const listed = useStore(threads).all.find(({ id }) => id === thread);
   const title = listed && wordsOf(listed.title);
@@ -106,10 +122,11 @@ function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
                 onEdit={(message, text) => edit(run, message, text)}
               />
             ))}
-            {open.length > 0 && (
+            {open.length > 0 && elsewhere === undefined && (
               <Questions key={runs.at(-1)!.id} interrupts={open} calls={callsIn(runs)} said={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
             )}
           </Scroll>
+          <AnsweredElsewhere task={asked} />
           <Composer
             agent={agent} isRunning={isRunning} isAsked={open.length > 0}
             onSend={(content) => void conversation.send(content)}
@@ -156,7 +173,7 @@ function ChatHead({ agent, agents, title, isStateShown, onList, onState }: Heade
           <option key={name}>{name}</option>
         ))}
       </select>
-      <span class="soft wide">{title ?? agents.find((one) => one["id"] === agent)?.["description"]}</span>
+      <span class="soft wide" dir="auto">{title ?? agents.find((one) => one["id"] === agent)?.["description"]}</span>
       <span class="grow" />
       {onState && (
         <button type="button" class="plain" aria-label="State" aria-pressed={isStateShown} onClick={onState}>

@@ -1,8 +1,10 @@
 import { Inbox } from "lucide";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
+import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { inbox } from "../inbox/inbox";
 import { InboxItem } from "../inbox/inbox_item";
+import type { Row } from "../rows/query";
 import { useKeys } from "../shell/keys";
 import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
@@ -11,8 +13,9 @@ import { Skeleton } from "../ui/skeleton";
 
 /** The questions of all agents that wait for the user, the oldest first; the first one is open. */
 export function InboxPage() {
-  const { rows, total, error } = useStore(inbox);
+  const { total, error } = useStore(inbox);
   const [open, setOpen] = useState<string | null>(null);
+  const rows = useWithOpen(inbox.rows, open);
   useEffect(() => void inbox.load(), []);
   const first = rows?.[0]?.id ?? "";
   const shown = open !== null && (open === "" || rows?.some(({ id }) => id === open)) ? open : first;
@@ -37,6 +40,16 @@ export function InboxPage() {
       {rows && total > rows.length && <p class="hint">These are the oldest {rows.length} of {total.toLocaleString()}.</p>}
     </section>
   );
+}
+
+/** Returns the rows with the open one, which stays if somebody else has answered it: that is said there. */
+function useWithOpen(rows: readonly Row[] | null, open: string | null): readonly Row[] | null {
+  const elsewhere = useStore(answersElsewhere);
+  const before = useRef<readonly Row[]>([]);
+  const kept = rows && before.current.filter(({ id }) => (open === null || open === id) && elsewhere.of(id) !== undefined && !rows.some((row) => row.id === id));
+  const shown = rows && [...kept!, ...rows];
+  useEffect(() => void (before.current = shown ?? []));
+  return shown;
 }
 
 function move(step: number): void {

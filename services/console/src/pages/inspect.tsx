@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 
+import { useAgents } from "../agents";
 import { Choice } from "../choice";
 import { fetchJson, urlOf, type Json } from "../gateway";
 import { problemsOf } from "../inspect/card_problems";
@@ -12,10 +13,10 @@ import { PageHead } from "../shell/page_head";
 
 /** An agent's card with what is wrong in it, and the same request in every binding. */
 export function InspectPage({ query }: { query: URLSearchParams }) {
-  const { value: listed, error } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
-  const agents: Json[] = listed?.["agents"] ?? [];
+  const { value, error } = useAgents();
+  const agents = value ?? [];
   const asked = Object.fromEntries(query);
-  const agent = asked["agent"] ?? (agents.find((one) => one["default"]) ?? agents[0])?.["id"] ?? "";
+  const agent = asked["agent"] ?? agents[0]?.["id"] ?? "";
   const operation = OPERATIONS.find((one) => one === asked["operation"]) ?? "SendMessage";
   const set = (changes: Record<string, string>) => route.replace(["inspect"], linkTo(["inspect"], { ...asked, agent, ...changes }));
   return (

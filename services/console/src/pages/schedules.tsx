@@ -1,12 +1,15 @@
+import { CalendarClock } from "lucide";
+
 import { BackFill } from "../declarations/back_fill";
 import type { Field } from "../declarations/fields";
 import { DeclarationPages, type Kind, type Named } from "../declarations/pages";
 import { DeclaredState } from "../declarations/state";
 import type { Json } from "../gateway";
 import { linkTo } from "../route";
+import { AT } from "../ui/command";
 
 const FIELDS: readonly Field[] = [
-  { name: "agent", label: "Agent", kind: "text", isRequired: true },
+  { name: "agent", label: "Agent", kind: "agent", isRequired: true },
   { name: "message", label: "Message", kind: "parts", isRequired: true, hint: "Text, or a JSON list of A2A Parts with text or data" },
   { name: "every", label: "Every", kind: "text", hint: "Such as 90s, 15m or 1h30m. Exactly one of Every, Cron and At" },
   { name: "cron", label: "Cron", kind: "text", hint: "Five fields, or six with seconds first" },
@@ -34,6 +37,9 @@ const SCHEDULE: Kind = {
   afterDeletion: "Tasks that it began continue.",
   afterChange: "A change restarts the time between firings.",
   title: "Tasks that begin by the clock",
+  icon: CalendarClock,
+  purpose: "A schedule begins a task of an agent by the clock: once, at an interval or by cron. Its firings and their tasks are listed here.",
+  commandOf: (agent) => `headrace schedules create nightly ${agent} "count the stock" --cron "0 2 * * *"${AT}`,
   columns: [
     { head: "When", class: "mono", of: whenOf },
     { head: "Next", of: nextOf },

@@ -1,8 +1,10 @@
+import { SearchX } from "lucide";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { linkTo, route } from "../route";
 import { session } from "../session";
+import { useTitle } from "../shell/title";
 import { useStore } from "../store";
 import { Comparison } from "../task/comparison";
 import { Children, parentOf } from "../task/delegation";
@@ -21,6 +23,7 @@ import { asOf, forkOf, type LogRow } from "../task/timeline";
 import { Trace, type SpanKind } from "../task/trace";
 import { Usage } from "../task/usage";
 import { Waterfall } from "../task/waterfall";
+import { EmptyState } from "../ui/empty_state";
 import { Skeleton } from "../ui/skeleton";
 import { TabPanel, Tabs } from "../ui/tabs";
 
@@ -40,7 +43,7 @@ export function TaskPage({ agent, task, query }: Shown) {
     void log.open();
     return () => log.close();
   }, [log]);
-  const { rows: all, error } = useStore(log);
+  const { rows: all, error, isMissing } = useStore(log);
   const [at, setAt] = useState(Number(query.get("at")) || 0);
   const view = query.get("view") ?? "timeline";
   // The log grows in place; what is shown of it, only as far as `at`.
@@ -55,6 +58,7 @@ export function TaskPage({ agent, task, query }: Shown) {
   const [first, last] = [rows[0], rows.at(-1)];
   const context: string = first?.event["task"]?.contextId ?? "";
   const [from, to] = [first ? Date.parse(first.time) : 0, last ? Date.parse(last.time) : 0];
+  if (isMissing) return <NoTask task={task} />;
   return (
     <section class="page task">
       <TaskHead
@@ -116,6 +120,17 @@ function Origin({ agent, task, rows, beside }: { agent: string; task: string; ro
         </p>
       )}
     </>
+  );
+}
+
+function NoTask({ task }: { task: string }) {
+  useTitle("No such task");
+  return (
+    <section class="page">
+      <EmptyState icon={SearchX} title="No such task" actions={<a class="button plain" href="#/">All tasks</a>}>
+        {task} has been deleted, has been kept as long as the fleet keeps tasks, or is not yours.
+      </EmptyState>
+    </section>
   );
 }
 

@@ -1,8 +1,7 @@
 import { ListChecks, Search } from "lucide";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { fetchJson, type Json } from "../gateway";
-import { useLoaded } from "../loaded";
+import { useAgents } from "../agents";
 import { useAccess } from "../operator";
 import { linkTo, route } from "../route";
 import { FilterChips } from "../rows/filter_chips";
@@ -13,6 +12,7 @@ import { session } from "../session";
 import { useKeys } from "../shell/keys";
 import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
+import { AT } from "../ui/command";
 import { EmptyState } from "../ui/empty_state";
 import { Icon } from "../ui/icon";
 import { Skeleton } from "../ui/skeleton";
@@ -27,8 +27,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
     return () => list.close();
   }, [list]);
   const { rows, waiting, hasWaiting, counts, total, next, error } = useStore(list);
-  const { value: listed } = useLoaded("agents", (signal) => fetchJson("v1/agents", { signal }));
-  const agents = (listed?.["agents"] ?? []).map((one: Json) => one["id"] as string);
+  const agents = (useAgents().value ?? []).map((one) => one["id"] as string);
   const { isOperator } = useAccess();
   const set = (changes: RowFilters) => route.go(linkTo([], { ...filters, after: "", from: "", ...changes }));
   useListKeys();
@@ -132,7 +131,7 @@ function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => 
     );
   }
   return (
-    <EmptyState icon={ListChecks} title="No tasks yet" actions={<a class="button" href="#/chat">Start a chat</a>}>
+    <EmptyState icon={ListChecks} title="No tasks yet" actions={<a class="button" href="#/chat">Start a chat</a>} command={`headrace send "Hello"${AT}`}>
       Whatever anybody asks an agent appears here at once, over any protocol.
     </EmptyState>
   );

@@ -1,11 +1,14 @@
+import { Zap } from "lucide";
+
 import type { Field } from "../declarations/fields";
 import { DeclarationPages, type Kind } from "../declarations/pages";
 import { DeclaredState } from "../declarations/state";
 import { useAccess } from "../operator";
 import { linkTo } from "../route";
+import { AT } from "../ui/command";
 
 const FIELDS: readonly Field[] = [
-  { name: "agent", label: "Agent", kind: "text", isRequired: true },
+  { name: "agent", label: "Agent", kind: "agent", isRequired: true },
   { name: "subject", label: "Subject", kind: "text", isRequired: true, hint: "NATS subject of the events, such as orders.created; * and > may follow its first token" },
   { name: "stream", label: "Stream", kind: "text", hint: "The JetStream stream that stores the events. Without it they come at most once" },
   { name: "text", label: "Text of the message", kind: "area", hint: "Template, such as: Check order {body.id}" },
@@ -27,6 +30,16 @@ const TRIGGER: Kind = {
   ],
   afterDeletion: "Tasks that it began continue; waiting events begin none.",
   title: "Tasks that begin with events",
+  icon: Zap,
+  purpose: "A trigger begins a task of an agent for each event on a subject of your NATS, with a message made from the event.",
+  commandOf: (agent) => `cat > triggers.yaml <<END
+triggers:
+  - name: orders
+    agent: ${agent}
+    subject: orders.created
+    text: Check order {body.id}
+END
+headrace triggers apply triggers.yaml${AT}`,
   columns: [{ head: "Subject", class: "mono", of: ({ subject }) => subject }],
   stateOf: ({ paused, problem }) => (
     <DeclaredState state={paused ? "paused" : problem ? "has a problem" : "active"} why={problem?.reason} />

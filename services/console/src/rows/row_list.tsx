@@ -20,8 +20,8 @@ export function RowList({ rows, label, hasOwners }: Listed) {
           <a class="row" href={linkTo(["tasks", row.agent, row.id])}>
             <span class="row-state"><StateBadge state={row.state} /></span>
             <span class="row-title">
-              <span class="row-name">{titleOf(row)}</span>
-              {row.text && <span class="row-text">{withoutArguments(row.text)}</span>}
+              <span class="row-name" dir="auto">{titleOf(row)}</span>
+              {row.text && <span class="row-text" dir="auto">{withoutArguments(row.text)}</span>}
             </span>
             <span class="row-agent">{row.agent}</span>
             {hasOwners && <span class="row-owner">{row.owner}</span>}

@@ -6,6 +6,7 @@ import type { Access } from "../operator";
 import { SignInButton } from "../sign_in/button";
 import { useStore } from "../store";
 import { ThemeButton } from "../theme";
+import { useClosing } from "../ui/closing";
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
 import { title } from "./title";
@@ -53,22 +54,15 @@ export function Navigation({ name, access, waiting, onKeys }: Shown) {
   const sidebar = useRef<HTMLElement>(null);
   const { parts } = useStore(title);
   const close = () => setOpen(false);
+  useClosing(isOpen, close);
   useEffect(() => {
-    if (!isOpen) return;
-    sidebar.current?.querySelector<HTMLElement>("a[aria-current]")?.focus();
-    const pressed = ({ key }: KeyboardEvent) => key === "Escape" && close();
-    addEventListener("keydown", pressed);
-    addEventListener("hashchange", close);
-    return () => {
-      removeEventListener("keydown", pressed);
-      removeEventListener("hashchange", close);
-    };
+    if (isOpen) sidebar.current?.querySelector<HTMLElement>("a[aria-current]")?.focus();
   }, [isOpen]);
   return (
     <>
       <header class="bar">
         <IconButton icon={Menu} label="Menu" onClick={() => setOpen(true)} />
-        <span class="title grow">{parts[0] ?? "Headrace"}</span>
+        <span class="title grow" dir="auto">{parts[0] ?? "Headrace"}</span>
         <a class="button quiet" href="#/inbox" aria-label={inboxName(waiting)}>
           <Icon of={Inbox} size={20} />
           {waiting > 0 && <span class="count" aria-hidden="true">{shortened(waiting)}</span>}

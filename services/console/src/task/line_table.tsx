@@ -1,10 +1,12 @@
-import { Bot, CircleDot, CircleHelp, Coins, File, Footprints, Lightbulb, MessageSquare, Search, Text, Wrench } from "lucide";
+import { Bot, ChevronDown, ChevronRight, CircleDot, CircleHelp, Coins, File, Footprints, Lightbulb, MessageSquare, Search, Text, Wrench } from "lucide";
 import type { IconNode } from "lucide";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon";
 import { moveByArrows } from "./arrow_keys";
+import { likeRows, nameOf, type LikeRows } from "./like_rows";
 import { matching, type LineKind, type LogLine } from "./log_lines";
+import { useRowsInView } from "./rows_in_view";
 import { elapsed } from "./units";
 
 export const LINE_ICONS: Record<LineKind, IconNode> = {
@@ -29,7 +31,6 @@ const CHIPS: readonly (readonly [string, readonly LineKind[]])[] = [
   ["Usage", ["usage"]],
 ];
 const HEIGHT = 32;
-const MARGIN = 8;
 /** Characters of a text that a row can show. */
 const LONGEST = 300;
 
@@ -81,28 +82,29 @@ export function LineTable({ lines, begin, selected, follows, onSelect }: Shown) 
 }
 
 function Rows({ lines, begin, selected, follows, onSelect }: Shown) {
-  const place = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, height: 600 });
-  useLayoutEffect(() => {
-    const element = place.current!;
-    if (follows) element.scrollTop = element.scrollHeight;
-    if (element.clientHeight !== view.height) setView({ top: element.scrollTop, height: element.clientHeight });
+  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
+  const like = useMemo(() => likeRows(lines, isLike), [lines, lines.length]);
+  const isOpen = ({ rows }: LikeRows<LogLine>) => opened.has(rows[0]!.generation) || rows.some(({ generation }) => generation === selected);
+  const entries = like.flatMap((one): Entry[] => {
+    if (one.rows.length === 1) return [{ line: one.rows[0]!, isInside: false }];
+    return [{ like: one, isOpen: isOpen(one) }, ...(isOpen(one) ? one.rows.map((line) => ({ line, isInside: true })) : [])];
   });
-  const first = Math.max(0, Math.floor(view.top / HEIGHT) - MARGIN);
-  const last = Math.min(lines.length, Math.ceil((view.top + view.height) / HEIGHT) + MARGIN);
+  const toggle = (first: number) => {
+    const next = new Set(opened);
+    if (!next.delete(first)) next.add(first);
+    setOpened(next);
+  };
+  const { first, last, frame } = useRowsInView(entries.length, HEIGHT, follows);
   return (
-    <div
-      class="lines"
-      ref={place}
-      tabIndex={0}
-      role="region"
-      aria-label="Log"
-      onScroll={({ currentTarget: { scrollTop, clientHeight } }) => setView({ top: scrollTop, height: clientHeight })}
-    >
-      <ol onKeyDown={moveByArrows} style={{ height: `${lines.length * HEIGHT}px` }}>
-        {lines.slice(first, last).map((line, at) => (
-          <li key={line.generation + line.title} style={{ top: `${(first + at) * HEIGHT}px` }} aria-setsize={lines.length} aria-posinset={first + at + 1}>
-            <LineRow line={line} begin={begin} isSelected={line.generation === selected} onSelect={onSelect} />
+    <div class="lines" aria-label="Log" {...frame}>
+      <ol onKeyDown={moveByArrows} style={{ height: `${entries.length * HEIGHT}px` }}>
+        {entries.slice(first, last).map((entry, at) => (
+          <li key={keyOf(entry)} style={{ top: `${(first + at) * HEIGHT}px` }} aria-setsize={entries.length} aria-posinset={first + at + 1}>
+            {"line" in entry ? (
+              <LineRow line={entry.line} begin={begin} isInside={entry.isInside} isSelected={entry.line.generation === selected} onSelect={onSelect} />
+            ) : (
+              <LikeRow like={entry.like} begin={begin} isOpen={entry.isOpen} onToggle={() => toggle(entry.like.rows[0]!.generation)} />
+            )}
           </li>
         ))}
       </ol>
@@ -110,15 +112,56 @@ function Rows({ lines, begin, selected, follows, onSelect }: Shown) {
   );
 }
 
-function LineRow({ line, begin, isSelected, onSelect }: { line: LogLine; begin: number; isSelected: boolean; onSelect: (line: LogLine) => void }) {
+/** What a row shows: a line, perhaps one of several like ones, or these together. */
+type Entry = { line: LogLine; isInside: boolean } | { like: LikeRows<LogLine>; isOpen: boolean };
+
+function keyOf(entry: Entry): string {
+  return "line" in entry ? entry.line.generation + entry.line.title : `like ${entry.like.rows[0]!.generation}`;
+}
+
+/** What people have said is never folded. */
+const SAID: ReadonlySet<LineKind> = new Set(["message", "question"]);
+
+function isLike(one: LogLine, other: LogLine): boolean {
+  return one.kind === other.kind && one.title === other.title && one.who === other.who && !SAID.has(one.kind);
+}
+
+/** Like lines in one row, which opens. */
+function LikeRow({ like, begin, isOpen, onToggle }: { like: LikeRows<LogLine>; begin: number; isOpen: boolean; onToggle: () => void }) {
+  const { rows } = like;
+  const [one, last] = [rows[0]!, rows.at(-1)!];
+  const failed = rows.filter(({ look }) => look === "bad").length;
+  return (
+    <button type="button" class="line is-like" aria-expanded={isOpen} onClick={onToggle}>
+      <span class="mono soft line-time">{elapsed(one.at - begin)}</span>
+      <span class="line-icon"><Icon of={isOpen ? ChevronDown : ChevronRight} size={14} /></span>
+      <span class="line-title">{nameOf(like, ({ title }) => title)}</span>
+      <span class="line-text">
+        {one.who && <span class="tag">{one.who}</span>} {failed > 0 && <span class="bad-text">{failed.toLocaleString()} failed</span>}
+        {rows.some(({ look }) => look === "busy") && <span class="soft"> in progress<span class="busy-mark" aria-hidden="true" /></span>}
+      </span>
+      <span class="mono soft line-took">{last.until > one.at ? elapsed(last.until - one.at) : ""}</span>
+    </button>
+  );
+}
+
+interface Row {
+  line: LogLine;
+  begin: number;
+  isInside: boolean;
+  isSelected: boolean;
+  onSelect: (line: LogLine) => void;
+}
+
+function LineRow({ line, begin, isInside, isSelected, onSelect }: Row) {
   const took = line.until - line.at;
   return (
-    <button type="button" class={isSelected ? "line is-selected" : "line"} aria-pressed={isSelected} onClick={() => onSelect(line)}>
+    <button type="button" class={`line${isInside ? " is-inside" : ""}${isSelected ? " is-selected" : ""}`} aria-pressed={isSelected} onClick={() => onSelect(line)}>
       <span class="mono soft line-time">{elapsed(line.at - begin)}</span>
       <span class={`line-icon is-${line.kind}${line.look && ` is-${line.look}`}`}><Icon of={LINE_ICONS[line.kind]} size={14} /></span>
       <span class="line-title">{line.title}</span>
       <span class="line-text">
-        {line.who && <span class="tag">{line.who}</span>} {line.text.slice(0, LONGEST)}
+        {line.who && <span class="tag">{line.who}</span>} <bdi>{line.text.slice(0, LONGEST)}</bdi>
         {line.result !== null && <span class="soft"> → {line.result.slice(0, LONGEST)}</span>}
       </span>
       <span class="mono soft line-took">{took >= 1 ? elapsed(took) : ""}</span>

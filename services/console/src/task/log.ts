@@ -1,3 +1,5 @@
+import { RequestRefused } from "@headrace/client/errors.js";
+
 import { follow, type Json } from "../gateway";
 import { Store } from "../store";
 import type { LogRow } from "./timeline";
@@ -6,6 +8,8 @@ import type { LogRow } from "./timeline";
 export class TaskLog extends Store {
   readonly rows: LogRow[] = [];
   error = "";
+  /** Whether there is no such task, or none that the user may see. */
+  isMissing = false;
   private readonly aborting = new AbortController();
 
   constructor(
@@ -23,6 +27,7 @@ export class TaskLog extends Store {
         this.changed();
       }
     } catch (error) {
+      this.isMissing = error instanceof RequestRefused && error.response.status === 404;
       if (!this.aborting.signal.aborted) this.error = (error as Error).message;
     }
     this.changed();

@@ -1,10 +1,8 @@
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-
+import { useRowsInView } from "./rows_in_view";
 import { stateName, summaryOf, type LogRow } from "./timeline";
 import { elapsed } from "./units";
 
 const HEIGHT = 26;
-const MARGIN = 10;
 
 interface Shown {
   name?: string;
@@ -16,25 +14,10 @@ interface Shown {
 
 /** The rows of a log; only those in view are in the page. */
 export function LogTable({ name = "Log", rows, selected, follows, onSelect }: Shown) {
-  const place = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, height: 600 });
-  useLayoutEffect(() => {
-    const element = place.current!;
-    if (follows) element.scrollTop = element.scrollHeight;
-    if (element.clientHeight !== view.height) setView({ top: element.scrollTop, height: element.clientHeight });
-  });
-  const first = Math.max(0, Math.floor(view.top / HEIGHT) - MARGIN);
-  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / HEIGHT) + MARGIN);
+  const { first, last, frame } = useRowsInView(rows.length, HEIGHT, follows);
   const begin = rows[0] ? Date.parse(rows[0].time) : 0;
   return (
-    <div
-      class="log"
-      ref={place}
-      tabIndex={0}
-      role="region"
-      aria-label={name}
-      onScroll={({ currentTarget: { scrollTop, clientHeight } }) => setView({ top: scrollTop, height: clientHeight })}
-    >
+    <div class="log" aria-label={name} {...frame}>
       <table aria-rowcount={rows.length + 1}>
         <thead>
           <tr>

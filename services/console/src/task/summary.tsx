@@ -2,6 +2,7 @@ import { User } from "lucide";
 import type { ComponentChildren } from "preact";
 
 import { AnswerHere } from "../approval/answer_here";
+import { AnsweredElsewhere } from "../approval/answered_elsewhere";
 import { withoutArguments } from "../approval/decision";
 import { FeedbackView } from "../chat/feedback_view";
 import { FileView } from "../chat/file_view";
@@ -85,6 +86,7 @@ function Answer({ agent, task, result, state, context }: Shown): ComponentChildr
       {files.map((file, at) => <FileView key={at} file={file} />)}
       {!isSaid && FAILURES.has(name) && <p class="failure" role="alert">{status}</p>}
       {!isSaid && !FAILURES.has(name) && <Markdown text={waits ? withoutArguments(status) : status} />}
+      {!waits && <AnsweredElsewhere task={task} />}
       {waits && context && (
         <AnswerHere agent={agent} context={context} task={task} said={status.trim()}>
           <p class="waits">

@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 
 import { linkTo } from "../route";
 import { useTitle } from "../shell/title";
+import { copy } from "../ui/copy";
 import { Icon } from "../ui/icon";
 import { Menu, MenuItem } from "../ui/menu";
 import { StateBadge } from "../ui/state_badge";
-import { toasts } from "../ui/toasts";
 import { useEndings } from "./actions";
 import type { Result } from "./result";
 import { RunAgain } from "./run_again";
@@ -47,7 +47,7 @@ export function TaskHead(shown: Headed) {
         <a href="#/">Tasks</a> <span aria-hidden="true">/</span> <a href={linkTo([], { agent })}>{agent}</a>
       </nav>
       <div class="task-title">
-        <h1>{title}</h1>
+        <h1 dir="auto">{title}</h1>
         {state && <StateBadge state={state} />}
         <span class="grow" />
         <span class="task-actions">
@@ -67,7 +67,7 @@ export function TaskHead(shown: Headed) {
           <Menu class="quiet icon" name="More" label={<Icon of={Ellipsis} />}>
             {(close) => (
               <>
-                <MenuItem onChoose={() => { close(); void copied(task); }}>
+                <MenuItem onChoose={() => { close(); void copy(task); }}>
                   <Icon of={Copy} /> Copy the task's id
                 </MenuItem>
                 {matchMedia(NARROW).matches && endings.map(({ name, label, ask }) => (
@@ -113,13 +113,4 @@ function Facts({ task, from, to, events, attempts, tokens, cost }: Headed) {
 export function titleOf(text: string): string {
   const line = text.trim().split("\n", 1)[0]!.replace(/^#+ /, "").trim();
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 1).trimEnd()}…` : line;
-}
-
-async function copied(text: string): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(text);
-    toasts.say("Copied");
-  } catch {
-    toasts.fail("The browser does not allow to copy");
-  }
 }

@@ -1,10 +1,11 @@
-import { Bot, ChevronLeft, ChevronRight, CircleHelp, Footprints, Hourglass, Maximize2, RefreshCw, Sparkles, Unplug, Wrench, ZoomIn, ZoomOut } from "lucide";
+import { Bot, ChevronDown, ChevronLeft, ChevronRight, CircleHelp, Footprints, Hourglass, Maximize2, RefreshCw, Sparkles, Unplug, Wrench, ZoomIn, ZoomOut } from "lucide";
 import type { IconNode } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
 import { moveByArrows } from "./arrow_keys";
+import { likeRows, nameOf, type LikeRows } from "./like_rows";
 import type { Span, SpanKind } from "./trace";
 import { costOf, elapsed, ticksOf, tokensOf } from "./units";
 import { moved, WHOLE, zoomed, type Window } from "./window";
@@ -46,9 +47,20 @@ interface Shown {
 export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, onSelect }: Shown) {
   const [view, setView] = useState(WHOLE);
   const [isAll, setAll] = useState(false);
-  const shown = isAll ? spans : spans.slice(0, MOST);
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const until = useNow(spans.some(({ span }) => span.isOpen) && isLive, to);
   const length = Math.max(1, until - from);
+  const live = spans.map(({ span, depth }): Placed => ({ span: span.isOpen && isLive ? { ...span, to: until } : span, depth }));
+  const isOpen = ({ rows }: LikeRows<Placed>) => opened.has(rows[0]!.span.id) || rows.some(({ span }) => span.id === selected);
+  const entries = likeRows(live, isLike).flatMap((like): LikeRows<Placed>[] =>
+    like.rows.length > 1 && isOpen(like) ? [like, ...like.rows.map(({ span, depth }) => ({ rows: [{ span, depth: depth + 1 }], period: 1 }))] : [like],
+  );
+  const shown = isAll ? entries : entries.slice(0, MOST);
+  const toggle = (id: string) => {
+    const next = new Set(opened);
+    if (!next.delete(id)) next.add(id);
+    setOpened(next);
+  };
   const isZoomed = view.to - view.from < 1;
   return (
     <figure class={hasUsage ? "waterfall has-usage" : "waterfall"} aria-label={name} onKeyDown={(event) => zoomByKey(event, view, setView)}>
@@ -72,33 +84,74 @@ export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, o
         </span>
       </div>
       <ol onKeyDown={moveByArrows} onWheel={(event) => zoomByWheel(event, view, setView)}>
-        {shown.map(({ span, depth }) => ({ span: span.isOpen && isLive ? { ...span, to: until } : span, depth })).map(({ span, depth }) => (
-          <li key={span.id}>
-            <button type="button" class="span-row" aria-pressed={span.id === selected} onClick={() => onSelect(span)} onDblClick={() => setView(windowOf(span, from, length))}>
-              <span class="span-name" style={{ paddingLeft: `${Math.min(depth, 8) * 14}px` }}>
-                <span class={`span-icon ${span.kind}`}><Icon of={ICONS[span.kind]} size={13} /></span>
-                <span class="span-text">{span.name}</span>
-                <span class="unseen">, {KIND_NAMES[span.kind]}{span.hasFailed && ", failed"}{span.isOpen && ", in progress"}</span>
-              </span>
-              <span class="track" aria-hidden="true">
-                <Bar span={span} view={view} from={from} length={length} />
-              </span>
-              <span class="waterfall-figures">
-                <span class="mono">{elapsed(span.to - span.from)}</span>
-                {hasUsage && <span class="mono wide">{tokensOf(span.tokens)}{span.tokens > 0 && <span class="unseen"> tokens</span>}</span>}
-                {hasUsage && <span class="mono wide">{costOf(span.cost)}</span>}
-              </span>
-            </button>
-          </li>
-        ))}
+        {shown.map((like) => {
+          const { span, depth } = like.rows[0]!;
+          const isFolded = like.rows.length > 1;
+          const bars = isFolded ? extentsOf(like.rows, length) : [span];
+          const failed = like.rows.filter((one) => one.span.hasFailed).length;
+          const choose = () => (isFolded ? toggle(span.id) : onSelect(span));
+          return (
+            <li key={isFolded ? `like ${span.id}` : span.id}>
+              <button
+                type="button" class="span-row" onClick={choose} onDblClick={() => isFolded || setView(windowOf(span, from, length))}
+                {...(isFolded ? { "aria-expanded": isOpen(like) } : { "aria-pressed": span.id === selected })}
+              >
+                <span class="span-name" style={{ paddingLeft: `${Math.min(depth, 8) * 14}px` }}>
+                  <span class={`span-icon ${span.kind}`}><Icon of={isFolded ? (isOpen(like) ? ChevronDown : ChevronRight) : ICONS[span.kind]} size={13} /></span>
+                  <span class={failed > 0 ? "span-text has-failed" : "span-text"}>{isFolded ? nameOf(like, (one) => one.span.name) : span.name}</span>
+                  {isFolded && failed > 0 && <span class="bad-text span-failed">{failed.toLocaleString()} failed</span>}
+                  <span class="unseen">, {KIND_NAMES[span.kind]}{!isFolded && span.hasFailed && ", failed"}{span.isOpen && ", in progress"}</span>
+                </span>
+                <span class="track" aria-hidden="true">
+                  {bars.map((bar, at) => <Bar key={at} span={bar} view={view} from={from} length={length} />)}
+                </span>
+                <Figures spans={like.rows.map((one) => one.span)} hasUsage={hasUsage} />
+              </button>
+            </li>
+          );
+        })}
       </ol>
-      {spans.length > shown.length && (
+      {entries.length > shown.length && (
         <figcaption class="hint">
-          The first {MOST} of {spans.length}.{" "}
+          The first {MOST} of {entries.length.toLocaleString()}.{" "}
           <button type="button" class="link" onClick={() => setAll(true)}>Show all</button>
         </figcaption>
       )}
     </figure>
+  );
+}
+
+type Placed = Shown["spans"][number];
+
+function isLike(one: Placed, other: Placed): boolean {
+  return one.depth === other.depth && one.span.kind === other.span.kind && one.span.name === other.span.name;
+}
+
+/** Share of the axis within which bars of like spans are one. */
+const JOINED = 0.002;
+
+/** Returns the bars of like spans: those beside each other in one, if the same came of them. */
+function extentsOf(placed: readonly Placed[], length: number): Span[] {
+  const found: Span[] = [];
+  for (const { span } of placed) {
+    const last = found.at(-1);
+    if (last?.hasFailed === span.hasFailed && span.from - last.to < JOINED * length) last.to = Math.max(last.to, span.to);
+    else found.push({ ...span });
+  }
+  // What has failed is above the others.
+  return found.sort((one, other) => Number(one.hasFailed) - Number(other.hasFailed));
+}
+
+/** What spans took together. */
+function Figures({ spans, hasUsage }: { spans: readonly Span[]; hasUsage: boolean }) {
+  const sum = (of: (span: Span) => number) => spans.reduce((total, one) => total + of(one), 0);
+  const tokens = sum((one) => one.tokens);
+  return (
+    <span class="waterfall-figures">
+      <span class="mono">{elapsed(Math.max(...spans.map(({ to }) => to)) - spans[0]!.from)}</span>
+      {hasUsage && <span class="mono wide">{tokensOf(tokens)}{tokens > 0 && <span class="unseen"> tokens</span>}</span>}
+      {hasUsage && <span class="mono wide">{costOf(sum((one) => one.cost))}</span>}
+    </span>
   );
 }
 

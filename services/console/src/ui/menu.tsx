@@ -1,5 +1,7 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { useClosing } from "./closing";
 
 interface Opened {
   /** What the button shows. */
@@ -28,16 +30,7 @@ export function Menu({ label, name, class: style = "plain", children }: Opened) 
     place(menu.current!, button.current!.getBoundingClientRect());
     (menu.current!.querySelector<HTMLElement>("[role^=menuitem], input, select") ?? menu.current!).focus();
   }, [isOpen]);
-  useEffect(() => {
-    if (!isOpen) return;
-    const moved = () => setOpen(false);
-    addEventListener("resize", moved);
-    addEventListener("hashchange", moved);
-    return () => {
-      removeEventListener("resize", moved);
-      removeEventListener("hashchange", moved);
-    };
-  }, [isOpen]);
+  useClosing(isOpen, () => setOpen(false), true);
   return (
     <>
       <button
