@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { approvalOf, argumentsOf, callsOf, edited, withoutArguments, words } from "../src/approval/decision";
+import { approvalOf, argumentsOf, callsOf, edited, schemaOf, withoutArguments, words } from "../src/approval/decision";
 
 const CALL = { id: "call-1", name: "refund_order", args: '{"orderId": 7, "note": "broken", "items": ["a"]}' };
 
@@ -58,4 +58,13 @@ test("arguments are labelled by the tool's schema, or by their names, and keep t
   assert.throws(() => edited(items!, "["), /Items: must be JSON/);
   assert.equal(argumentsOf("[1]"), null);
   assert.equal(words("maxItem_count"), "Max item count");
+});
+
+test("each of several calls has the labels of its own tool", () => {
+  const edit = (args: object) => ({ properties: { type: { const: "edit" }, edited_action: { properties: { args } } } });
+  const prefixItems = [{ oneOf: [{ properties: {} }, edit({ properties: { to: { title: "Payee" } } })] }, { oneOf: [{ properties: {} }] }];
+  const interrupt = { id: "i", reason: "tool_call", responseSchema: { anyOf: [{}, { properties: { decisions: { prefixItems } } }] } };
+  assert.equal(argumentsOf('{"to":"ada"}', schemaOf(interrupt, 0))![0]!.label, "Payee");
+  assert.deepEqual(schemaOf(interrupt, 1), {});
+  assert.deepEqual(schemaOf({ id: "i", reason: "x" }, 0), {});
 });

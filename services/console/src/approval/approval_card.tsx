@@ -6,7 +6,7 @@ import type { Interrupt } from "../chat/transcript";
 import type { Json } from "../gateway";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
-import { argumentsOf, edited, words, type Approval, type Argument, type AskedCall } from "./decision";
+import { argumentsOf, edited, schemaOf, words, type Approval, type Argument, type AskedCall } from "./decision";
 import { Until } from "./until";
 
 interface Asked {
@@ -46,7 +46,7 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
     <form ref={form} class="approval" aria-label={["Approve", call?.name, place].filter(Boolean).join(" ")} onSubmit={submit}>
       {calls.length < 2 && <Head name={call?.name ?? ""} place={place} />}
       {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
-      {calls.length > 1 && calls.map((one) => <OneOfSeveral key={one.id} call={one} />)}
+      {calls.length > 1 && calls.map((one, at) => <OneOfSeveral key={one.id} call={one} place={`${at + 1} of ${calls.length}`} schema={schemaOf(interrupt, at)} />)}
       {args ? <Arguments args={args} isEdited={mode === "edit"} /> : call?.args && <pre>{call.args}</pre>}
       <Until time={interrupt.expiresAt} />
       {mode === "reject" && (
@@ -97,11 +97,11 @@ function Head({ name, place }: { name: string; place: string }) {
 }
 
 /** One of the calls that are approved together. */
-function OneOfSeveral({ call }: { call: AskedCall }) {
-  const args = argumentsOf(call.args);
+function OneOfSeveral({ call, place, schema }: { call: AskedCall; place: string; schema: Json }) {
+  const args = argumentsOf(call.args, schema);
   return (
     <div class="approval-call">
-      <Head name={call.name} place="" />
+      <Head name={call.name} place={place} />
       {args ? <Arguments args={args} isEdited={false} /> : <pre>{call.args}</pre>}
     </div>
   );

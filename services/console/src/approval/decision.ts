@@ -74,6 +74,14 @@ export function callsOf(interrupt: Interrupt, known: readonly AskedCall[]): Aske
   return requests.map(({ name, args }: Json, at) => ({ id: `${interrupt.id} ${at}`, name: String(name), args: JSON.stringify(args ?? {}) }));
 }
 
+/** Returns the schema of the arguments of one of several calls: what an edit of it may be. */
+export function schemaOf(interrupt: Interrupt, at: number): Json {
+  const ways: Json[] = interrupt.responseSchema?.["anyOf"] ?? [];
+  const decisions: Json[] = ways.flatMap((way) => way["properties"]?.["decisions"]?.["prefixItems"]?.[at]?.["oneOf"] ?? []);
+  const edit = decisions.find((one) => one["properties"]?.["edited_action"]);
+  return edit?.["properties"]["edited_action"]["properties"]?.["args"] ?? {};
+}
+
 /** One argument of a call, as a field of a form. */
 export interface Argument {
   key: string;

@@ -204,7 +204,7 @@ def _schema(interrupt: Interrupt, tools: Mapping[str, Json]) -> Json | None:
     calls = _calls(interrupt)
     if not calls:
         return schema if isinstance(schema, dict) else None
-    native = _native(calls) if _is_batch(interrupt) else schema
+    native = _native(calls, tools) if _is_batch(interrupt) else schema
     own = approvals.answer_schema(tools.get(calls[0]["name"]) if len(calls) == 1 else None)
     either = [{"required": own["required"]}, *([native] if isinstance(native, dict) else [])]
     definitions = native.get("$defs") if isinstance(native, dict) else None
@@ -216,19 +216,30 @@ def _schema(interrupt: Interrupt, tools: Mapping[str, Json]) -> Json | None:
     }
 
 
-def _native(calls: Sequence[Json]) -> Json:
-    """Return the schema of the middleware's own answer to a review of several calls."""
+def _native(calls: Sequence[Json], tools: Mapping[str, Json] | None = None) -> Json:
+    """Return the schema of the middleware's own answer to a review of several calls.
+
+    An edit has what the `tools` say of their arguments.
+    """
     decisions = [
-        {"type": "object", "oneOf": [_kind(each) for each in call["allowed"]]} for call in calls
+        {
+            "type": "object",
+            "oneOf": [_kind(each, (tools or {}).get(call["name"])) for each in call["allowed"]],
+        }
+        for call in calls
     ]
     whole: Json = {"type": "array", "prefixItems": decisions}
     whole |= {"minItems": len(calls), "maxItems": len(calls)}
     return {"type": "object", "properties": {"decisions": whole}, "required": ["decisions"]}
 
 
-def _kind(decision: str) -> Json:
+def _kind(decision: str, arguments: Json | None) -> Json:
     known = _EACH.get(decision, {})
-    return {**known, "properties": {**known.get("properties", {}), "type": {"const": decision}}}
+    fields = {**known.get("properties", {}), "type": {"const": decision}}
+    if arguments and (action := fields.get("edited_action")):
+        told = {**action["properties"], "args": approvals.arguments_schema(arguments)}
+        fields["edited_action"] = {**action, "properties": told}
+    return {**known, "properties": fields}
 
 
 def _asks(call: Json) -> str:

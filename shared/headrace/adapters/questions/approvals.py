@@ -27,11 +27,13 @@ from headrace.sdk.tool_call import ToolQuestion
 
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
+_ANY_ARGUMENTS: Json = {"type": "object"}
+
 SCHEMA: Json = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object"},
+        "editedArgs": _ANY_ARGUMENTS,
         "reason": {"type": "string"},
     },
     "required": ["approved"],
@@ -93,16 +95,22 @@ def question(
 
 def answer_schema(arguments: Json | None = None) -> Json:
     """Return the schema of answers; `editedArgs` has the titles and types of the `arguments`."""
-    fields = (arguments or {}).get("properties")
-    if not fields or not isinstance(fields, dict):
+    if arguments is None or (told := arguments_schema(arguments)) == _ANY_ARGUMENTS:
         return SCHEMA
+    return {**SCHEMA, "properties": {**SCHEMA["properties"], "editedArgs": told}}
+
+
+def arguments_schema(arguments: Json) -> Json:
+    """Return the schema of a call's arguments with what people are told of each."""
+    fields = arguments.get("properties")
+    if not fields or not isinstance(fields, dict):
+        return _ANY_ARGUMENTS
     told = {
         name: {key: field[key] for key in _TOLD if key in field}
         for name, field in fields.items()
         if isinstance(field, dict)
     }
-    edited = {**SCHEMA["properties"]["editedArgs"], "properties": told}
-    return {**SCHEMA, "properties": {**SCHEMA["properties"], "editedArgs": edited}}
+    return {**_ANY_ARGUMENTS, "properties": told}
 
 
 async def ask(

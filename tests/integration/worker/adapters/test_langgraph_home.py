@@ -315,6 +315,14 @@ async def test_calls_that_are_reviewed_together_are_decided_on_one_by_one(
             assert paying == []
             done = await answered(task, part)
     assert len(question["metadata"]["value"]["action_requests"]) == 2
+    [_, native] = question["responseSchema"]["anyOf"]
+    for decisions in native["properties"]["decisions"]["prefixItems"]:
+        [edit] = [one for one in decisions["oneOf"] if "edited_action" in one["properties"]]
+        told = edit["properties"]["edited_action"]["properties"]["args"]["properties"]
+        assert {name: field["type"] for name, field in told.items()} == {
+            "to": "string",
+            "amount": "integer",
+        }
     assert (state(done), answer(done), sorted(paying)) == ("COMPLETED", "Done.", paid)
 
 
