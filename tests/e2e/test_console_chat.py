@@ -93,6 +93,27 @@ async def test_a_reader_who_has_scrolled_up_stays_there_while_the_answer_grows(
     await page.until("document.querySelector('[data-state=cancelled]')", "it is stopped")
 
 
+async def test_texts_have_their_own_direction_and_the_composer_stays_above_a_keyboard(
+    fleet: Fleet, page: Page
+) -> None:
+    await page.resize(390, 760)
+    await chat(page, fleet.gateways[0], "echo")
+    await say(page, "\u0645\u0631\u062d\u0628\u0627 123")
+    await page.until(f"{_ENDED} === 1", "it is answered")
+    gap = (
+        "{const text = document.querySelector('.answer .markdown p');"
+        "const range = document.createRange(); range.selectNodeContents(text);"
+        "text.getBoundingClientRect().right - range.getBoundingClientRect().right}"
+    )
+    assert await page.evaluate(gap) < 2, "it begins at the right"
+    await page.evaluate(
+        "Object.defineProperty(visualViewport, 'height', {value: 400, configurable: true});"
+        "visualViewport.dispatchEvent(new Event('resize')); 0"
+    )
+    bottom = "document.querySelector('.composer').getBoundingClientRect().bottom"
+    await page.until(f"{bottom} <= 400 && {bottom} > 300", "it is above the keyboard")
+
+
 async def test_code_is_copied_and_pictures_are_shown_also_after_a_reload(
     fleet: Fleet, page: Page
 ) -> None:

@@ -3,13 +3,15 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support import extra_services
-from tests.support.console_page import problems_on_a_phone
+from tests.support.console_page import problems_on_a_phone, say
+from tests.support.credentials import Person, write
 from tests.support.driven_browser import Page
 from tests.support.fleet import Fleet
 from tests.support.openid_provider import OpenIdProvider
@@ -24,6 +26,7 @@ _SIGNED_IN = "document.querySelector('[title=\"Signed in as Ann\"]')"
 _AT_ISSUER = "document.querySelector('dialog[open] .at-issuer')"
 _ALERT = "document.querySelector('dialog[open] [role=alert]').innerText"
 _HEAD = "required = true\npublic_cards = false"
+_STREAMED = "[...document.querySelectorAll('.run')].map((one) => one.innerText).join()"
 _READER = '[[role]]\nname = "reader"\noperations = ["read"]\n'
 
 
@@ -64,6 +67,9 @@ async def test_a_user_signs_in_at_the_issuer_stays_signed_in_and_signs_out(
         assert await page.evaluate(address) == "/console/#/triggers", "the code is gone"
         await page.until(_SIGNED_IN, "the user's name is known")
         await page.until("!document.querySelector('nav [href=\"#/chat\"]')", "nothing is sent")
+        await page.evaluate("location.hash = '#/chat/echo'")
+        await page.until("document.body.innerText.includes('do not permit this page')", "nor here")
+        await page.evaluate("location.hash = '#/triggers'")
         assert {"Tasks", "Schedules"} <= set((await page.text("nav")).splitlines())
         await page.reload()
         await page.until(_NO_TRIGGER, "the tab stays signed in")
@@ -88,6 +94,17 @@ async def test_an_expired_token_is_renewed_until_the_issuer_refuses(
         await page.open(f"{url}/console/#/triggers")
         await sign_in(page)
         await page.until(_NO_TRIGGER, "the user is signed in")
+        await page.evaluate("location.hash = '#/chat/echo'")
+        await page.type("[name=message]", "half a thought")
+        await page.evaluate("document.querySelector('[name=message]').isSame = true; 0")
+        await expiry(page, url)
+        before = provider.refreshed
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await eventually(partial(is_renewed, provider, before), "the token is renewed")
+        draft = "document.querySelector('[name=message]')?.value === 'half a thought'"
+        assert await page.evaluate(f"{draft} && document.querySelector('[name=message]').isSame")
+        await page.reload()
+        await page.until(draft, "what was not sent is there after a reload, too")
         await expiry(page, url)
         await page.evaluate("location.hash = '#/schedules'")
         await page.until(_NO_SCHEDULE, "the token that the gateway refused is renewed")
@@ -97,6 +114,10 @@ async def test_an_expired_token_is_renewed_until_the_issuer_refuses(
         await expiry(page, url)
         await page.evaluate("location.hash = '#/triggers'")
         await page.until(_AT_ISSUER, "the user is asked to sign in again")
+
+
+async def is_renewed(provider: OpenIdProvider, before: int) -> bool:
+    return provider.refreshed > before
 
 
 async def expiry(page: Page, url: str) -> None:
@@ -109,6 +130,27 @@ async def expiry(page: Page, url: str) -> None:
             return (await http.get(f"{url}/v1/agents")).status_code == 401
 
         await eventually(is_refused, "the token has expired")
+
+
+async def test_a_user_who_signs_out_in_the_middle_of_a_stream_sees_nothing_more_of_it(
+    fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    ann = Person("acme", "ann")
+    with gateway(fleet, tmp_path, write(tmp_path / "credentials.toml", ann, head=_HEAD)) as url:
+        await page.open(f"{url}/console/#/chat/counter")
+        for attempt in range(2):
+            await page.until("document.querySelector('dialog[open]')", "a token is asked for")
+            await page.type("dialog[open] input", ann.token)
+            await page.press("Enter", 13, "\r")
+            if attempt == 0:
+                await page.until("!document.querySelector('dialog[open]')", "it is given")
+                await say(page, "400 20")
+            await page.until(f"{_STREAMED}.includes('5 ')", "the answer streams")
+            await page.type("[name=message]", "half a thought")
+            await page.click(".sidebar-foot button:not(.icon)")
+            await page.until("document.querySelector('dialog[open]')", "nobody is signed in")
+            assert await page.evaluate(_STREAMED) == ""
+            assert await page.evaluate("sessionStorage.length") == 0
 
 
 async def test_answers_that_the_tab_did_not_ask_for_sign_nobody_in(

@@ -1,5 +1,6 @@
 """How fast the console is in a real browser; see the figures with --log-cli-level=INFO."""
 
+import asyncio
 import logging
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from tests.support.driven_browser import Page
 from tests.support.fleet import Fleet
 from tests.support.plain_a2a import PlainAgent
+from tests.support.plain_http import NO_TLS
 from tests.support.resuming_sizes import IS_SOAK
 
 pytestmark = [
@@ -20,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 _TOO_LONG = 5_000
 """Milliseconds: no bound on speed, but on what hangs."""
+
+_MANY = 10_000
 
 _WATCH = """(() => {
   globalThis.tasks = [];
@@ -71,6 +75,30 @@ async def test_a_cold_load_from_loopback_paints(fleet: Fleet, page: Page) -> Non
     first = await page.evaluate(painted)
     script = await processor_time(page, "ScriptDuration")
     _log.info("first contentful paint after %.0f ms, with %.0f ms of script", first, script)
+    assert first < _TOO_LONG
+
+
+async def test_a_list_of_ten_thousand_tasks_is_shown_and_searched(fleet: Fleet, page: Page) -> None:
+    at_once = asyncio.Semaphore(48)
+    async with httpx.AsyncClient(timeout=300, verify=NO_TLS) as http:
+        agent = PlainAgent(http, fleet.gateways[0], "echo")
+
+        async def send(number: int) -> None:
+            async with at_once:
+                (await agent.send(f"order {number} of nails")).raise_for_status()
+
+        await asyncio.gather(*map(send, range(_MANY)))
+    await processor_time(page)
+    await page.open(f"{fleet.gateways[0]}/console/")
+    await page.until("document.querySelectorAll('.row').length >= 50", "the first page")
+    script = await processor_time(page, "ScriptDuration")
+    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    first = await page.evaluate(painted)
+    _log.info("first contentful paint after %.0f ms, rows after %.0f ms of script", first, script)
+    begun = asyncio.get_running_loop().time()
+    await page.evaluate(f"location.hash = '#/?q=order+{_MANY // 2}+of'")
+    await page.until("document.querySelectorAll('.row').length === 1", "the task is found")
+    _log.info("it was found after %.2f s", asyncio.get_running_loop().time() - begun)
     assert first < _TOO_LONG
 
 

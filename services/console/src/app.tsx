@@ -10,6 +10,7 @@ import { FleetPage } from "./pages/fleet";
 import { InboxPage } from "./pages/inbox";
 import { InspectPage } from "./pages/inspect";
 import { NotFoundPage } from "./pages/not_found";
+import { NotPermittedPage } from "./pages/not_permitted";
 import { OperatePage } from "./pages/operate";
 import { SchedulesPage } from "./pages/schedules";
 import { TaskPage } from "./pages/task";
@@ -19,7 +20,7 @@ import { reach } from "./reach";
 import { route, type Place } from "./route";
 import { showTabState } from "./shell/favicon";
 import { Keys } from "./shell/keys";
-import { Navigation } from "./shell/navigation";
+import { Navigation, refusedPage } from "./shell/navigation";
 import { SignInDialog } from "./sign_in/dialog";
 import { useStore } from "./store";
 import { ToastList } from "./ui/toasts";
@@ -31,12 +32,13 @@ export function App() {
   const [areKeysShown, setKeysShown] = useState(false);
   const { total: waiting } = useStore(inbox);
   useTabState(waiting);
+  const refused = refusedPage(place.parts, access);
   return (
     <>
       <Navigation name={place.parts[0] ?? ""} access={access} waiting={waiting} onKeys={() => setKeysShown(true)} />
       <div class="content-column">
         <Notices />
-        <main>{pageOf(place)}</main>
+        <main>{refused ? <NotPermittedPage title={refused.title} isForOperators={refused.names.includes("operate")} /> : pageOf(place)}</main>
       </div>
       <Keys isOpen={areKeysShown} onToggle={setKeysShown} />
       <SignInDialog />

@@ -1,3 +1,4 @@
+import { drafts } from "./chat/drafts";
 import { endSessionUrl, nameIn, renewed, SignInFailed, type Issued } from "./sign_in/issuer";
 import { options } from "./sign_in/options";
 import { Store } from "./store";
@@ -68,6 +69,7 @@ class Session extends Store {
     this.token = "";
     this.keep(null);
     sessionStorage.removeItem(KEY);
+    drafts.clear();
     this.changed();
     if (url) location.assign(url);
   }

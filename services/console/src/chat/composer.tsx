@@ -4,10 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import type { Json } from "../gateway";
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
+import { drafts } from "./drafts";
 import { partOf } from "./files";
 
 interface Writing {
   agent: string;
+  thread: string;
   isRunning: boolean;
   /** Whether the agent has asked something. */
   isAsked: boolean;
@@ -16,7 +18,7 @@ interface Writing {
 }
 
 /** Where a user writes: Enter sends, Shift+Enter begins a line; files are chosen, dropped or pasted. */
-export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing) {
+export function Composer({ agent, thread, isRunning, isAsked, onSend, onStop }: Writing) {
   const [files, setFiles] = useState<File[]>([]);
   const input = useRef<HTMLTextAreaElement>(null);
   const chooser = useRef<HTMLInputElement>(null);
@@ -29,6 +31,7 @@ export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing)
     const text = input.current!.value.trim();
     if (!text && files.length === 0) return;
     input.current!.value = "";
+    drafts.keep(thread, "");
     setFiles([]);
     if (files.length === 0) return onSend(text);
     const parts = await Promise.all(files.map(partOf));
@@ -76,6 +79,8 @@ export function Composer({ agent, isRunning, isAsked, onSend, onStop }: Writing)
           rows={2}
           aria-label="Message"
           placeholder={isAsked ? "Answer above, or write something else" : isRunning ? "Write while it works" : "Write a message"}
+          defaultValue={drafts.of(thread)}
+          onInput={({ currentTarget }) => drafts.keep(thread, currentTarget.value)}
           onKeyDown={onKeyDown}
           onPaste={(event) => add(event.clipboardData?.files)}
         />

@@ -128,7 +128,7 @@ function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
           </Scroll>
           <AnsweredElsewhere task={asked} />
           <Composer
-            agent={agent} isRunning={isRunning} isAsked={open.length > 0}
+            agent={agent} thread={thread} isRunning={isRunning} isAsked={open.length > 0}
             onSend={(content) => void conversation.send(content)}
             onStop={() => runs.filter((run) => run.state === "running").forEach((run) => void conversation.stop(run))}
           />

@@ -1,4 +1,3 @@
-import { CircleCheck } from "lucide";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { FleetState } from "../fleet_state";
@@ -12,7 +11,6 @@ import { Workers } from "../operate/workers";
 import { session } from "../session";
 import { PageHead } from "../shell/page_head";
 import { useStore } from "../store";
-import { EmptyState } from "../ui/empty_state";
 import { Skeleton } from "../ui/skeleton";
 import { Versions } from "../versions/versions";
 
@@ -25,17 +23,11 @@ export function OperatePage({ query }: { query: URLSearchParams }) {
     return () => fleet.close();
   }, [fleet]);
   const { state, error } = useStore(fleet);
-  const isRefused = state !== null && !("queues" in state);
   return (
     <section class="page">
       <PageHead title="Operate" />
       {error && <p class="error" role="alert">{error}</p>}
       {!state && !error && <Skeleton lines={6} />}
-      {isRefused && (
-        <EmptyState icon={CircleCheck} title="This page is for operators">
-          It needs a role with operator = true and GetFleet on all agents.
-        </EmptyState>
-      )}
       {state?.["queues"] && (
         <>
           <Problems state={state} />

@@ -19,6 +19,8 @@ interface PageLink {
   names: readonly string[];
   /** Who sees it; absent: everybody. */
   needs?: (access: Access) => boolean;
+  /** Where there is such a page; absent: everywhere. */
+  isThere?: (access: Access) => boolean;
 }
 
 const GROUPS: readonly (readonly [string, readonly PageLink[]])[] = [
@@ -35,9 +37,16 @@ const GROUPS: readonly (readonly [string, readonly PageLink[]])[] = [
   ]],
   ["Develop", [
     { to: "#/inspect", title: "Inspect", icon: ScanSearch, names: ["inspect"] },
-    { to: "#/break", title: "Break it", icon: Bomb, names: ["break"], needs: (one) => one.isDevelopment },
+    { to: "#/break", title: "Break it", icon: Bomb, names: ["break"], isThere: (one) => one.isDevelopment },
   ]],
 ];
+
+/** Returns the page that the user's roles do not permit, by the parts of its address; undefined: they do. */
+export function refusedPage([name = "", , task]: readonly string[], access: Access): PageLink | undefined {
+  // One task may be permitted where lists are not.
+  if (!access.isKnown || (name === "tasks" && task)) return undefined;
+  return GROUPS.flatMap(([, links]) => links).find(({ names, needs }) => names.includes(name) && needs?.(access) === false);
+}
 
 interface Shown {
   /** The first part of the page's address. */
@@ -79,7 +88,7 @@ export function Navigation({ name, access, waiting, onKeys }: Shown) {
             <section key={heading}>
               {heading && <h2>{heading}</h2>}
               <ul>
-                {links.filter(({ needs }) => needs?.(access) ?? true).map((link) => (
+                {links.filter(({ needs, isThere }) => (needs?.(access) ?? true) && (isThere?.(access) ?? true)).map((link) => (
                   <li key={link.to}>
                     <a href={link.to} aria-current={link.names.includes(name) ? "page" : undefined} onClick={close}>
                       <Icon of={link.icon} />
