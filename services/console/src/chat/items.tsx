@@ -26,20 +26,22 @@ export function UserView({ message }: { message: UserMessage }) {
   );
 }
 
+/** Whether the run goes on; what it asks about, if it waits for an answer, is shown with the question. */
+export type Phase = "running" | "asking" | "over";
+
 interface Listed {
   items: Item[];
-  /** Whether the run waits for an answer: what it asks about is shown with the question. */
-  isAsking?: boolean;
+  phase: Phase;
 }
 
 /** Items in the order in which they began; calls of one tool after another are folded. */
-export function Items({ items, isAsking = false }: Listed) {
+export function Items({ items, phase }: Listed) {
   return (
     <>
       {likeRows(items.filter(hasContent), isLike).map((like) => {
         const item = like.rows[0]!;
-        if (like.rows.length > 1) return <LikeItems key={`like ${item.kind} ${item.id}`} like={like} isAsking={isAsking} />;
-        return <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />;
+        if (like.rows.length > 1) return <LikeItems key={`like ${item.kind} ${item.id}`} like={like} phase={phase} />;
+        return <ItemView key={`${item.kind} ${item.id}`} item={item} phase={phase} />;
       })}
     </>
   );
@@ -57,10 +59,10 @@ function isLike(one: Item, other: Item): boolean {
 }
 
 /** Calls of one tool, with what the model thought before each; they are in the page while they are shown. */
-function LikeItems({ like, isAsking }: { like: LikeRows<Item>; isAsking: boolean }) {
+function LikeItems({ like, phase }: { like: LikeRows<Item>; phase: Phase }) {
   const [isOpen, setOpen] = useState(false);
   const calls = like.rows.filter((item) => item.kind === "tool");
-  const isBusy = !isAsking && calls.some(({ result }) => result === null);
+  const isBusy = phase === "running" && calls.some(({ result }) => result === null);
   const failed = calls.filter(({ isError }) => isError).length;
   const name = (item: Item) => (item.kind === "tool" ? item.name : "thought");
   return (
@@ -71,23 +73,23 @@ function LikeItems({ like, isAsking }: { like: LikeRows<Item>; isAsking: boolean
         {failed > 0 && <span class="bad-text">{failed.toLocaleString()} failed</span>}
         {isBusy && <span class="busy-mark" aria-hidden="true" />}
       </summary>
-      {isOpen && <div class="nested">{like.rows.map((item) => <ItemView key={`${item.kind} ${item.id}`} item={item} isAsking={isAsking} />)}</div>}
+      {isOpen && <div class="nested">{like.rows.map((item) => <ItemView key={`${item.kind} ${item.id}`} item={item} phase={phase} />)}</div>}
     </details>
   );
 }
 
-function ItemView({ item, isAsking }: { item: Item; isAsking: boolean }) {
+function ItemView({ item, phase }: { item: Item; phase: Phase }) {
   switch (item.kind) {
     case "text":
-      return <Markdown text={isAsking ? withoutArguments(item.text) : item.text} />;
+      return <Markdown text={phase === "asking" ? withoutArguments(item.text) : item.text} />;
     case "reasoning":
       return <Reasoning item={item} />;
     case "tool":
-      return <ToolCall item={item} isAsking={isAsking} />;
+      return <ToolCall item={item} phase={phase} />;
     case "activity":
       return <Activity item={item} />;
     case "subagent":
-      return <Subagent item={item} />;
+      return <Subagent item={item} phase={phase} />;
     case "step":
       return (
         <p class="step">
@@ -115,18 +117,19 @@ function Reasoning({ item }: { item: Of<"reasoning"> }) {
 }
 
 /** A call: open while it goes on, and a line once it is done, unless the user wants to see it. */
-function ToolCall({ item, isAsking }: { item: Of<"tool">; isAsking: boolean }) {
+function ToolCall({ item, phase }: { item: Of<"tool">; phase: Phase }) {
   const isDone = item.result !== null;
   const [wanted, setWanted] = useState<boolean | null>(null);
-  const isShown = wanted ?? !(isDone || isAsking);
+  const isBusy = !isDone && phase === "running";
+  const isShown = wanted ?? isBusy;
   return (
     <details class="card tool" open={isShown} onToggle={({ currentTarget: { open } }) => open !== isShown && setWanted(open)}>
       <summary class="card-head">
         <Icon of={item.isError ? X : isDone ? Check : Wrench} size={14} />
         <span class="mono name">{item.name}</span>
         {item.isError && <span class="bad-text">failed</span>}
-        <span class="soft brief">{isDone ? briefly(item.args) : item.isOpen ? "arguments come" : isAsking ? "waits for your answer" : "waits for its result"}</span>
-        {!isDone && !isAsking && <span class="busy-mark" aria-hidden="true" />}
+        <span class="soft brief">{isBusy ? (item.isOpen ? "arguments come" : "waits for its result") : !isDone && phase === "asking" ? "waits for your answer" : briefly(item.args)}</span>
+        {isBusy && <span class="busy-mark" aria-hidden="true" />}
       </summary>
       {item.args && <Content label="arguments" text={item.args} />}
       {item.result !== null && <Content label="result" text={item.result} />}
@@ -186,7 +189,7 @@ function filesIn(item: Of<"activity">): FileContent[] {
   return parts.map((part) => fileIn(part)).filter((file) => file !== null);
 }
 
-function Subagent({ item }: { item: Of<"subagent"> }) {
+function Subagent({ item, phase }: { item: Of<"subagent">; phase: Phase }) {
   const state = item.outcome === "" ? "busy" : item.outcome === "success" ? "good" : "warn";
   return (
     <details class="subagent" open>
@@ -195,7 +198,7 @@ function Subagent({ item }: { item: Of<"subagent"> }) {
         <span class="name">{item.name}</span> <span class="soft">{item.outcome === "success" ? "done" : item.outcome || "working"}</span>
       </summary>
       <div class="nested">
-        <Items items={item.items} />
+        <Items items={item.items} phase={phase} />
       </div>
     </details>
   );

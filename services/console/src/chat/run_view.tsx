@@ -54,7 +54,7 @@ function Body({ run, agent, isLastOfTask, isLast, onFollow, onRetry, onEdit }: S
         <Said key={message.id} message={message} onEdit={(text) => onEdit(message, text)} />
       ))}
       <div class="answer">
-        <Items items={run.items} isAsking={run.state === "asking"} />
+        <Items items={run.items} phase={run.state === "running" ? "running" : run.state === "asking" && isLast ? "asking" : "over"} />
         {run.state === "running" && (
           <p class="working">
             <span class="busy-mark" aria-hidden="true" /> {run.items.length === 0 ? "Thinking" : "Working"}

@@ -47,7 +47,7 @@ function useWithOpen(rows: readonly Row[] | null, open: string | null): readonly
   const elsewhere = useStore(answersElsewhere);
   const before = useRef<readonly Row[]>([]);
   const kept = rows && before.current.filter(({ id }) => (open === null || open === id) && elsewhere.of(id) !== undefined && !rows.some((row) => row.id === id));
-  const shown = rows && [...kept!, ...rows];
+  const shown = rows && [...kept!, ...rows].sort((one, other) => Date.parse(one.time) - Date.parse(other.time));
   useEffect(() => void (before.current = shown ?? []));
   return shown;
 }

@@ -66,7 +66,7 @@ function SaidView({ said }: { said: Said }) {
 /** An answer to a question may have no text. */
 function described({ parts }: Said): string {
   const data = parts.filter((part) => part["data"] !== undefined).map((part) => inWords(part["data"]));
-  return data.join(" ") || "Nothing";
+  return data.join("; ") || "Nothing";
 }
 
 function isEnd(state: string): boolean {

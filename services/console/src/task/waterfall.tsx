@@ -28,7 +28,7 @@ const KIND_NAMES: Record<SpanKind, string> = {
 const MOST = 200;
 const ZOOM = 2;
 /** A tick behind this share of the axis has no room for its text. */
-const LAST_TICK = 0.92;
+const LAST_TICK = 0.8;
 
 interface Shown {
   name: string;
