@@ -37,7 +37,8 @@ export class TaskRows extends Store {
     try {
       for await (const _ of watchTasks(urlOf("v1"), { owner }, { ...CONNECTION, signal })) this.loadLater(SETTLES);
     } catch (error) {
-      this.fail(error as Error);
+      // What the list itself is refused for says more.
+      if (!this.error) this.fail(error as Error);
     }
   }
 

@@ -6,6 +6,7 @@ import { Icon } from "../ui/icon";
 import { moveByArrows } from "./arrow_keys";
 import { likeRows, nameOf, type LikeRows } from "./like_rows";
 import { matching, type LineKind, type LogLine } from "./log_lines";
+import { useOpened } from "./opened";
 import { useRowsInView } from "./rows_in_view";
 import { elapsed } from "./units";
 
@@ -82,18 +83,12 @@ export function LineTable({ lines, begin, selected, follows, onSelect }: Shown) 
 }
 
 function Rows({ lines, begin, selected, follows, onSelect }: Shown) {
-  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const like = useMemo(() => likeRows(lines, isLike), [lines, lines.length]);
-  const isOpen = ({ rows }: LikeRows<LogLine>) => opened.has(rows[0]!.generation) || rows.some(({ generation }) => generation === selected);
+  const { isOpen, toggle } = useOpened(like, ({ generation }) => generation, selected);
   const entries = like.flatMap((one): Entry[] => {
     if (one.rows.length === 1) return [{ line: one.rows[0]!, isInside: false }];
     return [{ like: one, isOpen: isOpen(one) }, ...(isOpen(one) ? one.rows.map((line) => ({ line, isInside: true })) : [])];
   });
-  const toggle = (first: number) => {
-    const next = new Set(opened);
-    if (!next.delete(first)) next.add(first);
-    setOpened(next);
-  };
   const { first, last, frame } = useRowsInView(entries.length, HEIGHT, follows);
   return (
     <div class="lines" aria-label="Log" {...frame}>
@@ -103,7 +98,7 @@ function Rows({ lines, begin, selected, follows, onSelect }: Shown) {
             {"line" in entry ? (
               <LineRow line={entry.line} begin={begin} isInside={entry.isInside} isSelected={entry.line.generation === selected} onSelect={onSelect} />
             ) : (
-              <LikeRow like={entry.like} begin={begin} isOpen={entry.isOpen} onToggle={() => toggle(entry.like.rows[0]!.generation)} />
+              <LikeRow like={entry.like} begin={begin} isOpen={entry.isOpen} onToggle={() => toggle(entry.like)} />
             )}
           </li>
         ))}

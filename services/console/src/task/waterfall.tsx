@@ -6,6 +6,7 @@ import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
 import { moveByArrows } from "./arrow_keys";
 import { likeRows, nameOf, type LikeRows } from "./like_rows";
+import { useOpened } from "./opened";
 import type { Span, SpanKind } from "./trace";
 import { costOf, elapsed, ticksOf, tokensOf } from "./units";
 import { moved, WHOLE, zoomed, type Window } from "./window";
@@ -47,20 +48,15 @@ interface Shown {
 export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, onSelect }: Shown) {
   const [view, setView] = useState(WHOLE);
   const [isAll, setAll] = useState(false);
-  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const until = useNow(spans.some(({ span }) => span.isOpen) && isLive, to);
   const length = Math.max(1, until - from);
   const live = spans.map(({ span, depth }): Placed => ({ span: span.isOpen && isLive ? { ...span, to: until } : span, depth }));
-  const isOpen = ({ rows }: LikeRows<Placed>) => opened.has(rows[0]!.span.id) || rows.some(({ span }) => span.id === selected);
-  const entries = likeRows(live, isLike).flatMap((like): LikeRows<Placed>[] =>
+  const all = likeRows(live, isLike);
+  const { isOpen, toggle } = useOpened(all, ({ span }) => span.id, selected);
+  const entries = all.flatMap((like): LikeRows<Placed>[] =>
     like.rows.length > 1 && isOpen(like) ? [like, ...like.rows.map(({ span, depth }) => ({ rows: [{ span, depth: depth + 1 }], period: 1 }))] : [like],
   );
   const shown = isAll ? entries : entries.slice(0, MOST);
-  const toggle = (id: string) => {
-    const next = new Set(opened);
-    if (!next.delete(id)) next.add(id);
-    setOpened(next);
-  };
   const isZoomed = view.to - view.from < 1;
   return (
     <figure class={hasUsage ? "waterfall has-usage" : "waterfall"} aria-label={name} onKeyDown={(event) => zoomByKey(event, view, setView)}>
@@ -89,7 +85,7 @@ export function Waterfall({ name, spans, from, to, isLive, hasUsage, selected, o
           const isFolded = like.rows.length > 1;
           const bars = isFolded ? extentsOf(like.rows, length) : [span];
           const failed = like.rows.filter((one) => one.span.hasFailed).length;
-          const choose = () => (isFolded ? toggle(span.id) : onSelect(span));
+          const choose = () => (isFolded ? toggle(like) : onSelect(span));
           return (
             <li key={isFolded ? `like ${span.id}` : span.id}>
               <button
