@@ -1,4 +1,4 @@
-import { Check, Pencil, Wrench, X } from "lucide";
+import { Check, CircleHelp, Pencil, Wrench, X } from "lucide";
 import { useId, useRef, useState } from "preact/hooks";
 
 import type { Answer } from "../chat/conversation";
@@ -88,7 +88,7 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
 function Head({ name, place }: { name: string; place: string }) {
   return (
     <div class="approval-head">
-      <Icon of={Wrench} />
+      <Icon of={name ? Wrench : CircleHelp} />
       <span class="approval-tool">{name ? words(name) : "Approval"}</span>
       {name && <code class="soft">{name}</code>}
       {place && <span class="soft">{place}</span>}
