@@ -198,7 +198,7 @@ release-artifacts: docs ## Build all that a release has into build/release: pack
 	@exec $(BIN)/python -m tests.release.artifacts
 
 .PHONY: release-rehearsal
-release-rehearsal: $(DEVELOPMENT) ## Build a candidate of the commit, install it into an empty folder, run tasks (VERSION=0.1.0rc1)
+release-rehearsal: $(DOCS) ## Build a candidate of the commit, install it into an empty folder, run tasks (VERSION=0.1.0rc1)
 	@exec $(BIN)/python -m tests.release.rehearsal $(or $(VERSION),0.1.0rc1)
 
 .PHONY: clean
