@@ -15,6 +15,7 @@ import uvloop
 
 from tests.benchmarks.bindings import JSON_RPC
 from tests.benchmarks.contestants import connection_to, host_of, measured_stack, pids_of
+from tests.benchmarks.private_memory import private_of
 from tests.benchmarks.processor_time import seconds_of
 from tests.support.compose_file import ROOT
 from tests.support.stack import Stack
@@ -97,12 +98,7 @@ async def _windows(name: str, stacks: list[Stack], windows: int, seconds: float)
 
 def _private(stack: Stack) -> ByRole:
     """Return the private memory of the processes of each role, KB."""
-    return {role: sum(map(_private_of, pids)) for role, pids in pids_of(stack).items()}
-
-
-def _private_of(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1.024
+    return {role: sum(map(private_of, pids)) for role, pids in pids_of(stack).items()}
 
 
 def _say(what: str, unit: str, by_role: ByRole) -> None:

@@ -1,4 +1,4 @@
-"""Processor time until a service is ready: ``python -m tests.benchmarks.starts``.
+"""Processor time until a service is ready, and its memory: ``python -m tests.benchmarks.starts``.
 
 ``--other FOLDER`` measures the code of another checkout in turn.
 """
@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from select import select
 from socket import AF_UNIX, SOCK_DGRAM, socket
+from typing import NamedTuple
 
+from tests.benchmarks.private_memory import private_of
 from tests.benchmarks.processor_time import seconds_of
 from tests.support.servers import NatsProcess, ValkeyProcess, ports
 from tests.support.service_process import ServiceProcess
@@ -26,33 +28,45 @@ _SERVICES = {
 _PACKAGES = ("shared", *(f"services/{each}" for each in (*_SERVICES, "cli")))
 
 
+class Start(NamedTuple):
+    """What a process has taken when it is ready."""
+
+    seconds: float
+    """Of processor time."""
+    memory: float
+    """Private, MB."""
+
+
 def measure(folder: Path, checkouts: list[Path], rounds: int) -> Iterator[str]:
     """Start each service of each checkout in turn; yield a line of the medians per service."""
     with NatsProcess(folder / "nats") as nats, ValkeyProcess(folder / "valkey") as valkey:
         for service, arguments in _SERVICES.items():
-            took: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
+            took: dict[Path, list[Start]] = {checkout: [] for checkout in checkouts}
             for number in range(rounds + 1):
                 for checkout in checkouts:
                     port = ports.pick()
                     environment = _environment(checkout, port, nats, valkey)
-                    seconds = _start(folder / f"{service}-{port}", service, arguments, environment)
+                    start = _start(folder / f"{service}-{port}", service, arguments, environment)
                     if number:  # the first one writes bytecode
-                        took[checkout].append(seconds)
+                        took[checkout].append(start)
             yield f"{service}: " + ", ".join(_said(each) for each in took.values())
 
 
-def _said(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.2f} s (least {min(seconds):.2f})"
+def _said(starts: list[Start]) -> str:
+    seconds, memory = [one.seconds for one in starts], [one.memory for one in starts]
+    least = f"least {min(seconds):.2f}"
+    return f"{statistics.median(seconds):.2f} s ({least}), {statistics.median(memory):.1f} MB"
 
 
-def _start(folder: Path, service: str, arguments: list[str], environment: dict[str, str]) -> float:
-    """Return the processor seconds until a new process is ready."""
+def _start(folder: Path, service: str, arguments: list[str], environment: dict[str, str]) -> Start:
+    """Start a new process until it is ready."""
     with _reports() as (path, is_ready):
         variables = environment | {"NOTIFY_SOCKET": path}
         process = ServiceProcess(service, folder, arguments, variables, is_ready)
         process.anew = True
         with process:
-            return seconds_of({service: [process.pid]})[service]
+            seconds = seconds_of({service: [process.pid]})[service]
+            return Start(seconds, private_of(process.pid) / 1000)
 
 
 @contextmanager
