@@ -442,7 +442,7 @@ class _ProbeHandler(MetricsHandler):
         self.wfile.write(body)
 
 
-async def measure_loop_lag(interval: float = 0.5) -> None:
+async def measure_loop_lag(interval: float = 1.0) -> None:
     """Record every `interval` seconds, until cancelled, by how much a timer fires too late.
 
     What blocks the event loop delays every stream and run of the process.

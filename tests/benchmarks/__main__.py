@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from headrace_cli.progress import progress
-from tests.benchmarks import contestants, last_run, options, report, rounds, tables
+from tests.benchmarks import contestants, last_run, options, profiling, report, rounds, tables
 from tests.benchmarks.bindings import BINDINGS
 from tests.benchmarks.contestants import FASTA2A, HEADRACE, OFFICIAL, PLAIN, Contestant
 from tests.benchmarks.measures import MEASURES
@@ -27,13 +27,17 @@ def main(words: Sequence[str] | None = None) -> None:
     _share_cores(arguments.cores)
     with ExitStack() as running, tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         servers = [running.enter_context(one) for one in _servers(arguments, Path(folder))]
-        with profiled(servers, arguments.profile):
+        with profiled(servers, arguments.profile) as profiles:
             results = uvloop.run(_measure(arguments, servers))
     chosen = [measure for measure in MEASURES if measure.name in results]
     measured = report.as_json(chosen, results)
     shown = (tables.comparison(measured), tables.processes(measured))
     sys.stdout.write("\n".join(["", *(table.as_text() for table in shown)]))
     sys.stdout.write(f"\n{tables.circumstances(measured)}\n")
+    for file in profiles:
+        sys.stdout.write(
+            "\n".join(["", *profiling.summary(file.stem, file.read_text().splitlines())]) + "\n"
+        )
     if arguments.json:
         last_run.save(measured, arguments.json)
     if arguments.record:

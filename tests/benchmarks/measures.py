@@ -58,7 +58,7 @@ MEASURES = [
         "ms",
         runs.first_event,
         each="run",
-        goals=[at_most(0.7, OFFICIAL)],
+        goals=[at_most(0.8, OFFICIAL)],
         of=SERVERS,
     ),
     Measure(
@@ -103,7 +103,7 @@ MEASURES = [
         "ms",
         pace.few,
         each="token",
-        goals=[at_most(0.5, OFFICIAL, COST)],
+        goals=[at_most(0.6, OFFICIAL, COST)],
         of=SERVERS,
     ),
     Measure(
@@ -115,8 +115,7 @@ MEASURES = [
         goals=[
             at_most(15),
             at_most(60, figure="p99"),
-            at_most(0.33, OFFICIAL, COST),
-            at_most(0.45, PLAIN, COST),
+            at_most(0.5, OFFICIAL, COST),
         ],
         of=SERVERS,
     ),
@@ -126,7 +125,7 @@ MEASURES = [
         "ms",
         pace.many,
         each="token",
-        goals=[at_most(100, figure="p99"), at_most(0.3, OFFICIAL, COST)],
+        goals=[at_most(100, figure="p99"), at_most(0.4, OFFICIAL, COST)],
         of=SERVERS,
     ),
     Measure(

@@ -24,7 +24,7 @@ class Options(argparse.Namespace):
     tiny: bool
     json: Path | None
     record: bool
-    profile: str | None
+    profile: list[str]
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -82,7 +82,11 @@ def _how(parser: argparse.ArgumentParser) -> None:
         "--record", action="store_true", help="keep the run, and write docs/benchmarks.md from it"
     )
     parser.add_argument(
-        "--profile", metavar="ROLE", help="sample gateway, worker, … by py-spy, into profile-*.txt"
+        "--profile",
+        type=lambda roles: roles.split(","),
+        default=[],
+        metavar="ROLE,…",
+        help="sample gateway, worker, … by py-spy, into profile-*.txt",
     )
 
 

@@ -12,8 +12,8 @@ from headrace_task_state.store import Lease, Leases, LeaseSurvey, Range
 
 _log = logging.getLogger(__name__)
 
-RENEW_EVERY = 0.75
-"""Seconds between renewals; three may fail before a lease lapses."""
+RENEW_EVERY = 1.0
+"""Seconds between renewals; two may fail before a lease lapses."""
 
 type Duties = Callable[[Lease], Iterable[Coroutine[Any, Any, None]]]
 """The work for a range while its lease is held."""

@@ -87,7 +87,9 @@ class TriggersReplica:
         admission.start()
         self._stack.push_async_callback(admission.stop)
         observers = telemetry(_NAME, named=self._kind)
-        broker = FleetBroker(self._settings, "triggers events", observers, self._bus.note_closed)
+        broker = FleetBroker(
+            self._settings, "triggers events", observers, self._bus.note_closed, injects=False
+        )
         firings = Firings(self._bus, self._directory, RunLimits(admission, quotas))
         deliveries = Deliveries(self._bus, firings)
         server_clock = ServerClock(self._bus)

@@ -11,7 +11,7 @@ from nats.js.api import ConsumerConfig
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 
-_PULL = 5.0
+_PULL = 20.0
 """Seconds that a request for messages waits."""
 
 type Take = Callable[[NatsMessage], Awaitable[None]]
@@ -80,12 +80,13 @@ def _subscribed(
         # sender, names. That may be one of JetStream's API.
         no_reply=True,
         # It would read the body as its `content-type` says, and pass on no body that is not so.
-        decoder=_undecoded,
+        # What the decoder returns is what is taken, because the broker injects nothing.
+        decoder=_itself,
         **terms,
     )
     subscriber(take)
     return subscriber
 
 
-async def _undecoded(message: NatsMessage) -> bytes:
-    return bytes(message.body)
+async def _itself(message: NatsMessage) -> NatsMessage:
+    return message

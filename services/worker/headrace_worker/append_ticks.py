@@ -12,12 +12,16 @@ from typing import Protocol
 LEAST = 5.0
 """Appends per tick from which waiting for it pays off."""
 
-ENOUGH = 12.0
-"""Appends per half of the longest interval from which ticks come in that interval."""
+ENOUGH = 20.0
+"""Appends per tick from which more of them would save little: ticks come as often as each has that
+many."""
 
-MERGING = 0.05
-"""Seconds between a run's tokens at a model's pace. From this linger on, several of them are to
-share an append, so ticks never come in half of it."""
+MOST_OFTEN = 3
+"""Ticks in the longest time that text waits, where they come most often."""
+
+MERGING = 0.1
+"""Two tokens of a run at a model's pace. From this linger on, several of them are to share an
+append, so ticks never come more often."""
 
 MEMORY = 0.5
 """Seconds after which an append counts a third (1/e) in the rate."""
@@ -42,8 +46,8 @@ class AppendTicks:
     def __init__(self, linger: float, clock: TickTimers, least: float = LEAST) -> None:
         """Tick every `linger` seconds of `clock`, an event loop; 0: never.
 
-        Many appends tick every half of it, if it is below `MERGING`. From `least` appends per tick
-        on, an append waits for the next one.
+        Many appends tick up to `MOST_OFTEN` times as often, if it is below `MERGING`. From `least`
+        appends per tick on, an append waits for the next one.
         """
         self._least = least
         self._linger, self._clock = linger, clock
@@ -73,9 +77,10 @@ class AppendTicks:
         return True
 
     def _interval(self) -> float:
-        short = self._linger / 2
-        is_halved = self._linger < MERGING and self._rate * short >= ENOUGH
-        return short if is_halved else self._linger
+        if self._linger >= MERGING:
+            return self._linger
+        often = int(self._rate * self._linger / ENOUGH)
+        return self._linger / min(max(often, 1), MOST_OFTEN)
 
     def _count(self, start: Start) -> None:
         now = self._clock.time()

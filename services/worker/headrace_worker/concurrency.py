@@ -211,7 +211,7 @@ BUSY = 0.9
 """Processor time per second, in seconds, of a worker that is overloaded."""
 
 _LOOK_EVERY = 0.1
-_LOOK_EVERY_AT_REST = 0.5
+_LOOK_EVERY_AT_REST = 1.0
 
 
 def adapted(total: int, in_use: int, most: int, *, overloaded: bool) -> int:

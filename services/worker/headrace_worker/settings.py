@@ -46,6 +46,6 @@ class WorkerSettings(MetricsSettings):
     emit_buffer_bytes: int = Field(default=4 * 1024 * 1024, ge=1024)
     """Maximum number of emitted bytes that are not stored yet. An agent that reaches it waits."""
 
-    append_linger: float = Field(default=0.03, ge=0, le=0.5)
+    append_linger: float = Field(default=0.06, ge=0, le=0.5)
     """Maximum seconds that text waits to be appended together with the text of other runs, where
     many emit text, and never the first of its block; 0: it never waits."""

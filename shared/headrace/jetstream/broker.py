@@ -86,11 +86,14 @@ class FleetBroker(NatsBroker):
         name: str,
         middlewares: Sequence[Any] = (),
         note_closed: NoteClosed = lambda _: None,
+        *,
+        injects: bool = True,
     ) -> None:
         """Prepare to connect as `name`; `start` connects.
 
         `note_closed` is called with the reason if the connection is closed for good, unless this
-        closes it.
+        closes it. Without `injects`, handlers are called with what their decoder returns:
+        FastStream reads a parameter that is the message in a thread, each time.
         """
         # Its logger would log every message; errors are logged where the request is refused.
         super().__init__(
@@ -98,6 +101,7 @@ class FleetBroker(NatsBroker):
             graceful_timeout=_STOP_TIMEOUT,
             middlewares=middlewares,
             serializer=HandlerModels(),
+            apply_types=injects,
         )
         self._settings, self._name, self._note_closed = settings, name, note_closed
         self._stops = False

@@ -444,7 +444,7 @@ class NatsClient(Client):
         self._serials = itertools.count(1)
         self._answers_inbox = ""
         self._deadlines: dict[float, _Deadlines] = {}
-        self.health = HealthProbe(self._ping, lambda: len(self._server_pool) > 1, timing)
+        self.health = HealthProbe(self._ping, lambda: self.has_others, timing)
 
     @property
     def server_version(self) -> str:
@@ -461,6 +461,11 @@ class NatsClient(Client):
         info = self._server_info
         has_streams = bool(info.get("jetstream")) and not self._domain
         return has_streams and not info.get("cluster") and self.is_connected
+
+    @property
+    def has_others(self) -> bool:
+        """Whether another server is known than the one that is connected."""
+        return len(self._server_pool) > 1
 
     async def listen(
         self, subject: str, receive: Callable[[Msg], None], queue: str = ""

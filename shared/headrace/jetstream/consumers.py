@@ -176,9 +176,16 @@ class Pulls:
     """Keeps pull requests open. Each ends after a batch of messages, or with a status."""
 
     def __init__(
-        self, bus: Bus, stream: str, consumer: str, inbox: str, *, last_per_subject: bool = False
+        self,
+        bus: Bus,
+        stream: str,
+        consumer: str,
+        inbox: str,
+        *,
+        last_per_subject: bool = False,
+        window: int = WINDOW,
     ) -> None:
-        """Pull from `consumer` of `stream` into `inbox`.
+        """Pull from `consumer` of `stream` into `inbox`, at most `window` messages ahead.
 
         A consumer of the last message per subject skips a message for which the last pull has ended
         (nats-server 2.15). So its pulls have no byte limit and wait long.
@@ -191,7 +198,7 @@ class Pulls:
             self._expires, heartbeat = _LONG, _SHORT_HEARTBEAT
             self._limits = dict[str, int]()
         else:
-            self._least, self._most = _BATCH, WINDOW
+            self._least, self._most = _BATCH, window
             self._expires, heartbeat = _EXPIRES, HEARTBEAT
             self._limits = {"max_bytes": max(_BYTES, 2 * bus.max_payload)}
         self._limits["idle_heartbeat"] = round(heartbeat * _SECOND)
@@ -200,7 +207,7 @@ class Pulls:
     def _window(self) -> int:
         """Maximum number of requested or unprocessed messages; lower for large messages."""
         if not self._sized:
-            return WINDOW
+            return self._most
         usual = (self._size + _BYTES) // (self._count + 1)
         return min(max(_BYTES // max(usual, 1), _LEAST), WINDOW)
 

@@ -19,7 +19,9 @@ class ProbeTiming:
     """All in seconds."""
 
     interval: float = 1.0
-    """Between an answer and the next probe."""
+    """Between an answer and the next probe, if there is another server to connect to."""
+    without_others: float = 2.0
+    """The same if there is none, and the last probe was answered."""
     timeout: float = 2.0
     """After which a probe is lost."""
     only_server: float = 30.0
@@ -65,7 +67,8 @@ class HealthProbe:
             self.back_since = last_answer
         self._is_first = self.is_silent = False
         while not self._is_to_be_left(lost, loop.time() - last_answer):
-            await tick(self._timing.interval)
+            timing = self._timing
+            await tick(timing.interval if lost or self._others() else timing.without_others)
             if await self._is_answered():
                 if self.is_silent:
                     self.back_since = loop.time()

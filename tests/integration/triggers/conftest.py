@@ -61,7 +61,7 @@ async def take(
 
         async def start() -> None:
             for replica in replicas:
-                broker = FleetBroker(settings, "test")
+                broker = FleetBroker(settings, "test", injects=False)
                 replica.subscribe(broker)
                 await broker.start()
                 stack.push_async_callback(broker.stop)

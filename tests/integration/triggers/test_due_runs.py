@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -34,7 +35,7 @@ def delayed(seconds: float, priority: str = NORMAL) -> Run:
 @pytest.fixture
 async def taking(settings: TriggersSettings, bus: Bus) -> AsyncIterator[None]:
     """A replica takes what is due."""
-    broker = FleetBroker(settings, "test")
+    broker = FleetBroker(settings, "test", injects=False)
     DueRuns(bus).subscribe(broker)
     await broker.start()
     yield
@@ -56,7 +57,7 @@ async def count(bus: Bus, subject: str) -> int:
 
 @pytest.mark.usefixtures("taking")
 async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
-    later = delayed(3.0, "low")
+    later, threads = delayed(3.0, "low"), set(threading.enumerate())
     assert await RunRequests(bus).publish(later)
     assert not await RunRequests(bus).publish(later)
     early = await queued(bus)
@@ -69,6 +70,7 @@ async def test_a_delayed_run_is_in_the_queue_when_it_is_due(bus: Bus) -> None:
         return not await count(bus, ">")
 
     await eventually(is_empty, "nothing is left of the delay")
+    assert set(threading.enumerate()) <= threads
 
 
 async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: TriggersSettings) -> None:
@@ -78,7 +80,7 @@ async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: Trigger
         return bool(await count(bus, bus.subjects.due_runs()))
 
     await eventually(is_due, "the run is due")
-    broker = FleetBroker(settings, "test")
+    broker = FleetBroker(settings, "test", injects=False)
     DueRuns(bus).subscribe(broker)
     await broker.start()
     try:
@@ -90,7 +92,7 @@ async def test_a_run_that_is_due_waits_for_a_replica(bus: Bus, settings: Trigger
 async def test_replicas_take_what_fires_also_if_garbage_is_collected_before_they_start(
     bus: Bus, settings: TriggersSettings, replicas: list[ScheduledTasks]
 ) -> None:
-    broker = FleetBroker(settings, "test")
+    broker = FleetBroker(settings, "test", injects=False)
     DueRuns(bus).subscribe(broker)
     replicas[0].subscribe(broker)
     gc.collect()

@@ -373,7 +373,7 @@ async def test_firings_go_on_after_one_that_was_given_up(
     async def crash(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    begins, broker = firings(bus, directory), FleetBroker(settings, "test")
+    begins, broker = firings(bus, directory), FleetBroker(settings, "test", injects=False)
     ScheduledTasks(bus, begins, Deliveries(bus, begins, most_crashes=1)).subscribe(broker)
     monkeypatch.setattr(begins, "begin", crash)
     await schedules.put(KEY, schedule(overlap="skip"))
@@ -400,7 +400,7 @@ async def test_a_firing_waits_for_its_jitter(schedules: Schedules) -> None:
 async def test_a_clock_that_is_behind_puts_off_no_firing(
     schedules: Schedules, bus: Bus, directory: Directory, settings: TriggersSettings
 ) -> None:
-    begins, broker = firings(bus, directory), FleetBroker(settings, "test")
+    begins, broker = firings(bus, directory), FleetBroker(settings, "test", injects=False)
     deliveries = Deliveries(bus, begins)
     ScheduledTasks(bus, begins, deliveries, now=lambda: time.time() - 3600).subscribe(broker)
     await broker.start()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from headrace_worker.append_ticks import MEMORY, AppendTicks
 
 
@@ -60,28 +62,28 @@ def test_ticks_are_at_multiples_of_the_interval() -> None:
     assert round(when, 6) == 100.02
 
 
-def test_ticks_come_twice_as_often_where_that_is_enough_appends_for_each() -> None:
+@pytest.mark.parametrize(
+    ("linger", "appends", "next_tick"),
+    [
+        pytest.param(0.06, 200, 120.12, id="few"),
+        pytest.param(0.06, 400, 120.09, id="twice as often"),
+        pytest.param(0.06, 2000, 120.08, id="most often"),
+        pytest.param(0.12, 2000, 120.24, id="never while tokens of a run are merged"),
+    ],
+)
+def test_ticks_come_more_often_where_each_has_enough_appends_for_that(
+    linger: float, appends: int, next_tick: float
+) -> None:
     clock, runs = FakeClock(), Runs(10)
-    ticks = AppendTicks(0.02, clock)
-    for start in runs.starts * 200:
+    clock.now = 120.003
+    ticks = AppendTicks(linger, clock)
+    for start in runs.starts * (appends // 10):
         ticks.join(start)
     clock.go_to_next_tick()
     clock.now += 0.001
     ticks.join(runs.starts[0])
     [(when, _)] = clock.due
-    assert round(when, 6) == 100.03
-
-
-def test_ticks_that_merge_the_tokens_of_a_run_never_come_twice_as_often() -> None:
-    clock, runs = FakeClock(), Runs(100)
-    ticks = AppendTicks(0.1, clock)
-    for start in runs.starts * 200:
-        ticks.join(start)
-    clock.go_to_next_tick()
-    clock.now += 0.001
-    ticks.join(runs.starts[0])
-    [(when, _)] = clock.due
-    assert round(when, 6) == 100.2
+    assert round(when, 6) == next_tick
 
 
 def test_the_appends_of_one_run_never_wait_however_many_they_are() -> None:

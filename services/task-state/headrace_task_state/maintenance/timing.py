@@ -14,6 +14,8 @@ class WatchTiming:
 
     interval: float = 0.5
     """Between an answer, or the lack of responders, and the next question to a worker."""
+    without_runs: float = 1.0
+    """The same after the answer that it holds no runs."""
     answer: float = 1.0
     """For an answer."""
     absences: int = 4

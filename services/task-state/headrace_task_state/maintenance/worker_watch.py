@@ -112,6 +112,7 @@ class WatchedWorker:
         try:
             answer = await self._bus.request(self._subject, query, self._timing.answer)
             self._apply(Holds.decode(self._subject, answer.data))
+            pause = timing.interval if self._holds else timing.without_runs
         except NobodyListens:
             self._absent += 1
         except UndecodableMessage as error:

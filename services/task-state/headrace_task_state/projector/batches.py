@@ -28,7 +28,7 @@ REMEMBERED_TASKS = 10_000
 class StoreBatch:
     """One write, and the letters that must be sent before it."""
 
-    then: Progress
+    then: Progress = field(default_factory=Progress)
     """The range's progress once it is written."""
     changes: list[TaskChange | TaskRemoval] = field(default_factory=list)
     """The changes to write."""
@@ -56,31 +56,39 @@ class Batches:
         self._subjects = subjects
         self._timeout, self._silence = round(timeout * 1000), round(silence * 1000)
         self._deltas: dict[str, Delta] = {}
+        self._batch, self._touched = StoreBatch(), list[Delta]()
+        self._last: Arrival | None = None
+        """The last message taken since the last batch."""
 
     def build(self, arrivals: Sequence[Arrival], before: Progress) -> StoreBatch:
         """Return the changes of `arrivals`, the next messages of a range at `before`."""
-        if len(self._deltas) > REMEMBERED_TASKS:
-            self._deltas.clear()
-        if not arrivals:
-            return StoreBatch(before)
-        touched: list[Delta] = []
-        last = arrivals[-1]
-        batch = StoreBatch(
-            replace(before, position=last.sequence, last=last.sequence, time=last.time)
-        )
+        self.take(arrivals)
+        return self.finish(before)
+
+    def take(self, arrivals: Sequence[Arrival]) -> None:
+        """Fold in the next messages; `finish` returns their changes."""
         for arrival in arrivals:
+            self._last = arrival
             try:
                 if not arrival.msg.data and arrival.is_tombstone:
-                    batch.changes += self._remove(arrival, touched)
-                    batch.has_tombstones = True
+                    self._batch.changes += self._remove(arrival, self._touched)
+                    self._batch.has_tombstones = True
                 else:
-                    self._apply(arrival, touched, batch)
+                    self._apply(arrival, self._touched, self._batch)
             except UndecodableMessage as error:
-                batch.letters.append(letter(arrival, error.reason))
+                self._batch.letters.append(letter(arrival, error.reason))
                 if isinstance(error, NewerVersion):
                     # Nobody who reads the last entry gets past it, if it stands behind an end.
                     key = self._subjects.key_of_event(arrival.msg.subject)
-                    batch.continued[key] = arrival.sequence
+                    self._batch.continued[key] = arrival.sequence
+
+    def finish(self, before: Progress) -> StoreBatch:
+        """Return the changes of all messages taken since the last call, of a range at `before`."""
+        batch, touched, last = self._batch, self._touched, self._last
+        self._batch, self._touched, self._last = StoreBatch(), [], None
+        batch.then = before
+        if last is not None:
+            batch.then = replace(before, position=last.sequence, last=last.sequence, time=last.time)
         for delta in touched:
             change = delta.flush(self._timeout, self._silence)
             batch.changes.append(change)
@@ -89,6 +97,8 @@ class Batches:
                 # Nothing follows, so nothing has to be remembered.
                 self._deltas.pop(delta.subject, None)
         batch.changes += (continuation(*one) for one in batch.continued.items())
+        if len(self._deltas) > REMEMBERED_TASKS:
+            self._deltas.clear()
         return batch
 
     def forget(self, keys: Iterable[TaskKey]) -> None:

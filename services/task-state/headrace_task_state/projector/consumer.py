@@ -19,6 +19,7 @@ from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     HEARTBEAT,
+    WINDOW,
     Pulls,
     create_consumer,
     delete_consumer,
@@ -106,10 +107,14 @@ def read_directly(msg: Msg) -> Arrival:
 _log = logging.getLogger(__name__)
 
 MOST = 1000
-"""Maximum messages in one batch."""
+"""Maximum tasks whose messages are in one batch: its write takes Redis some 10 ms."""
 
-MOST_BYTES = 1024 * 1024
-"""Maximum bytes of messages in one batch: some 10 ms, during which nothing else here runs."""
+MOST_MESSAGES = 8000
+"""Maximum messages in one batch. Output of many tasks takes a write per task and batch, so a batch
+has room for what 400 of them say within `follower.OUTPUT_LINGER`."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""Maximum bytes of messages in one batch."""
 
 _FORGET_AFTER = 10 * 1_000_000_000
 """Nanoseconds after which NATS drops the consumer of a replica that is gone."""
@@ -142,7 +147,14 @@ class Consumer:
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
         self._subscription: Subscription | None = None
-        self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=last_per_subject)
+        self._pulls = Pulls(
+            bus,
+            stream,
+            name,
+            self._inbox,
+            last_per_subject=last_per_subject,
+            window=MOST_MESSAGES + WINDOW,
+        )
         self._arrived: list[Arrival] = []
         self._bytes = 0
         self._is_batch_due, self._wanted = asyncio.Event(), asyncio.Event()
@@ -215,8 +227,8 @@ class Consumer:
         """Messages that have arrived and have not been taken."""
         return len(self._arrived)
 
-    async def fetch(self, most: int, most_bytes: int) -> list[Arrival]:
-        """Return the next messages, within the limits; empty if none arrived for a while.
+    async def fetch(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> list[Arrival]:
+        """Return the next messages, of at most `most` tasks; empty if none arrived for a while.
 
         Raises:
             ConsumerLost: the consumer can't be used any more.
@@ -225,14 +237,21 @@ class Consumer:
         await self._arrival()
         if self._lost and not self._arrived:
             raise ConsumerLost(self._lost)
-        number, size = _fitting(self._arrived[:most], most_bytes)
-        taken, self._arrived = self._arrived[:number], self._arrived[number:]
-        self._bytes -= size
+        taken = self._take(most, most_bytes)
         self._taken = taken[-1].sequence if taken else self._taken
         if not self._arrived and not self._lost and self.complete_to >= self._wanted_to:
             self._is_batch_due.clear()
             self._wanted.clear()
         await self._pulls.top_up(len(self._arrived))
+        return taken
+
+    def _take(self, most: int, most_bytes: int) -> list[Arrival]:
+        if len(self._arrived) <= most and self._bytes <= most_bytes:
+            taken, self._arrived, self._bytes = self._arrived, [], 0
+            return taken
+        number, size = _fitting(self._arrived[:MOST_MESSAGES], most, most_bytes)
+        taken, self._arrived = self._arrived[:number], self._arrived[number:]
+        self._bytes -= size
         return taken
 
     async def accumulate(self, seconds: float, others: float = 0.0) -> None:
@@ -291,7 +310,7 @@ class Consumer:
         self._arrived.append(arrival)
         self._bytes += len(msg.data)
         self._wake.set()
-        if self._bytes >= MOST_BYTES or len(self._arrived) >= MOST:
+        if self._bytes >= MOST_BYTES or len(self._arrived) >= MOST_MESSAGES:
             self.want()
         elif not arrival.leaves_working:
             self._is_batch_due.set()
@@ -330,12 +349,16 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
             await event.wait()
 
 
-def _fitting(arrivals: Sequence[Arrival], most_bytes: int) -> tuple[int, int]:
-    """Return how many of them fit, at least one if `arrivals` is not empty, and their bytes."""
-    fitting = 0
+def _fitting(arrivals: Sequence[Arrival], most: int, most_bytes: int) -> tuple[int, int]:
+    """Return how many of them fit, at least one if `arrivals` is not empty, and their bytes.
+
+    `most` is the maximum number of their tasks.
+    """
+    fitting, tasks = 0, set[str]()
     for number, arrival in enumerate(arrivals):
+        tasks.add(arrival.msg.subject)
         size = fitting + len(arrival.msg.data)
-        if size > most_bytes and number:
+        if number and (size > most_bytes or len(tasks) > most):
             return number, fitting
         fitting = size
     return len(arrivals), fitting

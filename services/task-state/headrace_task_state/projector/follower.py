@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import batched
 
 from headrace import metrics
 from headrace.background import keep_running
@@ -20,7 +21,7 @@ from headrace.model.errors import BusUnavailable, StateUnavailable
 from headrace.model.task import TaskKey
 from headrace_task_state.projector.applied import LAG_INTERVAL, RangeLag, WaitingLists
 from headrace_task_state.projector.batches import Batches, StoreBatch
-from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
+from headrace_task_state.projector.consumer import Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.dead_letters import DeadLetters
 from headrace_task_state.projector.ended_logs import EndedLogs
 from headrace_task_state.projector.last_entries import LastEntries
@@ -98,6 +99,9 @@ LONGER = 0.06
 LONGEST = 0.25
 """Seconds from a batch of `MANY` to the next while no list waits for the view. Reads of one task
 never do."""
+
+AT_ONCE = 1000
+"""Messages that are folded in at once: some 10 ms, in which nothing else here runs."""
 
 OUTPUT_LINGER = 1.0
 """Seconds between batches while nothing but output of working tasks arrives, unless another time is
@@ -249,10 +253,13 @@ class RangeFollower:
             is_loaded = False
             while True:
                 await self._linger(consumer, since, is_loaded=is_loaded)
-                arrivals = await consumer.fetch(MOST, MOST_BYTES)
+                arrivals = await consumer.fetch()
                 started, since = self._loop.time(), None
                 batches.forget(writing.take_ignored())
-                batch = batches.build(self._left(arrivals, progress, shards), progress)
+                for some in batched(self._left(arrivals, progress, shards), AT_ONCE):
+                    batches.take(some)
+                    await asyncio.sleep(0)
+                batch = batches.finish(progress)
                 await self._send_before(batch)
                 end = arrivals[-1].sequence if arrivals else consumer.examined
                 then = replace(batch.then, position=max(batch.then.position, end))

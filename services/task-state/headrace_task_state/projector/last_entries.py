@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from headrace.jetstream.api import Json, get_message, stream_info, stream_state, until_answered
 from headrace.jetstream.connection import Bus
 from headrace.model.subjects import shards_of_stream
-from headrace_task_state.projector.consumer import MOST, MOST_BYTES, Arrival, Consumer, ConsumerLost
+from headrace_task_state.projector.consumer import MOST, Arrival, Consumer, ConsumerLost
 from headrace_task_state.projector.summaries import TooLittle
 from headrace_task_state.store import Range
 
@@ -22,6 +22,9 @@ nothing has to be completed afterwards."""
 
 MOST_LOGS = 4_000_000
 """Maximum logs of a stream; with more, creating a consumer takes too long."""
+
+MOST_BYTES = 1024 * 1024
+"""Maximum bytes of entries in one batch, each of which may be of another task."""
 
 _BLOCK = 2 * 1024 * 1024
 """Distance in bytes of the messages read to load all blocks; nats-server's have 4 or 8 MB."""

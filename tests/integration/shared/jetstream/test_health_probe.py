@@ -12,7 +12,7 @@ LONG = 600.0
 
 
 def timing(only_server: float = LONG) -> BusTiming:
-    return BusTiming(probe=ProbeTiming(interval=0.1, timeout=0.5, only_server=only_server))
+    return BusTiming(probe=ProbeTiming(0.1, 0.1, timeout=0.5, only_server=only_server))
 
 
 async def test_a_bus_leaves_a_frozen_server_for_another(

@@ -95,7 +95,7 @@ async def replayed(bus: Bus, log: TaskLog, after: int) -> list[int]:
 async def test_a_client_of_a_node_that_froze_goes_to_another_one(
     connect: Connect, topology: Topology
 ) -> None:
-    bus = await connect(BusTiming(probe=ProbeTiming(interval=0.1, timeout=0.2)))
+    bus = await connect(BusTiming(probe=ProbeTiming(0.1, 0.1, timeout=0.2)))
     node = connected_node(bus, topology)
     node.freeze()
     for _ in range(20):  # more than the sockets between them hold

@@ -36,7 +36,7 @@ from tests.support.waiting import TIMEOUT, eventually, soon
 from tests.support.watching import watching
 
 LEASE = 600.0
-FAST = WatchTiming(interval=0.05, directory_interval=0.05, answer=1.0)
+FAST = WatchTiming(0.05, 0.05, directory_interval=0.05, answer=1.0)
 
 
 @dataclass

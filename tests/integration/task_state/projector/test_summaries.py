@@ -19,7 +19,7 @@ from headrace_task_state.maintenance.summary_completion import SummaryCompletion
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.projector import last_entries
 from headrace_task_state.projector.batches import StoreBatch
-from headrace_task_state.projector.consumer import MOST_BYTES, Arrival
+from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.projector.last_entries import LastEntries
 from headrace_task_state.projector.summaries import Summaries
 from headrace_task_state.store import Progress
@@ -30,7 +30,7 @@ from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import TaskStates, folded, new_key, open_task_states
 from tests.support.waiting import TIMEOUT, eventually
 
-HALF_A_BATCH = "x" * (MOST_BYTES * 6 // 10)
+HALF_A_BATCH = "x" * (last_entries.MOST_BYTES * 6 // 10)
 HASTY = MaintenanceTiming(summary_interval=0.05)
 
 

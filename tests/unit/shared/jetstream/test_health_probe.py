@@ -7,7 +7,7 @@ import pytest
 
 from headrace.jetstream.health_probe import HealthProbe, ProbeTiming
 
-TIMING = ProbeTiming(interval=0.01, timeout=0.1, only_server=0.5)
+TIMING = ProbeTiming(interval=0.01, without_others=0.01, timeout=0.1, only_server=0.5)
 
 
 class FakeServer:

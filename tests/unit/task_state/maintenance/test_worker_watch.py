@@ -40,7 +40,7 @@ async def test_the_directory_is_read_for_all_workers_at_once() -> None:
         reads += 1
         return {f"w{number}": Instance(("a",), 0.0) for number in range(20)}
 
-    bus, timing = DeafBus(), WatchTiming(interval=0.001, directory_interval=0.001)
+    bus, timing = DeafBus(), WatchTiming(0.001, 0.001, directory_interval=0.001)
     async with running(WorkerWatch(cast("Bus", bus), workers, timing, HeldTasks()).run()):
         async with asyncio.timeout(60):
             await bus.many.wait()
