@@ -80,18 +80,30 @@ WITHOUT_ENDPOINT = {
 """Commands on the bus that have no endpoint, and why."""
 
 
+WITH_ENDPOINT = {
+    "headrace agents versions": "GET /v1/fleet/agents/{agent}/versions",
+    "headrace agents route": "POST /v1/fleet/agents/{agent}:route",
+    "headrace agents rollback": "POST /v1/fleet/agents/{agent}:rollback",
+    "headrace agents retire": "POST /v1/fleet/agents/{agent}:retire",
+    "headrace tasks fail": "POST /v1/agents/{agent}/tasks/{task}:fail",
+    "headrace dead list": "GET /v1/dead-letters",
+    "headrace dead show": "GET /v1/dead-letters/{id}",
+    "headrace dead retry": "POST /v1/dead-letters:retry",
+    "headrace dead drop": "POST /v1/dead-letters:drop",
+    "headrace rotate-key": "POST /v1/signing-keys:rotate",
+}
+"""Commands on the bus, and the endpoint that does the same with a role."""
+
+
 def test_each_command_on_the_bus_has_an_endpoint_or_a_reason_to_have_none() -> None:
-    page = (ROOT / "docs" / "fleet-api.md").read_text()
-    rows = dict(re.findall(r"^\| `(headrace [^`]+)` \| (.+) \|$", page, re.MULTILINE))
-    assert sorted([*rows, *WITHOUT_ENDPOINT]) == sorted(on_the_bus(main))
-    endpoints = {row.strip("`") for row in rows.values()}
+    assert sorted([*WITH_ENDPOINT, *WITHOUT_ENDPOINT]) == sorted(on_the_bus(main))
     served = {
         f"{method} {re.sub(r'{number}', '{id}', route.path)}"
         for route in routes(cast("Services", MagicMock(settings=GatewaySettings())))
         if isinstance(route, Route)
         for method in route.methods or ()
     }
-    assert (len(endpoints), endpoints - served) == (10, set())
+    assert set(WITH_ENDPOINT.values()) - served == set()
 
 
 def test_a_wrong_command_or_option_is_seen(tmp_path: Path) -> None:
