@@ -259,6 +259,9 @@ class RowsFound(BusMessage):
     """Matching tasks on all pages."""
     next_page_token: str
     """Empty on the last page."""
+    searched_to: str = ""
+    """RFC 3339. A search for a text has looked at tasks as far as this time; rows, counts and size
+    are those of these tasks, and the next pages go on from there. Empty: it looked at all."""
 
 
 class TasksFound(BusMessage):

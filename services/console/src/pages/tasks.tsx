@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useAgents } from "../agents";
 import { useAccess } from "../operator";
 import { linkTo, route } from "../route";
+import { Ago } from "../rows/ago";
 import { FilterChips } from "../rows/filter_chips";
 import { countOf, PAGE_SIZE, STATE_CHOICES, WAITING, type RowFilters } from "../rows/query";
 import { RowList } from "../rows/row_list";
@@ -26,7 +27,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
     void list.open();
     return () => list.close();
   }, [list]);
-  const { rows, waiting, hasWaiting, counts, total, next, error } = useStore(list);
+  const { rows, waiting, hasWaiting, counts, total, next, searchedTo, error } = useStore(list);
   const agents = (useAgents().value ?? []).map((one) => one["id"] as string);
   const { isOperator } = useAccess();
   const set = (changes: RowFilters) => route.go(linkTo([], { ...filters, after: "", from: "", ...changes }));
@@ -35,6 +36,8 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   const hasOwners = new Set(shown.map(({ owner }) => owner)).size > 1;
   const isFiltered = Object.values(filters).some(Boolean);
   const from = Number(filters.from) || 0;
+  // A search reads many tasks in parts: behind the last page of one, it goes on with older tasks.
+  const isPartShown = searchedTo !== "" && from + (rows?.length ?? 0) >= total;
   return (
     <section class="page">
       <PageHead title="Tasks">
@@ -46,7 +49,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
       </div>
       {error && <p class="error" role="alert">{error}</p>}
       {rows === null && !error && <Skeleton lines={9} />}
-      {rows?.length === 0 && !hasWaiting && <Nothing isFiltered={isFiltered} onClear={() => route.go("#/")} />}
+      {rows?.length === 0 && !hasWaiting && !next && <Nothing isFiltered={isFiltered} onClear={() => route.go("#/")} />}
       {hasWaiting && (
         <section class="part">
           <h2 class="part-head">
@@ -64,13 +67,15 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
           <RowList rows={rows} label="Tasks" hasOwners={hasOwners} />
         </section>
       )}
-      {rows && total > 0 && (
+      {rows && (total > 0 || next) && (
         <div class="actions">
           <span class="hint grow number">
             {rows.length < total ? `${from + 1}–${from + rows.length} of ${total.toLocaleString()} tasks` : `${total.toLocaleString()} tasks`}
+            {searchedTo && <> among those since <Ago time={searchedTo} /></>}
           </span>
           {filters.after && <a class="button plain" href={linkTo([], { ...filters, after: "", from: "" })}>First page</a>}
-          {next && <a class="button plain" href={linkTo([], { ...filters, after: next, from: String(from + PAGE_SIZE) })}>Next page</a>}
+          {next && isPartShown && <a class="button plain" href={linkTo([], { ...filters, after: next, from: "" })}>Search older tasks</a>}
+          {next && !isPartShown && <a class="button plain" href={linkTo([], { ...filters, after: next, from: String(from + PAGE_SIZE) })}>Next page</a>}
         </div>
       )}
     </section>

@@ -19,6 +19,8 @@ export class TaskRows extends Store {
   counts: Record<string, number> = {};
   total = 0;
   next = "";
+  /** The time as far as a search has gone back, if there are older tasks. */
+  searchedTo = "";
   error = "";
   private readonly aborting = new AbortController();
   private isLoading = false;
@@ -93,6 +95,7 @@ export class TaskRows extends Store {
     this.counts = page["counts"];
     this.total = page["totalSize"];
     this.next = page["next"] ?? "";
+    this.searchedTo = page["searchedTo"] ?? "";
   }
 
   private fail(error: Error): void {

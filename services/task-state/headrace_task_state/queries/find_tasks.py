@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from itertools import groupby
 
 from headrace.jetstream.connection import Bus
@@ -14,8 +13,16 @@ from headrace.model.messages import FindTasks, TaskRow
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import INTERRUPTED, TaskKey
 from headrace_task_state.queries.frontier import Frontier, ViewBehind
-from headrace_task_state.queries.list_tasks import decode_cursor, encode_cursor, least_time
-from headrace_task_state.store import After, Heads, Range, Reader, StoredTask, name_of
+from headrace_task_state.queries.list_tasks import (
+    decode_cursor,
+    encode_cursor,
+    least_time,
+    time_text,
+)
+from headrace_task_state.store import After, Range, Reader, StoredPage, StoredTask, name_of
+
+_SEARCHED = 20_000
+"""Maximum number of tasks that one search looks through."""
 
 _READ_AT_ONCE = 500
 """Tasks per command to the store while a text is looked for: it answers nobody else meanwhile."""
@@ -34,9 +41,16 @@ _READS = 16
 class TaskRows:
     """Answers ``find``."""
 
-    def __init__(self, bus: Bus, reader: Reader, frontier: Frontier) -> None:
-        """Read the view once it has caught up; summarized tasks are read from their logs."""
+    def __init__(
+        self, bus: Bus, reader: Reader, frontier: Frontier, searched: int = _SEARCHED
+    ) -> None:
+        """Read the view once it has caught up; summarized tasks are read from their logs.
+
+        A search reads at most `searched` tasks, in whole reads of 500; its next page goes
+        on behind them.
+        """
         self._bus, self._reader, self._frontier = bus, reader, frontier
+        self._searched = searched
         self._reads = asyncio.Semaphore(_READS)
 
     async def find(self, query: FindTasks) -> Json:
@@ -47,10 +61,11 @@ class TaskRows:
             StateUnavailable: the view does not catch up, or the store does not answer.
             BusUnavailable: NATS does not answer.
         """
-        after, least = decode_cursor(query.page_token), least_time(query.status_after)
-        heads = await self._frontier.reached()
+        least = least_time(query.status_after)
         if query.text:
-            return await self._search(query, least, after, heads)
+            return await self._search(_Search(query), least)
+        after = decode_cursor(query.page_token)
+        heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads, openings=True)
         rows = await asyncio.gather(*map(self._row, page.tasks, [query.tenant] * len(page.tasks)))
         return {
@@ -60,33 +75,26 @@ class TaskRows:
             "next_page_token": _token(page.tasks[-1]) if page.more else "",
         }
 
-    async def _search(
-        self, query: FindTasks, least: int, after: After | None, heads: Heads
-    ) -> Json:
-        """Return a page of the tasks that contain the text, all of which are counted."""
-        found = _Search(query, after)
-        async for stored in self._every(query, least, heads):
-            found.look_at(stored)
-        return found.answer()
-
-    async def _every(self, query: FindTasks, least: int, heads: Heads) -> AsyncIterator[StoredTask]:
-        """Yield the tasks of all states that may contain the text, in the order of the list.
+    async def _search(self, search: "_Search", least: int) -> Json:
+        """Return a page of the tasks that contain the text.
 
         Raises:
             ViewBehind: some are still to be read from their logs, so their texts are not known.
         """
-        whole = query.model_copy(update={"states": [], "page_size": _READ_AT_ONCE})
-        after, sought = None, sought_in(query.text)
-        while True:
-            page = await self._reader.page(whole, least, after, heads, openings=True, sought=sought)
+        heads = await self._frontier.reached()
+        query = search.query.model_copy(update={"states": [], "page_size": _READ_AT_ONCE})
+        sought = sought_in(query.text)
+        for _ in range(0, self._searched, _READ_AT_ONCE):
+            page = await self._reader.page(
+                query, least, search.read_to, heads, openings=True, sought=sought
+            )
             if summaries := [one for one in page.tasks if one.is_summary]:
                 await self._complete(query.tenant, summaries[:_MOST_URGENT])
                 raise ViewBehind("tasks are still being read from their logs; try again")
-            for one in page.tasks:
-                yield one
-            if not page.more:
-                return
-            after = page.last
+            search.look_at(page)
+            if search.is_over:
+                break
+        return search.answer()
 
     async def _complete(self, tenant: str, summaries: list[StoredTask]) -> None:
         for stored in summaries:
@@ -120,26 +128,45 @@ def sought_in(text: str) -> str:
 
 
 class _Search:
-    """The tasks that contain a text, and the page of them that begins after a place."""
+    """The tasks of one part of a list that contain a text, and a page of them.
 
-    def __init__(self, query: FindTasks, after: After | None) -> None:
-        self._query, self._after, self._text = query, after, query.text.casefold()
+    A page token names where the part begins and, behind a dot, the last task of the page before.
+    """
+
+    def __init__(self, query: FindTasks) -> None:
+        """Begin where the query's page token says.
+
+        Raises:
+            InvalidName: the page token is invalid.
+        """
+        self._begin, _, last = query.page_token.rpartition(".")
+        self.query, self._text = query, query.text.casefold()
+        self._after = decode_cursor(last)
+        self.read_to = decode_cursor(self._begin)
+        """The task up to which the list has been read; None: nothing has."""
+        self.is_over = False
+        """Whether the list ends there."""
         self._counts, self._total, self._has_more = Counter[str](), 0, False
         self._rows = list[TaskRow]()
         self._last: StoredTask | None = None
 
-    def look_at(self, stored: StoredTask) -> None:
-        """Take the next task of the list."""
-        if not _contains(stored, self._text):
-            return
+    def look_at(self, page: StoredPage) -> None:
+        """Take the next tasks of the list."""
+        for stored in page.tasks:
+            if _contains(stored, self._text):
+                self._take(stored)
+        self.is_over = not page.more
+        self.read_to = page.last or self.read_to
+
+    def _take(self, stored: StoredTask) -> None:
         row = _row_of(stored)
         self._counts[row.state] += 1
-        if self._query.states and row.state not in self._query.states:
+        if self.query.states and row.state not in self.query.states:
             return
         self._total += 1
         if not self._is_behind(stored):
             return
-        if len(self._rows) == self._query.page_size:
+        if len(self._rows) == self.query.page_size:
             self._has_more = True
             return
         self._rows.append(row)
@@ -151,14 +178,22 @@ class _Search:
             "tasks": [row.model_dump() for row in self._rows],
             "counts": dict(self._counts),
             "total_size": self._total,
-            "next_page_token": _token(self._last) if self._has_more and self._last else "",
+            "next_page_token": self._next(),
+            "searched_to": "" if self.is_over or not self.read_to else time_text(self.read_to),
         }
+
+    def _next(self) -> str:
+        if self._has_more and self._last:
+            return f"{self._begin}.{_token(self._last)}"
+        if self.is_over or self.read_to is None:
+            return ""
+        return f"{encode_cursor(self.read_to)}."
 
     def _is_behind(self, stored: StoredTask) -> bool:
         if self._after is None:
             return True
         place, after = (stored.time, stored.task), (self._after.time, self._after.task)
-        return place > after if self._query.oldest_first else place < after
+        return place > after if self.query.oldest_first else place < after
 
 
 def _row_of(stored: StoredTask) -> TaskRow:

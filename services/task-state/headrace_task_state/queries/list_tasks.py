@@ -101,6 +101,11 @@ def least_time(status_after: str | None) -> int:
     return min(max((aware - _EPOCH) // _MICROSECOND, 0), LARGEST_NUMBER)
 
 
+def time_text(after: After) -> str:
+    """Return the time of that place in a list, RFC 3339."""
+    return (_EPOCH + after.time * _MICROSECOND).isoformat()
+
+
 def encode_cursor(after: After) -> str:
     """Return the token of the page after `after`."""
     return urlsafe_b64encode(json_text.encode([after.time, after.task])).decode().rstrip("=")

@@ -167,7 +167,8 @@ async def many(valkey: ValkeyProcess) -> AsyncIterator[TaskRows]:
         then = Progress(position=number, last=number)
         await writer.apply(progress, then, some)
         progress = then
-    yield TaskRows(Bus(BusSettings()), store.reader, _Reached())
+    # All of an owner's 3,333 are read by one search, those of everybody by three.
+    yield TaskRows(Bus(BusSettings()), store.reader, _Reached(), searched=4_000)
     await store.close()
 
 
@@ -187,13 +188,44 @@ async def test_pages_of_ten_thousand_tasks_have_each_once(many: TaskRows) -> Non
         assert page.counts == {COMPLETED: len(wanted) - waiting, INPUT_REQUIRED: waiting}
 
 
+async def test_a_search_reads_a_part_of_many_tasks_and_its_next_pages_the_others(
+    many: TaskRows,
+) -> None:
+    for oldest_first in (False, True):
+        query = {"any_owner": True, "text": "nails", "oldest_first": oldest_first}
+        parts = [page async for page in pages(many, **query) if page.searched_to or page.tasks]
+        found = [number for page in parts for number in numbers_of(page)]
+        assert sorted(found) == list(range(0, MANY, 10))
+        # The 4,000 tasks of a part have about 400 with nails, on pages of 200.
+        sizes = {page.searched_to: page.total_size for page in parts}
+        assert len(parts) > len(sizes) == 3
+        assert sum(sizes.values()) == MANY / 10
+        assert all(page.total_size == sum(page.counts.values()) for page in parts)
+        *read_to, everything = sizes
+        assert read_to == sorted(read_to, reverse=not oldest_first)
+        assert everything == ""
+    nothing = [page async for page in pages(many, any_owner=True, text="screws")]
+    assert [(page.tasks, page.total_size) for page in nothing] == [([], 0)] * 3
+
+
 async def all_pages(many: TaskRows, **filters: object) -> tuple[list[int], RowsFound]:
     """Return the numbers of all tasks that are found, and the last page."""
+    found = list[int]()
+    async for page in pages(many, **filters):
+        found += numbers_of(page)
+    return found, page
+
+
+async def pages(many: TaskRows, **filters: object) -> AsyncIterator[RowsFound]:
     query = {"tenant": "default", "owner": "owner1", "page_size": 200, **filters}
-    found, token = list[int](), ""
+    token = ""
     while True:
         asked_for = FindTasks.model_validate({**query, "page_token": token})
         page = RowsFound.model_validate(await many.find(asked_for))
-        found += [int(title.split()[1]) for title in titles(page)]
+        yield page
         if not (token := page.next_page_token):
-            return found, page
+            return
+
+
+def numbers_of(page: RowsFound) -> list[int]:
+    return [int(title.split()[1]) for title in titles(page)]

@@ -445,6 +445,9 @@ def _lists() -> tuple[ApiOperation, ...]:
                         "counts": {"type": "object", "additionalProperties": INTEGER},
                         "totalSize": INTEGER,
                         "next": or_null(TEXT),
+                        "searchedTo": described(
+                            or_null(TIME), "How far `q` was searched for, if tasks are left."
+                        ),
                     }
                 )
             ),

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
-from headrace.model.messages import FindTasks, TaskRow
+from headrace.model.messages import FindTasks, RowsFound, TaskRow
 from headrace.model.subjects import decode_token
 from headrace.model.task import STATES
 from headrace_gateway.call import callable_agents, caller_of
@@ -29,6 +29,9 @@ _LONGEST_TEXT = 200
 _ORDERS = {"newest": False, "oldest": True}
 
 
+_NOTHING = RowsFound(tasks=[], counts={}, total_size=0, next_page_token="")
+
+
 class TaskRowPages:
     """The endpoint."""
 
@@ -41,19 +44,12 @@ class TaskRowPages:
         caller = await rows_caller(self._services, request)
         query = self._query(request, caller)
         if not query.agents:
-            content: Json = {"tasks": [], "counts": {}, "totalSize": 0, "next": None}
-            return json_response(content, headers=NO_STORE)
+            return json_response(_content(_NOTHING), headers=NO_STORE)
         try:
             found = await self._services.state.find(query)
         except InvalidName as error:
             raise InputInvalid(f"after: {error.rule}") from None
-        content = {
-            "tasks": [_shown(row) for row in found.tasks],
-            "counts": found.counts,
-            "totalSize": found.total_size,
-            "next": found.next_page_token or None,
-        }
-        return json_response(content, headers=NO_STORE)
+        return json_response(_content(found), headers=NO_STORE)
 
     def _query(self, request: Request, caller: Caller) -> FindTasks:
         given = request.query_params
@@ -155,6 +151,16 @@ def _order_in(request: Request) -> str:
     if order not in _ORDERS:
         raise InputInvalid(f"order: must be one of {', '.join(_ORDERS)}")
     return order
+
+
+def _content(found: RowsFound) -> Json:
+    return {
+        "tasks": [_shown(row) for row in found.tasks],
+        "counts": found.counts,
+        "totalSize": found.total_size,
+        "next": found.next_page_token or None,
+        "searchedTo": found.searched_to or None,
+    }
 
 
 def _shown(row: TaskRow) -> Json:

@@ -34,7 +34,11 @@ async def test_callers_list_their_own_tasks_and_operators_those_of_all(
 ) -> None:
     fleet.asked_rows.clear()
     fleet.rows = RowsFound(
-        tasks=[_ROW], counts={_WAITS: 1}, total_size=1, next_page_token="further"
+        tasks=[_ROW],
+        counts={_WAITS: 1},
+        total_size=1,
+        next_page_token="further",
+        searched_to="2026-01-31T11:00:00+00:00",
     )
     filters = {"agent": ["ask", "nobody's"], "status": _WAITS, "q": " refund ", "order": "oldest"}
     async with open_role_gateway(FAQ, ONCALL, ASK_ONCALL) as gateway:
@@ -48,7 +52,8 @@ async def test_callers_list_their_own_tasks_and_operators_those_of_all(
         await gateway.http.get(PATH, params=others, headers=ONCALL.bearer)
         none = await gateway.http.get(PATH, params={"agent": "ask"}, headers=FAQ.bearer)
     assert refused.status_code == 403
-    assert none.json() == {"tasks": [], "counts": {}, "totalSize": 0, "next": None}
+    nothing = {"tasks": [], "counts": {}, "totalSize": 0, "next": None, "searchedTo": None}
+    assert none.json() == nothing
     ann, faq, oncall, ask_oncall, filtered, own, bobs = fleet.asked_rows
     assert (ann.tenant, ann.owner, ann.any_owner) == ("acme", encode_token(ANN.owner), False)
     assert len(ann.agents) > 1
@@ -76,6 +81,7 @@ async def test_callers_list_their_own_tasks_and_operators_those_of_all(
         "counts": {_WAITS: 1},
         "totalSize": 1,
         "next": "further",
+        "searchedTo": "2026-01-31T11:00:00+00:00",
     }
 
 
