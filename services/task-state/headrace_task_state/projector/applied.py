@@ -44,6 +44,8 @@ class WaitingLists:
         """Stream sequence up to which the range is applied; `answer` follows its change."""
         self.waiting: list[tuple[int, str]] = []
         """The sequences that lists wait for, and their reply subjects."""
+        self.doubts = False
+        """Whether a list has found the store behind what is applied."""
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
@@ -69,6 +71,7 @@ class WaitingLists:
 
     async def _receive(self, msg: Msg) -> None:
         if (sequence := int(msg.data)) <= self.position:
+            self.doubts = True
             await self._answer(msg.reply)
         else:
             self.waiting.append((sequence, msg.reply))

@@ -264,6 +264,7 @@ class RangeFollower:
                 end = arrivals[-1].sequence if arrivals else consumer.examined
                 then = replace(batch.then, position=max(batch.then.position, end))
                 if then == progress:
+                    await writing.check(progress)
                     continue
                 await writing.begin(progress, then, batch.changes)
                 if batch.has_tombstones:
@@ -421,6 +422,17 @@ class BatchWrite:
             return False
         await self._writer.apply(then, then, [older])
         return True
+
+    async def check(self, progress: Progress) -> None:
+        """If a list has found the store behind it, check that the store is at `progress`.
+
+        A store that was rolled back would stay behind until something else is applied. Raises as
+        `begin`.
+        """
+        if self._lists is not None and self._lists.doubts:
+            self._lists.doubts = False
+            await self.begin(progress, progress, [])
+            await self.done()
 
     async def done(self) -> None:
         """Wait until nothing is being written; raises as `begin`."""

@@ -24,3 +24,18 @@ async def test_output_is_written_when_a_list_waits_for_it(fleet: TaskStates) -> 
 
             await eventually(is_applied, f"everything is applied up to {head}")
             log.append([log.chunk("a", f"more {number}")], state=WORKING)
+
+
+async def test_a_list_has_an_idle_replica_see_that_the_store_was_rolled_back(
+    fleet: TaskStates,
+) -> None:
+    await fleet.start()
+    await fleet.store(long_log(1))
+    assert len((await fleet.list()).tasks) == 1
+    progress = fleet.keys.progress(FIRST)
+    [before] = await fleet.redis.ask(["HGETALL", progress])
+    await fleet.store(long_log(1))
+    assert len((await fleet.list()).tasks) == 2
+    await fleet.redis.ask(["HSET", progress, *(word for pair in before.items() for word in pair)])
+    # Nothing else is stored, which would have the replica look at the store.
+    assert len((await fleet.list()).tasks) == 2
