@@ -23,7 +23,7 @@ from headrace.tasks.end import end_after
 from headrace.tasks.forget import clear_away, delete_unended
 from headrace_task_state.maintenance.due import Delays, DueTasks, Upkeep
 from headrace_task_state.maintenance.orphans import is_unused
-from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost
+from headrace_task_state.store import SUMMARY, DueList, Fields, LeaseLost, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -146,8 +146,11 @@ class Retention:
 
     async def _drop(self, key: TaskKey, task: Fields) -> int:
         if SUMMARY in task:
+            # At once, not in the next pass, which begins when all summaries are completed.
             await self._complete(key, task)
-            return self._upkeep.now(-self._times.ended)
+            [task] = await self._upkeep.writer.fields(name_of(key))
+            if not task or SUMMARY in task:
+                return self._upkeep.now(-self._times.ended)
         is_child = "parent" in task
         is_wanted = is_child and not await is_unused(self._bus, key.tenant, task)
         # A later attempt of the parent requests it again, or a receiver waits for its end.

@@ -19,6 +19,7 @@ from headrace.jetstream.objects import FileOwner, FileStore
 from headrace.jetstream.purge import purge
 from headrace.jetstream.server_clock import ServerClock
 from headrace.log import last_entry
+from headrace.log.read import last_stored
 from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.agent_route import AgentRoute
@@ -47,7 +48,7 @@ from headrace_task_state.maintenance.holder_check import HolderCheck
 from headrace_task_state.maintenance.retention import Retention, Times
 from headrace_task_state.maintenance.sweep import Sweep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
-from headrace_task_state.store import DueList, Fields, Progress, Range, Writer
+from headrace_task_state.store import SUMMARY, DueList, Fields, Progress, Range, Writer
 from tests.support.legal_logs import LegalLog
 from tests.support.servers import NatsProcess, ValkeyProcess
 from tests.support.task_states import OWNER, TaskStates, folded, new_key, open_task_states
@@ -877,6 +878,35 @@ async def test_a_dead_letter_that_is_written_just_after_its_task_was_deleted_goe
         await retention.look()
         assert not await is_a_letter(fleet, log)
         assert await writer.due(DueList.TOMBSTONES, 10**15, 1) == []
+
+
+async def test_an_expired_summary_is_completed_and_deleted_in_one_pass(
+    nats_server: NatsProcess, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_task_states(nats_server.url, valkey.url, sweep_after=3600.0) as fleet:
+        log = ended()
+        await fleet.store(log)
+        writer, clock, completed = await applied(fleet), AheadClock(fleet.bus), list[TaskKey]()
+        read = writer.fields
+
+        async def fields(*names: str) -> list[Fields]:
+            summary = {} if completed else {SUMMARY: "1"}
+            return [{**task, **summary} for task in await read(*names)]
+
+        async def complete(key: TaskKey, task: Fields) -> None:
+            assert SUMMARY in task
+            completed.append(key)
+
+        monkeypatch.setattr(writer, "fields", fields)
+        times = Times(ended=10.0, waiting=3600.0, tombstone=600.0)
+        upkeep = Upkeep(fleet.bus, writer, clock, MaintenanceTiming())
+        retention = Retention(upkeep, times, NoWebhooks(), complete)
+        clock.ahead = 60.0
+        await retention.look()
+        assert completed == [log.key]
+        last = await last_stored(fleet.bus, log.key)
+        assert last is not None
+        assert last.is_tombstone
 
 
 class LastWebhooks(NoWebhooks):
