@@ -96,6 +96,10 @@ bench: $(DEVELOPMENT) ## Compare with the official SDK, fasta2a and a plain rout
 bench-falls: $(DEVELOPMENT) ## Fail if processor time, beside the SDK's, has become a quarter worse than recorded
 	@exec $(BIN)/python -m tests.benchmarks.falls $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: $(DEVELOPMENT) ## Measure a fleet with much of something (ARGS=processes, streams, subscribers, tasks or day)
+	@exec $(BIN)/python -m tests.benchmarks.scale $(ARGS)
+
 .PHONY: chaos
 chaos: $(DEVELOPMENT) ## Run 10,000 tasks while processes die, freeze and leave (ARGS="--seed 7 --tasks 500 --nodes 3")
 	@exec $(BIN)/python -m tests.chaos $(ARGS)

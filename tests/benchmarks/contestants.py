@@ -205,6 +205,8 @@ def measured_stack(
         task_states=task_states,
         triggers=triggers,
         agents="tests.benchmarks.agents:agents",
+        # A worker that reloads what somebody edits meanwhile would be measured, too.
+        arguments=("--ephemeral", "--port", "0", "--no-reload"),
         environment={"PYTHONPATH": str(ROOT)} | dict(environment or {}),
         program=ANEW,
     )

@@ -48,14 +48,15 @@ async def measure(stacks: list[Stack], options: argparse.Namespace) -> None:
             await _end(stack, options.before)
             await _begin(stack, _FIRST, open_)
         await asyncio.sleep(_FIRST_SETTLE)
-        before = [_private(stack) for stack in stacks]
+        before = [private_by_role(stack) for stack in stacks]
         for stack in stacks:
             await _begin(stack, options.runs, open_)
         await asyncio.sleep(options.settle)
         await _windows(f"{options.runs} runs", stacks, options.windows, options.seconds)
         for stack, empty in zip(stacks, before, strict=True):
             grown = {
-                role: (now - empty[role]) / options.runs for role, now in _private(stack).items()
+                role: (now - empty[role]) / options.runs
+                for role, now in private_by_role(stack).items()
             }
             _say(f"memory of each, {stack.folder.name}", " KB", grown)
 
@@ -96,7 +97,7 @@ async def _windows(name: str, stacks: list[Stack], windows: int, seconds: float)
             _say(f"{name}, {stack.folder.name}", " % of a core", share)
 
 
-def _private(stack: Stack) -> ByRole:
+def private_by_role(stack: Stack) -> ByRole:
     """Return the private memory of the processes of each role, KB."""
     return {role: sum(map(private_of, pids)) for role, pids in pids_of(stack).items()}
 

@@ -12,22 +12,24 @@ from urllib.parse import urlsplit
 import orjson
 
 from headrace.jetstream.connection import Bus
-from headrace.model.task import COMPLETED, TaskKey, mint_task_id
+from headrace.model.task import COMPLETED
 from headrace.settings import BusSettings
 from headrace_task_state.store import all_ranges
 from headrace_task_state.store_redis.settings import RedisSettings
 from headrace_task_state.store_redis.store import Keys, RedisStore
 from tests.benchmarks.bindings import JSON_RPC, Json, message, request
+from tests.benchmarks.filling import ShortTasks
+from tests.benchmarks.filling import store as store_logs
 from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
 from tests.benchmarks.subscribers import task_of
-from tests.support.legal_logs import LegalLog
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 _AGENT = "asker"
 _BASE = f"/v1/agents/{_AGENT}"
 _PACED = "/v1/agents/paced"
-_AT_A_TIME = 100
+_OWNERS = 100
+"""Who share half of the tasks."""
 _TIMEOUT = 600.0
 _BEFORE = 2.0
 _PACE = 10
@@ -67,18 +69,21 @@ async def rebuild(stack: Stack, tasks: int, waiting: int) -> Rebuilt:
     `waiting` tasks wait for their user, to be answered and canceled meanwhile.
     """
     async with (
-        _opened(stack) as (bus, store),
-        _connected(stack) as ask,
-        _connected(stack, _PACED) as ask_paced,
+        opened(stack) as (bus, store),
+        connected(stack) as ask,
+        connected(stack, _PACED) as ask_paced,
         _streaming(stack, ask_paced) as seen,
     ):
-        total = await _listed(ask) + tasks + 2 * waiting
+        had = await _listed(ask)
         requests = [await _begin(ask) for _ in range(2 * waiting)]
-        ended = await _fill(bus, tasks)
+        short = ShortTasks(bus.subjects, [_AGENT], "anonymous", _OWNERS)
+        await store_logs(stack.dev()["nats_url"], short.logs(tasks))
+        ended = [key.task for key in short.owned]
+        total = had + len(ended) + 2 * waiting
         await eventually(lambda: _is_listed(ask, total), "all is listed", _TIMEOUT)
         before = await _events(seen, asyncio.create_task(asyncio.sleep(_BEFORE)))
         await store.redis.unlink_all("")
-        rate = asyncio.create_task(_rate(bus, store, tasks))
+        rate = asyncio.create_task(rate_of_rebuild(bus, store, tasks))
         streamed = asyncio.create_task(_events(seen, rate))
         took = await _ask_meanwhile(stack, ask, rate, ended, requests)
         await eventually(lambda: _is_listed(ask, total), "all is listed again", _TIMEOUT)
@@ -86,7 +91,7 @@ async def rebuild(stack: Stack, tasks: int, waiting: int) -> Rebuilt:
 
 
 @asynccontextmanager
-async def _opened(stack: Stack) -> AsyncIterator[tuple[Bus, RedisStore]]:
+async def opened(stack: Stack) -> AsyncIterator[tuple[Bus, RedisStore]]:
     content = stack.dev()
     settings = BusSettings.model_validate({"nats_url": content["nats_url"]})
     redis = RedisSettings.model_validate({"redis_url": content["redis_url"]})
@@ -101,7 +106,7 @@ async def _opened(stack: Stack) -> AsyncIterator[tuple[Bus, RedisStore]]:
 
 
 @asynccontextmanager
-async def _connected(stack: Stack, base: str = _BASE) -> AsyncIterator[Client]:
+async def connected(stack: Stack, base: str = _BASE) -> AsyncIterator[Client]:
     where = urlsplit(stack.gateways[0])
 
     async def ask(method: str, params: Json) -> tuple[float, Json]:
@@ -163,33 +168,6 @@ async def _begin(ask: Client) -> str:
     return str(answer["task"]["id"])
 
 
-async def _fill(bus: Bus, tasks: int) -> list[str]:
-    """Store the logs of that many short tasks; return their ids."""
-    left, ids = iter(range(tasks)), list[str]()
-
-    async def store() -> None:
-        for number in left:
-            log = _short(number)
-            ids.append(log.key.task)
-            subject = bus.subjects.event(log.key)
-            for stamp, body in log.entries:
-                await bus.request(subject, body, 60.0, stamp.headers())
-
-    await asyncio.gather(*(store() for _ in range(_AT_A_TIME)))
-    return ids
-
-
-def _short(number: int) -> LegalLog:
-    """Return the log of a run with one answer, in four messages."""
-    key = TaskKey("default", _AGENT, mint_task_id(number % 16))
-    log = LegalLog(key, context=f"context-{number // 5}", log=f"{number:08d}")
-    log.submit(f"What about number {number}?")
-    log.begin_attempt()
-    log.append([log.chunk("answer", "There is nothing to say.", {"agui_block_type": "text"})])
-    log.append([log.status(COMPLETED)], state=COMPLETED)
-    return log
-
-
 async def _is_listed(ask: Client, total: int) -> bool:
     try:
         return await _listed(ask) >= total
@@ -204,7 +182,7 @@ async def _listed(ask: Client) -> int:
     return int(found["totalSize"])
 
 
-async def _rate(bus: Bus, store: RedisStore, tasks: int) -> float:
+async def rate_of_rebuild(bus: Bus, store: RedisStore, tasks: int) -> float:
     """Return the tasks/s of a rebuild, from when a replica began it to its end."""
     head = (await bus.js.stream_info(bus.streams.events(0))).state.last_seq
     place, begun = all_ranges(1), 0.0

@@ -22,6 +22,11 @@ class Result:
     Until the server was idle again.
     """
 
+    def add(self, other: "Result") -> None:
+        """Add samples that were taken later."""
+        self.samples += other.samples
+        self.processor += other.processor
+
     def figures(self, name: str = "") -> list[float]:
         """Return the samples' values, a detail of each, or (`COST`) what each cost."""
         if name == COST:

@@ -50,6 +50,17 @@ class Sizes:
     """Milliseconds between two tokens of one stream."""
     resumed_chunks: int
     idle_subscribers: int
+    idle_seconds: float = 0.0
+    """For which their processor time is measured."""
+
+    def times(self, number: int) -> "Sizes":
+        """Return so many times the work at a time."""
+        return replace(
+            self,
+            paced_streams=self.paced_streams * number,
+            short_runs=self.short_runs * number,
+            short_runs_at_once=self.short_runs_at_once * number,
+        )
 
 
 FULL = Sizes(

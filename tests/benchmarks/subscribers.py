@@ -12,6 +12,7 @@ from tests.benchmarks.bindings import request
 from tests.benchmarks.contestants import connection_to, host_of
 from tests.benchmarks.http_client import Connection, Exchange, ServerFailed
 from tests.benchmarks.measure import Place, Sample
+from tests.benchmarks.processor_time import seconds_of
 from tests.benchmarks.whole import Broken, check_stream
 from tests.support.waiting import eventually
 
@@ -116,11 +117,19 @@ async def idle(place: Place) -> Sample:
             before = _resident(pid)
             exchanges = await _follow(lent, [place.subscribed(task, url) for task in tasks])
             grown = _resident(pid) - before
+            share = await _share(pid, place.sizes.idle_seconds)
             await _cancel(place, tasks)
             await asyncio.gather(*(connection.end() for connection in lent))
     if not all(b"TASK_STATE_CANCELED" in exchange.body for exchange in exchanges):
         raise Broken("a subscriber did not get the end of its task")
-    return Sample(grown / count / 1000, count)
+    return Sample(grown / count / 1000, count, {"percent of a core": share})
+
+
+async def _share(pid: int, seconds: float) -> float:
+    """Return how much of a core a process takes for a while, percent; 0 seconds: 0."""
+    before = seconds_of({"": [pid]})[""]
+    await asyncio.sleep(seconds)
+    return 100 * (seconds_of({"": [pid]})[""] - before) / (seconds or 1)
 
 
 async def _cancel(place: Place, tasks: list[str]) -> None:

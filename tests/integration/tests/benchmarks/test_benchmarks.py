@@ -20,6 +20,7 @@ from tests.benchmarks import (
     fleet,
     report,
     rounds,
+    scale,
     tables,
     telemetry,
 )
@@ -198,6 +199,74 @@ def test_the_fleet_is_measured_in_stacks_of_its_own() -> None:
         timeout=850,
     )
     check(done.stdout.splitlines())
+
+
+@pytest.fixture
+def emptied(tmp_path: Path) -> Iterator[Stack]:
+    """A stack of its own, whose processes are killed and whose tasks expire."""
+    with Stack(
+        tmp_path,
+        agents="tests.benchmarks.agents:agents",
+        arguments=("--ephemeral", "--port", "0", "--no-reload"),
+        environment={"PYTHONPATH": str(ROOT), "HEADRACE_SWEEP_AFTER": "0.2"},
+    ) as running:
+        yield running
+
+
+SCALED = {
+    "processes": [
+        r"token of 3 streams x 20/s, 2 gateways and workers: .* us .*, 1.00 x .*",
+        r"token of 3 streams x 20/s, 2 gateways and workers: .* us .*, \d.* x .*",
+        r"run of one chunk, 2 at once, 2 gateways and workers: .* us .*, 1.00 x .*",
+        r"run of one chunk, 2 at once, 2 gateways and workers: .* us .*, \d.* x .*",
+        r"token of 6 streams x 20/s, 2 gateways and workers: .* us .*, 1.00 x .*",
+    ],
+    "streams": [
+        r"3 streams x 200/s: 600 tokens/s",
+        r"a token: [\d,]+ us .* of processor time .*worker [\d,]+.*",
+        r"from the agent to the client: p50 [\d.]+ ms, p99 [\d.]+ ms",
+    ],
+    "subscribers": [
+        r"20 subscribers of silent tasks: .* KB of a gateway each",
+        r"all of them: [\d.]+ % of a core, of the gateway that serves them",
+    ],
+    "day": [
+        r"hour 1: KB of gateway [\d,]+, .*",
+        r"hour 2: KB of gateway [\d,]+, .*",
+        r"12 tasks in 2 hours of 1 s",
+        r"KB of gateway: [\d,]+, .*; \S+ an hour",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+async def test_a_fleet_with_much_of_something_is_measured(stack: Stack, name: str) -> None:
+    stacks = [stack] * (2 if name == "processes" else 1)
+    lines = [line async for line in scale.MEASURED[name].take(stacks, scale.SMALLEST)]
+    patterns = SCALED[name]
+    assert len(lines) >= len(patterns)
+    for line, pattern in zip(lines, patterns, strict=False):
+        assert re.fullmatch(pattern, line)
+    held = [line for line in lines if re.fullmatch(r"threads of task-state: .* an hour", line)]
+    assert len(held) == (name == "day")
+
+
+async def test_a_fleet_with_many_tasks_is_measured(emptied: Stack) -> None:
+    lines = [line async for line in scale.MEASURED["tasks"].take([emptied], scale.SMALLEST)]
+    patterns = [
+        r"40 logs stored in .*",
+        r"a task takes [\d,]+ bytes of Redis, in [\d.]+ keys",
+        r"GetTask of tasks of any age: [\d.]+ ms \(.*\); p50 [\d.]+ ms, p99 [\d.]+ ms",
+        r"rows with counts by state, searched: [\d.]+ ms .*",
+        r"a follow-up: [\d.]+ ms .*",
+        r"2 inputs without a run request are over after [\d.]+ s; .*",
+        r"task-state killed: .* all is listed after [\d.]+ s, .*",
+        r"view lost: [\d,]+ tasks/s, all is listed after .*",
+        r"list of summaries by state: [\d.]+ ms .*",
+        r"all expire: [1-9][\d,]* tasks/s erased; .*",
+    ]
+    found = [[line for line in lines if re.fullmatch(one, line)] for one in patterns]
+    assert [len(each) for each in found] == [1] * len(patterns), lines
 
 
 def check(lines: list[str]) -> None:
