@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol, override
 
 from nats.aio.msg import Msg
-from nats.errors import Error, TimeoutError  # noqa: A004 - nats-py's own, which FastStream expects
+from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
@@ -51,16 +51,14 @@ class PacedPulls:
         """Why no messages can be pulled; empty: they can."""
 
     async def fetch(self, batch: int = 1, timeout: float | None = 5) -> list[Msg]:
-        """Return messages; none after a failure.
-
-        Raises:
-            TimeoutError: There were none within `timeout` seconds.
-        """
+        """Return messages; none after a failure, or if none came within `timeout` seconds."""
         try:
             messages = await self._source.fetch(batch, timeout)
         except TimeoutError:
+            # nats-py raises its own, or Python's. FastStream expects the former only: the other one
+            # ends its task, and it keeps every task that has ended, with the error's frames.
             self.problem = ""
-            raise
+            return []
         except Error as error:
             if not self.problem:
                 _log.warning("%s: no messages can be pulled now: %r", self._subject, error)
