@@ -166,12 +166,7 @@ def _served_from(consumer: str) -> tuple[str, str]:
 _log = logging.getLogger(__name__)
 
 EXPIRES = 2.0
-"""Seconds that a request waits for runs: another leader of the queue, if there can be one, does not
-know it."""
-
-EXPIRES_WITHOUT_OTHERS = 10.0
-"""The same where the server has the only copy of the queue: if it forgets requests, it ends the
-connection."""
+"""Seconds that a request waits for runs. A worker that froze is given runs for as long."""
 
 FIRST_REST = 0.02
 """Seconds for which an empty queue first pauses when permits are scarce; doubled each time."""
@@ -292,9 +287,7 @@ class Puller:
             is_scarce = self._concurrency.scarce
             # Requests grow during a burst; an idle queue keeps only one permit.
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
-            is_alone = self._bus.connection.has_only_copies
-            longest = EXPIRES_WITHOUT_OTHERS if is_alone else EXPIRES
-            expires = 0.0 if is_scarce else last_tick_within(longest, longest / 2)
+            expires = 0.0 if is_scarce else last_tick_within(EXPIRES, EXPIRES / 2)
             how = await self._ask(1 + more, expires)
             if how not in _IN_ORDER:
                 _log.info("pulling runs of %s failed: %s", self._consumer, how)
