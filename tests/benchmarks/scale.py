@@ -1,6 +1,6 @@
 """Measure what a fleet takes when there is much of something: ``python -m tests.benchmarks.scale``.
 
-docs/capacity.md has the figures.
+docs/design/scale.md has the figures.
 """
 
 import argparse
