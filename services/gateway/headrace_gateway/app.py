@@ -13,7 +13,6 @@ from prometheus_client import (
 )
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -38,7 +37,7 @@ from headrace_gateway.server.forwarded import ForwardedApp, TrustedProxies
 from headrace_gateway.server.health import Health, healthy
 from headrace_gateway.server.json_response import NO_STORE
 from headrace_gateway.server.open_requests import ProtocolApp
-from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard
+from headrace_gateway.server.origin import LOOPBACK, LOOPBACK_ORIGIN, OriginGuard, PageCors
 from headrace_gateway.server.websocket_close import close_at_once, try_later
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
@@ -203,7 +202,7 @@ def _guarded(app: ASGIApp, settings: GatewaySettings) -> ASGIApp:
     """Return `app` behind what checks where requests come from."""
     if settings.cors_origins:
         any_loopback = LOOPBACK in settings.cors_origins
-        app = CORSMiddleware(
+        app = PageCors(
             app,
             allow_origins=[origin for origin in settings.cors_origins if origin != LOOPBACK],
             allow_origin_regex=LOOPBACK_ORIGIN.pattern if any_loopback else None,

@@ -136,6 +136,7 @@ class _ReplyBatch[Read]:
 def _place(msg: Msg) -> tuple[int, int] | None:
     """Return a message's sequence and the one before it in the answer. None: it is the end."""
     if isinstance(msg, ReceivedMessage) and (place := StreamPosition.read(msg.block)) is not None:
+        msg.position = place
         return place.sequence, place.previous
     headers = msg.headers or {}
     sequence = headers.get(SEQUENCE)

@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from nats.aio.msg import Msg
@@ -84,8 +85,10 @@ def from_message(msg: Msg, event: str = "") -> LogMessage:
         UndecodableMessage: The message has no sequence, so JetStream did not send it, or it belongs
             to another log.
     """
-    if isinstance(msg, ReceivedMessage) and (live := StreamPosition.read(msg.block)) is not None:
-        return _from_live(msg, live, event)
+    if isinstance(msg, ReceivedMessage):
+        position = msg.position or StreamPosition.read(msg.block)
+        if position is not None:
+            return _from_live(msg, position, event)
     headers = msg.headers or {}
     if event and headers.get(SUBJECT) != event:
         raise UndecodableMessage(
@@ -493,7 +496,7 @@ async def short_log(
     # A leader that was frozen may know less than the replica: what that has more counts as well.
     if last.sequence < newest or not (newest or _is_short(last, owner, limits[0])):
         return None
-    return Continuity(key, 0).entries_in(map(from_message, messages))
+    return Continuity(key, 0).entries_in(chain(map(from_message, messages[:-1]), (last,)))
 
 
 def _as_it_is(msg: Msg) -> Msg:

@@ -38,10 +38,10 @@ A submission that takes more calls takes them in each."""
 CALLS = 367
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 585
+CALLS_OF_BLOCKING_RUN = 584
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
-CALLS_OF_READ = 313
+CALLS_OF_READ = 296
 """Python functions called per GetTask of a task of one run that has ended."""
 
 CALLS_OF_AGUI_RUN = 589

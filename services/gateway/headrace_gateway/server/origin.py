@@ -14,9 +14,11 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import override
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,6 +77,23 @@ class OriginGuard:
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
             return
         await self._forbidden(Request(scope), PageRefused(reason))(scope, receive, send)
+
+
+class PageCors(CORSMiddleware):
+    """Starlette's CORS middleware, without what it would spend on each POST of a program."""
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request, and add to the response what a page needs.
+
+        Without Origin the response would get ``Vary`` alone, which is for caches. They keep no
+        response to a POST that does not state its freshness (RFC 9110, section 9.3.3).
+        """
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        if is_post and "origin" not in headers_of(scope).first:
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 class Origins:

@@ -160,6 +160,14 @@ async def test_a_listed_page_may_read_a_stream(listing: httpx.AsyncClient) -> No
         assert "COMPLETED" in (await answer.aread()).decode()
 
 
+async def test_caches_learn_that_responses_differ_by_origin(listing: httpx.AsyncClient) -> None:
+    assert (await listing.get("/v1/agents")).headers["vary"].endswith("Origin")
+    # A cache keeps no response to a POST.
+    posted = await listing.post("/message:send", json=message())
+    assert posted.is_success
+    assert "vary" not in posted.headers
+
+
 async def test_other_pages_may_not_where_some_are_listed(listing: httpx.AsyncClient) -> None:
     foreign = {"Origin": "https://app.example.evil.example"}
     assert (await listing.get("/v1/agents", headers=foreign)).status_code == 403
