@@ -253,6 +253,9 @@ def header_lines(raw: bytes) -> dict[str, str]:
     return headers
 
 
+FROM_STREAM = b"\r\nNats-Stream: "
+"""Its last place in a header block is the server's; a publisher may have set others."""
+
 _REPUBLISHED = re.compile(
     rb"Nats-Stream: [^\r\n]+\r\n"
     rb"Nats-Subject: ([^\r\n]+)\r\n"
@@ -281,7 +284,7 @@ class StreamPosition(NamedTuple):
 
         None: it does not end as nats-server ends those of such messages.
         """
-        at = block.rfind(b"\r\nNats-Stream: ") + len(b"\r\n")
+        at = block.rfind(FROM_STREAM) + len(b"\r\n")
         match = _REPUBLISHED.fullmatch(block, at)
         if match is None:
             return None
@@ -447,6 +450,7 @@ class NatsClient(Client):
         self._serials = itertools.count(1)
         self._answers_inbox = ""
         self._deadlines: dict[float, _Deadlines] = {}
+        self._has_mirrors = False
         self.health = HealthProbe(self._ping, lambda: self.has_others, timing)
 
     @property
@@ -459,11 +463,17 @@ class NatsClient(Client):
     def has_only_copies(self) -> bool:
         """Whether the server has the only copy of each stream, so that any answer is the leader's.
 
-        Then it is in no cluster. With a domain, the streams may be another server's.
+        Then it is in no cluster, and no leaf node, which names a cluster too. With a domain, the
+        streams may be another server's.
         """
         info = self._server_info
         has_streams = bool(info.get("jetstream")) and not self._domain
-        return has_streams and not info.get("cluster") and self.is_connected
+        is_alone = not info.get("cluster") and not self._has_mirrors
+        return has_streams and is_alone and self.is_connected
+
+    def note_mirror(self) -> None:
+        """Take note that a mirror of a stream answers direct gets, which may be behind it."""
+        self._has_mirrors = True
 
     @property
     def has_others(self) -> bool:

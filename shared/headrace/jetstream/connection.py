@@ -146,8 +146,17 @@ class Bus:
 
     @property
     def has_only_copies(self) -> bool:
-        """Whether any copy of a stream that answers is its leader's, as there is only one."""
+        """Whether any copy of a stream that answers is its leader's, as there is only one.
+
+        As long as no mirror has answered; see `DirectAnswer.is_of_mirror`.
+        """
         return self.connection.has_only_copies
+
+    def note_mirror(self, stream: str) -> None:
+        """Take note that a mirror has answered for `stream`: NATS has those beside it do so."""
+        if self.has_only_copies:
+            _log.info("stream %s has a mirror, so its leader is asked too from now on", stream)
+        self.connection.note_mirror()
 
     def among_role(self, name: str) -> str:
         """Return a subject that only processes with this one's role can use."""

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import ReceivedMessage, StreamPosition
+from headrace.jetstream.client import FROM_STREAM, ReceivedMessage, StreamPosition
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.headers import PENDING_MATCHES, PREVIOUS, SEQUENCE, STATUS, UP_TO
 
@@ -33,6 +33,9 @@ class DirectAnswer[Read]:
     """Number of further matching messages, if complete."""
     up_to: int = 0
     """For a query for last messages: the sequence that the replica had reached. 0: none match."""
+    is_of_mirror: bool = False
+    """Whether `direct_get` was answered by a mirror, which may be behind what it copies. An answer
+    without messages does not tell."""
 
 
 async def direct_get[Read](
@@ -51,6 +54,10 @@ async def direct_get[Read](
         await train.arrival(bus.timing.replica_silence)
     finally:
         end()
+    source = b"%b%b\r\n" % (FROM_STREAM, stream.encode())
+    if train.first and not train.first.startswith(source, train.first.rfind(FROM_STREAM)):
+        train.answer.is_of_mirror = True
+        bus.note_mirror(stream)
     return train.answer
 
 
@@ -86,6 +93,8 @@ async def _ask[Read](
 class _ReplyBatch[Read]:
     def __init__(self, read: Callable[[Msg], Read]) -> None:
         self.answer = DirectAnswer[Read]()
+        self.first = b""
+        """The first message's header block."""
         self._read = read
         self._last = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,6 +110,8 @@ class _ReplyBatch[Read]:
         if place is None:
             self._end(msg.headers or {})
         elif place[1] == self._last:
+            if not self._last and isinstance(msg, ReceivedMessage):
+                self.first = msg.block
             self._last = place[0]
             self.answer.messages.append(self._read(msg))
         else:

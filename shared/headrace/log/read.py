@@ -461,10 +461,11 @@ async def short_log(
     """Return all entries of a log as of now, if its last one says that they are few and `owner`'s.
 
     None: the log has more events or bytes than `limits`, is empty, deleted or damaged, or the
-    replica that was asked is behind the leader. Or its last entry does not name `owner` (None: any
-    will do), as those that end a run do: before that is known, no entry is read, so that no log
-    takes longer to ask for than one that is not there. The leader is asked once and, at the same
-    time, a replica for the beginning; a server that has the only copy is asked for that alone.
+    replica that was asked is behind the leader, or a mirror. Or its last entry does not name
+    `owner` (None: any will do), as those that end a run do: before that is known, no entry is read,
+    so that no log takes longer to ask for than one that is not there. The leader is asked once and,
+    at the same time, a replica for the beginning; a server that has the only copy is asked for that
+    alone.
 
     Raises:
         BusUnavailable: No leader answered.
@@ -490,7 +491,7 @@ async def short_log(
         rest = _batch_query(bus, key, after + 1, (limits[0], left))
         got = await direct_get(bus, stream, rest, _as_it_is)
         messages += got.messages
-    if not messages or not got.complete or got.pending:
+    if not messages or not got.complete or got.pending or (not newest and got.is_of_mirror):
         return None
     last = from_message(messages[-1])
     # A leader that was frozen may know less than the replica: what that has more counts as well.

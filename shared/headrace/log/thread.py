@@ -78,6 +78,8 @@ async def _of_stream(bus: Bus, stream: str, thread: ThreadKey) -> list[LogEnd] |
     answer = await direct_get(bus, stream, query, _named)
     if not answer.complete or answer.pending or answer.up_to < newest:
         return None
+    if answer.is_of_mirror and not newest:
+        return None
     ends = [await _end(bus, *named) for named in answer.messages]
     return [end for end in ends if end is not None]
 

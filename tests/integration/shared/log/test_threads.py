@@ -4,6 +4,7 @@ import asyncio
 import secrets
 
 import pytest
+from nats.js.api import StreamConfig, StreamSource
 
 from headrace.jetstream.connection import Bus
 from headrace.log import thread
@@ -112,3 +113,24 @@ async def test_logs_of_all_streams_are_found_and_of_too_many_none(connect: Conne
     more = [log_in(bus, of, COMPLETED) for _ in range(thread._MOST)]
     await asyncio.gather(*more)
     assert await open_logs(bus, of) is None
+
+
+async def test_a_mirror_beside_a_stream_ends_the_belief_in_only_copies(own: Bus) -> None:
+    of = new_thread()
+    log = await log_in(own, of, WORKING)
+    if not own.has_only_copies:
+        pytest.skip("its leader is always asked")
+    mirror = StreamConfig(name=f"{log.stream}-COPY", mirror=StreamSource(name=log.stream))
+    await own.js.add_stream(mirror)  # NATS has it answer direct gets, since its origin does.
+
+    async def is_noticed() -> bool:
+        ends = await open_logs(own, of)
+        return ends is None and not own.has_only_copies
+
+    try:
+        await eventually(is_noticed, "the mirror has answered, and was not believed")
+        for _ in range(20):
+            await log.append("said", state=WORKING)
+            assert await open_in(own, of) == {log.key: WORKING}
+    finally:
+        await own.js.delete_stream(str(mirror.name))
