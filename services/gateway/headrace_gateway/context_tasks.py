@@ -35,6 +35,8 @@ class ContextTasks:
     def __init__(self, services: Services, call: Call, context: str) -> None:
         """Read the context with that id."""
         self._services, self._call, self._context = services, call, context
+        self.may_refuse = call.card.follow_ups == "reject"
+        """Whether the agent accepts no other run until the running one ends."""
 
     async def newest_first(
         self, most: int | None = None, *, states: Sequence[str] = ()
@@ -67,7 +69,7 @@ class ContextTasks:
             StateUnavailable, BusUnavailable: try again.
         """
         call = self._call
-        if call.card.follow_ups == "reject":
+        if self.may_refuse:
             rule = "has an active run, and its agent allows one at a time"
             raise ThreadBusy(f"thread {self._context} {rule}")
         if call.card.follow_ups != "interrupt":

@@ -73,6 +73,9 @@ _FILES = frozenset({"raw", "url"})
 class ContextTurns(Protocol):
     """The runs in the context of a new task, which may have to wait for them."""
 
+    may_refuse: bool
+    """Whether `make_way` refuses the new task if there are `busy` ones."""
+
     async def at_work(self) -> list[str]:
         """Return the tasks that are working or waiting for a worker."""
 
@@ -347,16 +350,34 @@ class Submissions:
         """Begin a task, or return the input with which an earlier request of this key began it."""
         async with self._idempotency.one_at_a_time(keyed):
             place = self.place(submission.caller, submission.agent, submission.context)
-            claim, busy = await self._claim(keyed, place, submission.turns)
+            if (turns := submission.turns) is not None and turns.may_refuse:
+                if (replay := await self._replay_unless_refused(keyed, turns)) is not None:
+                    return replay
+                turns = None
+            claim, busy = await self._claim(keyed, place, turns)
             for _ in range(ROUNDS):
                 if (earlier := await self._idempotency.start_of(claim)) is not None:
                     return await self._replay(earlier)
-                if busy and submission.turns is not None:
-                    submission, busy = await _behind(submission, submission.turns, busy), []
+                if busy and turns is not None:
+                    submission, busy = await _behind(submission, turns, busy), []
                 with suppress(Fenced):
                     return await self.begin(submission, claim.key, claim.record.context)
                 claim.is_new = False  # Another gateway has begun the same task.
             raise TaskBusy(f"task {claim.key.task} is being started")
+
+    async def _replay_unless_refused(
+        self, keyed: KeyedRequest, turns: ContextTurns
+    ) -> AcceptedInput | None:
+        """Return the input of the same earlier request, if other tasks are at work; else None.
+
+        A request that is refused must leave no claim: it may be sent again at any time, changed or
+        not, whereas an old claim without a log may be that of a task past its retention.
+        """
+        if not (busy := await turns.at_work()):
+            return None
+        if (replay := await self.replay(keyed)) is None:
+            await turns.make_way(busy)
+        return replay
 
     async def _claim(
         self, keyed: KeyedRequest, place: tuple[TaskKey, str], turns: ContextTurns | None

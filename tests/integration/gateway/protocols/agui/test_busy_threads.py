@@ -50,6 +50,8 @@ async def test_an_agent_that_rejects_takes_a_run_only_when_the_last_is_over(
     (await run_of(fleet)).go_on.set()
     assert (await reading)[-1].json["type"] == "RUN_FINISHED"
     began = asyncio.Event()
+    # A refused run was none, so its id is free for another one.
+    second["state"] = {"is": "another"}
     reading = asyncio.create_task(read(http, "refusing", second, began))
     await began.wait()
     (await runs(fleet, 2))[1].go_on.set()
