@@ -11,8 +11,8 @@ from nats.js.api import ConsumerConfig
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 
-_PULL = 20.0
-"""Seconds that a request for messages waits."""
+_PULL = 5.0
+"""Seconds that a request for messages waits. One that is lost with a server delays events as long."""
 
 type Take = Callable[[NatsMessage], Awaitable[None]]
 
