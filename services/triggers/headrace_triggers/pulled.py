@@ -12,7 +12,7 @@ from headrace.jetstream.connection import Bus
 from headrace.model.errors import HeadraceError
 
 _PULL = 5.0
-"""Seconds that a request for messages waits. One that is lost with a server delays events as long."""
+"""Seconds that a request for messages waits; one that a server loses delays events as long."""
 
 type Take = Callable[[NatsMessage], Awaitable[None]]
 
