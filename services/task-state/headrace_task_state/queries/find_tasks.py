@@ -119,10 +119,12 @@ def sought_in(text: str) -> str:
     """Return the words that the store looks for: each is in the JSON of all tasks with the text.
 
     They are its runs of letters and digits without a case other than ASCII's: quotes are escaped
-    in JSON, and the store knows no other letters' case. Empty: there are none.
+    in JSON, and the store knows no other letters' case, but those of `BECOME_ASCII`. Empty: there
+    are none.
     """
     runs = groupby(
-        text.lower(), lambda one: one.isalnum() and (one.isascii() or one == one.upper())
+        text.casefold(),
+        lambda one: one.isalnum() and (one.isascii() or one.lower() == one.upper()),
     )
     return " ".join("".join(run) for is_sought, run in runs if is_sought)
 

@@ -62,7 +62,14 @@ LETTERS = {
 }
 """What stands for a state in members of lists."""
 
+BECOME_ASCII = tuple(
+    "\u00df\u0130\u0149\u017f\u01f0\u1e96\u1e97\u1e98\u1e99\u1e9a\u1e9e\u212a"
+    "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
+)
+"""Characters that are ASCII letters where case is ignored, such as ligatures, which become two."""
+
 _SHARED = {
+    "BECOME_ASCII": BECOME_ASCII,
     "USUAL": USUAL,
     "LETTERS": {state: letter.decode() for state, letter in LETTERS.items()},
     "MOST_BYTES": MOST_BYTES,

@@ -52,13 +52,14 @@ async def test_rows_of_all_agents_are_filtered_counted_and_searched(fleet: TaskS
         asked("refund 8", "cashier", WORKING),
         asked("refund 9 of another", "cashier", owner="other"),
         asked('Straße "Nord" \u0416\u0443\u043a, \u5317\u4eac', "counter"),
+        asked("D\u0130YARBAKIR: \ufb01le \\n 100 %, \U0001f600", "counter"),
     ]
     for log in logs:
         await fleet.store(log)
     everything = await find(fleet)
     assert {row.agent for row in everything.tasks} == {"cashier", "counter"}
-    assert everything.counts == {INPUT_REQUIRED: 1, COMPLETED: 2, FAILED: 1, WORKING: 1}
-    assert everything.total_size == 5
+    assert everything.counts == {INPUT_REQUIRED: 1, COMPLETED: 3, FAILED: 1, WORKING: 1}
+    assert everything.total_size == 6
     asks = await find(fleet, states=[INPUT_REQUIRED])
     [row] = asks.tasks
     assert (row.id, row.title, row.text) == (
@@ -78,8 +79,12 @@ async def test_rows_of_all_agents_are_filtered_counted_and_searched(fleet: TaskS
     assert titles(await find(fleet, text="parts")) == []
     street = titles(await find(fleet, text="straße"))
     assert len(street) == 1
-    for text in ('E "NORD"', "\u0416\u0423\u041a", "\u4eac", '"'):
+    for text in ('E "NORD"', "\u0416\u0423\u041a", "\u4eac", '"', "STRASSE"):
         assert titles(await find(fleet, text=text)) == street
+    for text in ("d\u0130yarbakir", "FILE \\N", "100 %,", "\U0001f600"):
+        assert titles(await find(fleet, text=text)) == [log_title(logs[6])], text
+    for text in ("%" * 200, "100.%", "[file]*", "\ufffd"):
+        assert titles(await find(fleet, text=text)) == []
     some = await find(fleet, text="refund", states=[WORKING], agents=["cashier"])
     assert titles(some) == ["refund 8"]
     assert some.counts == found.counts
@@ -93,7 +98,7 @@ async def test_rows_of_all_agents_are_filtered_counted_and_searched(fleet: TaskS
     await fleet.start()
     assert titles(await until_found(fleet, text="refund 8")) == ["refund 8"]
     again = await until_found(fleet)
-    assert {row.title for row in again.tasks} == {log_title(log) for log in (*logs[:4], logs[5])}
+    assert {row.title for row in again.tasks} == {log_title(log) for log in (*logs[:4], *logs[5:])}
 
 
 async def until_found(fleet: TaskStates, **query: object) -> RowsFound:

@@ -184,6 +184,27 @@ for word in string.gmatch(sought, '[^ ]+') do
   words[#words + 1] = word
 end
 
+-- By first bytes: most texts have none of them.
+local become_ascii = {}
+for _, character in ipairs(BECOME_ASCII) do
+  local first = string.sub(character, 1, 1)
+  become_ascii[first] = become_ascii[first] or {}
+  table.insert(become_ascii[first], character)
+end
+
+local function has_any_of_them(text)
+  for first, characters in pairs(become_ascii) do
+    if string.find(text, first, 1, true) then
+      for _, character in ipairs(characters) do
+        if string.find(text, character, 1, true) then
+          return true
+        end
+      end
+    end
+  end
+  return false
+end
+
 -- Returns whether an opening may contain what is sought. What is known of a summary is not enough to tell.
 local function is_sought(task, found, history)
   local text = found
@@ -197,7 +218,7 @@ local function is_sought(task, found, history)
   text = string.lower(task .. text)
   for _, word in ipairs(words) do
     if not string.find(text, word, 1, true) then
-      return false
+      return has_any_of_them(text)
     end
   end
   return true
