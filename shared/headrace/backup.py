@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nats.js import api
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headrace.environment import variable
 from headrace.jetstream.api import request
@@ -59,7 +59,7 @@ class SavedStream(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     name: str
-    file: str
+    file: str = Field(pattern=r"^[^/]+$")
     """In the folder."""
     bytes: int
     """Size of the file."""
@@ -139,7 +139,8 @@ async def back_up(bus: Bus, folder: Path) -> AsyncIterator[SavedStream]:
     what refers to something in another stream finds it there.
 
     Raises:
-        BackupRefused: The folder has files, or the streams are not those of the settings.
+        BackupRefused: The folder has files or can't be written to, or the streams are not those of
+            the settings.
         BusUnavailable: JetStream does not answer.
     """
     await asyncio.to_thread(_make, folder)
@@ -230,11 +231,12 @@ class _SnapshotFile:
     @classmethod
     @contextmanager
     def created(cls, path: Path) -> Iterator["_SnapshotFile"]:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
-        with os.fdopen(descriptor, "wb") as file:
-            yield cls(path, file)
-            file.flush()
-            os.fsync(file.fileno())
+        with _accessing(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
+            with os.fdopen(descriptor, "wb") as file:
+                yield cls(path, file)
+                file.flush()
+                os.fsync(file.fileno())
 
     def write(self, chunk: bytes) -> None:
         self._file.write(chunk)
@@ -242,20 +244,28 @@ class _SnapshotFile:
         self.size += len(chunk)
 
 
-def _make(folder: Path) -> None:
+@contextmanager
+def _accessing(path: Path) -> Iterator[None]:
+    """Raise BackupRefused where the disk is full, or refuses otherwise."""
     try:
+        yield
+    except OSError as error:
+        raise BackupRefused(f"{path}: {error.strerror}") from None
+
+
+def _make(folder: Path) -> None:
+    with _accessing(folder):
         folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise BackupRefused(f"{folder} has files: name a new or an empty folder")
-    except OSError as error:
-        raise BackupRefused(f"{folder}: {error.strerror}") from None
 
 
 def _finish(folder: Path, manifest: BackupManifest) -> None:
     part = folder / f"{MANIFEST}.part"
-    part.touch(_PRIVATE_FILE)
-    part.write_text(manifest.model_dump_json(indent=2) + "\n")
-    part.rename(folder / MANIFEST)
+    with _accessing(part):
+        part.touch(_PRIVATE_FILE)
+        part.write_text(manifest.model_dump_json(indent=2) + "\n")
+        part.rename(folder / MANIFEST)
 
 
 async def restore(bus: Bus, folder: Path, *, replace: bool = False) -> AsyncIterator[SavedStream]:
@@ -299,11 +309,9 @@ def _check_settings(manifest: BackupManifest, settings: BusSettings) -> None:
 def _check_files(manifest: BackupManifest, folder: Path) -> None:
     for one in manifest.streams:
         digest, path = hashlib.sha256(), folder / one.file
-        try:
+        with _accessing(path):
             for chunk in _chunks(path):
                 digest.update(chunk)
-        except OSError as error:
-            raise BackupRefused(f"{path}: {error.strerror}") from None
         if digest.hexdigest() != one.sha256:
             raise BackupRefused(f"{path}: is damaged: it has another sha256 than {MANIFEST} states")
 

@@ -16,6 +16,7 @@ from headrace.backup import MANIFEST, SavedStream, back_up
 from headrace.backup import restore as restored
 from headrace.jetstream.connection import Bus
 from headrace_cli.failures import CommandFailed
+from headrace_cli.interrupts import ended_by_exceptions
 from headrace_cli.on_bus import on_bus, with_nats
 from headrace_cli.printer import Printer, with_json
 
@@ -41,12 +42,23 @@ def backup(folder: Path, nats_url: str | None, printer: Printer) -> None:
         _each(nats_url, printer, lambda bus: back_up(bus, folder))
         printer.remark(f"the backup is complete: {folder}")
         return
-    with TemporaryDirectory() as made:
+    with ended_by_exceptions(), TemporaryDirectory() as made:
         errors = Printer(as_json=printer.as_json, err=True)
         _each(nats_url, errors, lambda bus: back_up(bus, Path(made)))
+        _send(Path(made))
+
+
+def _send(folder: Path) -> None:
+    """Write the archive of a backup to stdout, its manifest last."""
+    try:
         with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
-            for path in sorted(Path(made).iterdir(), key=lambda one: one.name == MANIFEST):
+            for path in sorted(folder.iterdir(), key=lambda one: one.name == MANIFEST):
                 archive.add(path, path.name)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # The reader has gone and says why; click ends the command.
+    except OSError as error:
+        raise CommandFailed(f"stdout: {error.strerror}") from None
 
 
 @click.command()
@@ -71,13 +83,27 @@ def _unpacked(folder: Path) -> Iterator[Path]:
     if folder != _PIPE:
         yield folder
         return
-    with TemporaryDirectory() as made:
+    with ended_by_exceptions(), TemporaryDirectory() as made:
         try:
             with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*") as archive:
-                archive.extractall(made, filter="data")
-        except tarfile.TarError as error:
+                for member in archive:
+                    archive.extract(member, made, filter=_of_backup)
+        except (tarfile.TarError, TypeError) as error:  # TypeError: three bytes of gzip
             raise CommandFailed(f"stdin is no complete backup: {error}") from None
+        except OSError as error:
+            raise CommandFailed(f"{error.filename or made}: {error.strerror}") from None
         yield Path(made)
+
+
+def _of_backup(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Return a member as it is extracted.
+
+    Raises:
+        FilterError: A backup has none like it, such as a link.
+    """
+    if member.islnk() or member.issym():
+        raise tarfile.SpecialFileError(member)
+    return tarfile.data_filter(member, folder)
 
 
 def _each(

@@ -4,7 +4,12 @@ import asyncio
 import gzip
 import io
 import json
+import os
 import secrets
+import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -165,11 +170,16 @@ async def test_a_backup_goes_through_a_pipe_unless_it_is_cut(fleet: Bus) -> None
     assert piped.exit_code == 0, piped.stderr
     await store(fleet, f"{fleet.settings.prefix}.dead.t.agent", b"later", 10)
     archive = piped.stdout_bytes
-    for cut in (archive[: len(archive) // 2], b"", b"no archive", without_manifest(archive)):
+    zipped, without = gzip.compress(archive), without_manifest(archive)
+    halves = archive[: len(archive) // 2], archive[: len(without) + 600], zipped[:3], zipped[:-600]
+    odd = with_member(without, MANIFEST, tarfile.LNKTYPE), with_member(archive, "../evil")
+    for cut in (*halves, *odd, b"", b"no archive", without):
         refused = await run(fleet, "restore", "-", "--replace", stdin=cut)
         assert (refused.exit_code, "no complete backup" in refused.output) == (1, True), refused
         assert await letters(fleet) == LETTERS + 1
-    restored = await run(fleet, "restore", "-", "--replace", stdin=gzip.compress(archive))
+    long = await run(fleet, "restore", "-", "--replace", stdin=with_member(archive, "n" * 300))
+    assert (long.exit_code, "File name too long" in long.output) == (1, True)
+    restored = await run(fleet, "restore", "-", "--replace", stdin=zipped)
     assert restored.exit_code == 0, restored.output
     assert await letters(fleet) == LETTERS
 
@@ -179,6 +189,54 @@ def without_manifest(archive: bytes) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(archive)) as found:
         assert found.getnames()[-1] == MANIFEST
         return archive[: found.getmembers()[-1].offset]
+
+
+def with_member(archive: bytes, name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return an archive with one more member before the others."""
+    member, added = tarfile.TarInfo(name), io.BytesIO()
+    member.type, member.linkname = kind, "elsewhere"
+    with tarfile.open(fileobj=added, mode="w", format=tarfile.GNU_FORMAT) as more:
+        more.addfile(member)
+        return added.getvalue()[: more.offset] + archive
+
+
+async def test_a_command_that_ends_on_the_way_says_why_and_leaves_no_file(
+    fleet: Bus, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        await store(fleet, f"{fleet.settings.prefix}.dead.t.agent", os.urandom(900_000), 10)
+    for command, why in (
+        ("backup - > /dev/full", "Error: stdout: No space left on device"),
+        ("ulimit -f 100; backup -", "snapshot: File too large"),
+        ("backup - | head -c 1 > /dev/null", ""),
+    ):
+        failed = in_shell(fleet, command, tmp_path)
+        errors = (await asyncio.to_thread(failed.communicate, timeout=60))[1].decode()
+        assert (failed.returncode, why in errors, "Traceback" in errors) == (1, True, False), errors
+        assert names_in(tmp_path) == []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        ended = in_shell(fleet, "backup -", tmp_path)
+        assert ended.stdout is not None
+        # Nobody reads the rest of the archive, so the command waits.
+        await asyncio.to_thread(ended.stdout.read, 1)
+        ended.send_signal(number)
+        await asyncio.to_thread(ended.communicate, timeout=60)
+        assert (ended.returncode, names_in(tmp_path)) == (128 + number, [])
+
+
+def in_shell(fleet: Bus, command: str, folder: Path) -> "subprocess.Popen[bytes]":
+    """Run `command`, in which `backup` is Headrace's, with temporary files in `folder`."""
+    prefix, url = fleet.settings.prefix, fleet.settings.nats_url
+    program = f"exec {sys.executable} -m headrace_cli backup --nats-url {url}"
+    own = {"HEADRACE_PREFIX": prefix, "HEADRACE_STREAM_PREFIX": prefix, "TMPDIR": str(folder)}
+    return subprocess.Popen(
+        [str(shutil.which("bash")), "-c", f"set -o pipefail; {command.replace('backup', program)}"],
+        env={**os.environ, **own},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
 
 
 async def test_nothing_is_restored_under_a_running_service(fleet: Bus, tmp_path: Path) -> None:
