@@ -1,8 +1,9 @@
 import { useState } from "preact/hooks";
 
 import { Confirm } from "../confirm";
-import { postJson } from "../gateway";
-import { nameOf, type Version } from "../versions/share";
+import { postJson, type Json } from "../gateway";
+import { toasts } from "../ui/toasts";
+import { nameOf, retired, type Version } from "../versions/share";
 
 interface Acted {
   agent: string;
@@ -15,18 +16,22 @@ interface Acted {
 export function VersionActions({ agent, version, all, onDone }: Acted) {
   const [asks, setAsks] = useState<"" | "route" | "rollback" | "retire">("");
   const name = nameOf(version);
-  const post = async (action: string, body: object) => {
-    await postJson(`v1/fleet/agents/${encodeURIComponent(agent)}:${action}`, body);
+  const post = async (action: string, body: object): Promise<Json> => {
+    const answer = await postJson(`v1/fleet/agents/${encodeURIComponent(agent)}:${action}`, body);
     onDone();
+    return answer;
   };
   const route = (fields: FormData) => {
     const percent = Number(fields.get("percent"));
     return post("route", { version: version.version, ...(percent < 100 ? { percent } : {}) });
   };
   const rollBack = (fields: FormData) => post("rollback", { move: fields.has("move") });
-  const retire = (fields: FormData) => {
-    const to = fields.get("moveTo");
-    return post("retire", { version: version.version, ...(to === null || to === "keep" ? {} : { moveTo: String(to).slice(1) }) });
+  // Its row goes with it, so that only this says what has become of its tasks.
+  const retire = async (fields: FormData) => {
+    const chosen = fields.get("moveTo");
+    const to = chosen === null || chosen === "keep" ? {} : { moveTo: String(chosen).slice(1) };
+    const { movedTasks } = await post("retire", { version: version.version, ...to });
+    toasts.say(retired(version, movedTasks, to.moveTo));
   };
   const close = () => setAsks("");
   const getsNone = !version.current && !version.candidate;

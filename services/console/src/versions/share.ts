@@ -24,6 +24,14 @@ export function shareOf({ current, candidate }: Version, all: readonly Version[]
   return [shareOfContexts(100 - other.percent), others(other).length > 0 ? "without the other's rules" : ""].filter(Boolean).join(", ");
 }
 
+/** Returns what the retirement of a version has done; its workers announce it again while they run. */
+export function retired(version: Version, moved: number, to: string | undefined): string {
+  const tasks = `${moved} open ${moved === 1 ? "task" : "tasks"}`;
+  const continued = to === undefined || moved === 0 ? "" : `: version ${nameOf({ version: to })} continues ${tasks}`;
+  const running = version.workers.length > 0 ? " Stop its workers, which still run." : "";
+  return `Version ${nameOf(version)} is retired${continued}.${running}`;
+}
+
 function shareOfContexts(percent: number): string {
   return percent > 0 ? `${percent} % of contexts` : "";
 }

@@ -38,29 +38,33 @@ function VersionTable({ agent, actionsOf }: Omit<Shown, "agents"> & { agent: str
   const reload = () => setRound((count) => count + 1);
   const path = `v1/fleet/agents/${encodeURIComponent(agent)}/versions`;
   const { value, error } = useLoaded(path, (signal) => fetchJson(path, { signal }), round);
+  // What was shown once is shown, and asked about, over an outage.
+  const isRefused = error !== "" && value === null;
   useEffect(() => {
-    if (error) return;
+    if (isRefused) return;
     const timer = setInterval(reload, REFRESH);
     return () => clearInterval(timer);
-  }, [error]);
-  if (error) return <p class="error" role="alert">{error}</p>;
-  if (!value) return null;
+  }, [isRefused]);
+  if (!value) return error ? <p class="error" role="alert">{error}</p> : null;
   const all: Version[] = value["versions"];
   const heads = ["Version", "New tasks", "Open tasks", ...(actionsOf ? ["Action"] : []), "Workers"];
   return (
-    <Table title={`Versions of ${agent}`} heads={heads} empty="No version.">
-      {all.map((version) => (
-        <tr key={version.version}>
-          <th scope="row">{nameOf(version)}</th>
-          <td>{shareOf(version, all)}</td>
-          <td>
-            {version.openTasks ?? "unknown"}
-            {version.continuedBy !== null && `, continued by ${nameOf({ version: version.continuedBy })}`}
-          </td>
-          {actionsOf && <td>{actionsOf(agent, version, all, reload)}</td>}
-          <td class="soft">{version.workers.join(", ") || "none"}</td>
-        </tr>
-      ))}
-    </Table>
+    <>
+      {error && <p class="error" role="alert">{error}</p>}
+      <Table title={`Versions of ${agent}`} heads={heads} empty="No version.">
+        {all.map((version) => (
+          <tr key={version.version}>
+            <th scope="row">{nameOf(version)}</th>
+            <td>{shareOf(version, all)}</td>
+            <td>
+              {version.openTasks ?? "unknown"}
+              {version.continuedBy !== null && `, continued by ${nameOf({ version: version.continuedBy })}`}
+            </td>
+            {actionsOf && <td>{actionsOf(agent, version, all, reload)}</td>}
+            <td class="soft">{version.workers.join(", ") || "none"}</td>
+          </tr>
+        ))}
+      </Table>
+    </>
   );
 }
