@@ -146,13 +146,19 @@ async def test_an_answer_from_elsewhere_is_told_wherever_its_question_is_open(
             )
         question = f"document.querySelector(`{listed} .approval`)"
         await page.until(question, f"the question is open in {place}")
+        await page.type(f"{listed} .approval [name=note]", "Not by train")
+        # The page has read how far the log was before the answer.
+        read = f"one.responseEnd && one.name.includes('{task['id']}?historyLength=0')"
+        entries = "performance.getEntriesByType('resource')"
+        await page.until(f"{entries}.some((one) => {read})", "it knows the question's place")
         # The count is that of the list in which the answer will be missed.
         await page.until("document.querySelector('nav .count')", "it is in the inbox")
         body = {"message": message("yes", taskId=task["id"])}
         (await http.post(f"{agent.url}/message:send", json=body)).raise_for_status()
         told = f"document.querySelector(`{listed} .elsewhere`)?.innerText"
         await page.until(f"{told}?.startsWith('Already answered by anonymous at')", place)
-        assert (await page.evaluate(told)).endswith(": yes")
+        assert ": yes" in await page.evaluate(told)
+        assert "What you wrote was not sent: Not by train" in await page.evaluate(told)
         assert not await page.evaluate(question), "it can't be answered again"
 
 

@@ -1,3 +1,4 @@
+import { unsent } from "./approval/unsent";
 import { drafts } from "./chat/drafts";
 import { endSessionUrl, nameIn, renewed, SignInFailed, type Issued } from "./sign_in/issuer";
 import { options } from "./sign_in/options";
@@ -70,6 +71,7 @@ class Session extends Store {
     this.keep(null);
     sessionStorage.removeItem(KEY);
     drafts.clear();
+    unsent.clear();
     this.changed();
     if (url) location.assign(url);
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { approvalOf, argumentsOf, callsOf, edited, schemaOf, withoutArguments, words } from "../src/approval/decision";
+import { approvalOf, argumentsOf, callsOf, edited, schemaOf, withHidden, withoutArguments, words } from "../src/approval/decision";
 
 const CALL = { id: "call-1", name: "refund_order", args: '{"orderId": 7, "note": "broken", "items": ["a"]}' };
 
@@ -67,4 +67,9 @@ test("each of several calls has the labels of its own tool", () => {
   assert.equal(argumentsOf('{"to":"ada"}', schemaOf(interrupt, 0))![0]!.label, "Payee");
   assert.deepEqual(schemaOf(interrupt, 1), {});
   assert.deepEqual(schemaOf({ id: "i", reason: "x" }, 0), {});
+});
+
+test("characters that hide what is approved are shown by their numbers, and those of scripts stay", () => {
+  assert.equal(withHidden("pay\u202e001\u202c to\u200bbob"), "pay⟨U+202E⟩001⟨U+202C⟩ to⟨U+200B⟩bob");
+  for (const text of ["مرحبا", "می\u200cخواهم", "👩\u200d💻"]) assert.equal(withHidden(text), text);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { Folded } from "../src/task/fold";
 import { LogLines, matching } from "../src/task/log_lines";
-import { inWords } from "../src/task/parts";
+import { inWords } from "../src/approval/verdict";
 import type { LogRow } from "../src/task/timeline";
 
 let count = 0;

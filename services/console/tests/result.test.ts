@@ -31,6 +31,11 @@ test("an answer is its texts; one that begins anew replaces what was there", () 
   assert.equal(one.answer, "new\n\nx");
 });
 
+test("a text goes on in its line behind a checkpoint, and others are paragraphs", () => {
+  const texts = ["1 2 ", "3", "4", " 5", "a\n", " b"].map((text, at) => artifact(`${at}`, [{ text }]));
+  assert.equal(result(asked, ...texts).answer, "1 2 3\n\n4 5\n\na\n\n\n b");
+});
+
 test("files of an answer are its own, not what a child has said", () => {
   const of = (filename: string, metadata = {}) => artifact(filename, [{ raw: "aGk=", filename, metadata }]);
   assert.deepEqual(result(asked, of("own"), of("other", { agui_subagent_run_id: "c" })).files.map(({ name }) => name), ["own"]);

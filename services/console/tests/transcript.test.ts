@@ -89,6 +89,19 @@ test("questions are open until the run that answers them begins", () => {
   assert.deepEqual(transcript.open, []);
 });
 
+test("a restored run has what began it: the answers, with the calls that were asked about", () => {
+  const transcript = new Transcript();
+  const call = [{ type: "TOOL_CALL_START", toolCallId: "c-1", toolCallName: "pay" }, { type: "TOOL_CALL_ARGS", toolCallId: "c-1", delta: "{}" }];
+  const asks = { type: "RUN_FINISHED", outcome: { interrupts: [{ id: "q", reason: "tool_call", toolCallId: "c-1" }] } };
+  const answers = [{ interruptId: "q", status: "resolved", payload: { approved: false } }];
+  const runs = [{ runId: "1", taskId: "t", events: [...call, asks], answers: [] }, { runId: "2", taskId: "t", events: [], answers }];
+  transcript.restore({ runs, messages: [], state: {} });
+  const given = { isDeclined: false, payload: { approved: false }, calls: [{ id: "c-1", name: "pay", args: "{}" }] };
+  assert.deepEqual(transcript.runs.map((run) => run.given), [[], [given]]);
+  // What another client answers in plain words or data names no question.
+  assert.deepEqual(transcript.begin("3", [], "t", [{ interruptId: "", status: "cancelled" }]).given, [{ isDeclined: true, payload: undefined, calls: [] }]);
+});
+
 test("what another thread has said comes before the first run, and goes with an edited message", () => {
   const transcript = new Transcript();
   transcript.restore({

@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { callsIn } from "../chat/calls";
-import { Conversation, type Answer } from "../chat/conversation";
+import { Conversation } from "../chat/conversation";
+import type { Answer } from "../chat/transcript";
 import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { inbox } from "../inbox/inbox";
 import { useStore } from "../store";
@@ -49,7 +50,7 @@ export function AnswerHere({ agent, context, task, said, children }: Asked) {
       {isSent && last?.state === "running" && <p class="hint" role="status">{agent} is at work with the answer<span class="busy-mark" aria-hidden="true" /></p>}
       <AnsweredElsewhere task={task} />
       {elsewhere === undefined && !isSent && asking && (
-        <Questions key={asking.id} interrupts={asking.interrupts} calls={callsIn(transcript.runs)} said={said} onAnswer={answer} />
+        <Questions key={asking.id} task={task} interrupts={asking.interrupts} calls={callsIn(transcript.runs)} said={said} onAnswer={answer} />
       )}
       {elsewhere === undefined && !isLoading && !isSent && !asking && !error && children}
     </>

@@ -1,19 +1,18 @@
 import { Check, CircleHelp, Pencil, Wrench, X } from "lucide";
 import { useId, useRef, useState } from "preact/hooks";
 
-import type { Answer } from "../chat/conversation";
-import type { Interrupt } from "../chat/transcript";
+import type { Answer, Interrupt } from "../chat/transcript";
 import type { Json } from "../gateway";
 import { Markdown } from "../markdown/markdown";
 import { Icon } from "../ui/icon";
-import { argumentsOf, edited, schemaOf, words, type Approval, type Argument, type AskedCall } from "./decision";
+import { argumentsOf, edited, withHidden, words, type Approval, type Argument, type AskedCall } from "./decision";
 import { Until } from "./until";
 
 interface Asked {
   interrupt: Interrupt;
   approval: Approval;
-  /** What is to be approved: all of them, by one answer. */
-  calls: readonly AskedCall[];
+  /** What is to be approved; undefined: no call of a tool. */
+  call: AskedCall | undefined;
   /** Its place among several, such as "1 of 2". */
   place: string;
   /** Whether the question's text stands above it already. */
@@ -23,11 +22,10 @@ interface Asked {
 }
 
 /** An approval: what is to be done with which arguments, and two buttons. */
-export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy, onAnswer }: Asked) {
+export function ApprovalCard({ interrupt, approval, call, place, isSaid, isBusy, onAnswer }: Asked) {
   const [mode, setMode] = useState<"" | "edit" | "reject">("");
   const [error, setError] = useState("");
   const form = useRef<HTMLFormElement>(null);
-  const call = calls.length === 1 ? calls[0] : undefined;
   const schema = interrupt.responseSchema?.["properties"]?.["editedArgs"];
   const args = call ? argumentsOf(call.args, schema) : null;
   const answer = (payload: unknown) => onAnswer({ interruptId: interrupt.id, status: "resolved", payload });
@@ -44,9 +42,8 @@ export function ApprovalCard({ interrupt, approval, calls, place, isSaid, isBusy
   };
   return (
     <form ref={form} class="approval" aria-label={["Approve", call?.name, place].filter(Boolean).join(" ")} onSubmit={submit}>
-      {calls.length < 2 && <Head name={call?.name ?? ""} place={place} />}
+      <Head name={call?.name ?? ""} place={place} />
       {!isSaid && !(call && interrupt.message?.includes(call.name)) && <Markdown text={interrupt.message ?? interrupt.reason} />}
-      {calls.length > 1 && calls.map((one, at) => <OneOfSeveral key={one.id} call={one} place={`${at + 1} of ${calls.length}`} schema={schemaOf(interrupt, at)} />)}
       {args ? <Arguments args={args} isEdited={mode === "edit"} /> : call?.args && <pre>{call.args}</pre>}
       <Until time={interrupt.expiresAt} />
       {mode === "reject" && (
@@ -96,17 +93,6 @@ function Head({ name, place }: { name: string; place: string }) {
   );
 }
 
-/** One of the calls that are approved together. */
-function OneOfSeveral({ call, place, schema }: { call: AskedCall; place: string; schema: Json }) {
-  const args = argumentsOf(call.args, schema);
-  return (
-    <div class="approval-call">
-      <Head name={call.name} place={place} />
-      {args ? <Arguments args={args} isEdited={false} /> : <pre>{call.args}</pre>}
-    </div>
-  );
-}
-
 /** The arguments as a form that is filled in, or as text while nobody edits them. */
 function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) {
   // Several questions may be about the same arguments.
@@ -118,13 +104,20 @@ function Arguments({ args, isEdited }: { args: Argument[]; isEdited: boolean }) 
         <div key={argument.key}>
           <dt><label for={isEdited ? `${form} ${argument.key}` : undefined}>{argument.label}</label></dt>
           <dd>
-            {isEdited ? <ArgumentField argument={argument} id={`${form} ${argument.key}`} /> : <span class="argument-value" dir="auto">{shown(argument.value)}</span>}
+            {isEdited ? <ArgumentField argument={argument} id={`${form} ${argument.key}`} /> : <ArgumentValue text={withHidden(shown(argument.value))} />}
             {argument.hint && <span class="hint">{argument.hint}</span>}
           </dd>
         </div>
       ))}
     </dl>
   );
+}
+
+/** Characters of a value that may need to be scrolled, so that the buttons stay near. */
+const LONG = 500;
+
+function ArgumentValue({ text }: { text: string }) {
+  return <span class="argument-value" dir="auto" {...(text.length > LONG && { tabIndex: 0 })}>{text}</span>;
 }
 
 function ArgumentField({ argument, id }: { argument: Argument; id: string }) {

@@ -1,5 +1,5 @@
 import type { Json } from "../gateway";
-import type { Interrupt } from "../chat/transcript";
+import type { Answer, Interrupt } from "../chat/transcript";
 
 /** A call of a tool that a question is about. */
 export interface AskedCall {
@@ -42,8 +42,8 @@ export function approvalOf(interrupt: Interrupt): Approval | null {
       takesNote: note !== undefined,
     };
   }
-  const requests = interrupt.metadata?.["value"]?.["action_requests"];
-  if (Array.isArray(requests) && requests.length === 1) return langChainApproval(interrupt, requests[0]);
+  const [request, ...more] = requestsOf(interrupt);
+  if (request && more.length === 0) return langChainApproval(interrupt, request);
   if (interrupt.reason === "tool_call" && interrupt.toolCallId && asked.length === 0) {
     return { approve: () => ({ approved: true }), reject: (text) => ({ approved: false, ...(text && { reason: text }) }), canEdit: false, takesNote: false };
   }
@@ -62,6 +62,39 @@ function langChainApproval(interrupt: Interrupt, request: Json): Approval | null
     canEdit: allowed.includes("edit"),
     takesNote: false,
   };
+}
+
+function requestsOf(interrupt: Interrupt): Json[] {
+  const requests = interrupt.metadata?.["value"]?.["action_requests"];
+  return Array.isArray(requests) ? requests : [];
+}
+
+/**
+ * Returns a question as those that people answer: LangChain reviews several calls by one, and each is
+ * decided on its own. Their answers belong together again: see `joined`.
+ */
+export function eachCall(interrupt: Interrupt): Interrupt[] {
+  const requests = requestsOf(interrupt);
+  const configs: Json[] = interrupt.metadata?.["value"]?.["review_configs"] ?? [];
+  const each = requests.map((request, at): Interrupt => {
+    const config = configs.find((one) => one["action_name"] === request["name"]) ?? configs[at];
+    return {
+      ...interrupt,
+      id: `${interrupt.id} ${at}`,
+      message: String(request["description"] ?? request["name"]),
+      responseSchema: { properties: { editedArgs: schemaOf(interrupt, at) } },
+      metadata: { value: { action_requests: [request], review_configs: config ? [config] : [] } },
+    };
+  });
+  return each.length > 1 && each.every(approvalOf) ? each : [interrupt];
+}
+
+/** Returns the answer to a question, from those to what `eachCall` has made of it. */
+export function joined(interrupt: Interrupt, answers: ReadonlyMap<string, Answer>): Answer {
+  const [first, ...more] = eachCall(interrupt).map(({ id }) => answers.get(id)!);
+  if (more.length === 0) return first!;
+  const decisions = [first!, ...more].flatMap(({ payload }) => (payload as Json)["decisions"]);
+  return { interruptId: interrupt.id, status: "resolved", payload: { decisions } };
 }
 
 /** Returns the calls that a question is about: by id, or as LangChain describes them. */
@@ -134,6 +167,14 @@ export function withoutArguments(text: string): string {
 export function words(name: string): string {
   const text = name.replace(/([a-z\d])([A-Z])/g, "$1 $2").replace(/[_-]+/g, " ").trim().toLowerCase();
   return text ? text[0]!.toUpperCase() + text.slice(1) : name;
+}
+
+/** Characters that nobody sees, or that show others in another order: what is approved must not look like something else. */
+const HIDDEN = /[\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
+
+/** Returns a text with its hidden characters by their numbers. */
+export function withHidden(text: string): string {
+  return text.replace(HIDDEN, (one) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
 /**

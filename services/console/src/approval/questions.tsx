@@ -2,13 +2,15 @@ import { Check } from "lucide";
 import { useState } from "preact/hooks";
 
 import { InterruptForm } from "../chat/interrupt_form";
-import type { Answer } from "../chat/conversation";
-import type { Interrupt } from "../chat/transcript";
+import type { Answer, Interrupt } from "../chat/transcript";
 import { Icon } from "../ui/icon";
 import { ApprovalCard } from "./approval_card";
-import { approvalOf, callsOf, type AskedCall } from "./decision";
+import { approvalOf, callsOf, eachCall, joined, type AskedCall } from "./decision";
+import { unsent } from "./unsent";
+import { verdictsOf } from "./verdict";
 
 interface Asked {
+  task: string;
   interrupts: readonly Interrupt[];
   /** The calls that the agent has made, for those that questions are about. */
   calls: readonly AskedCall[];
@@ -24,21 +26,22 @@ interface Asked {
  * They are answered together, as the protocol wants it. Several approvals are sent when the last one
  * is decided.
  */
-export function Questions({ interrupts, calls, said, onAnswer }: Asked) {
+export function Questions({ task, interrupts, calls, said, onAnswer }: Asked) {
   const [decided, setDecided] = useState<ReadonlyMap<string, Answer>>(new Map());
   const [isSent, setSent] = useState(false);
-  const approvals = interrupts.map((one) => ({ one, approval: approvalOf(one) }));
+  const each = interrupts.flatMap(eachCall);
+  const approvals = each.map((one) => ({ one, approval: approvalOf(one) }));
   const others = approvals.filter(({ approval }) => !approval).map(({ one }) => one);
   const take = (answers: readonly Answer[]) => {
     const all = new Map([...decided, ...answers.map((one): [string, Answer] => [one.interruptId, one])]);
     setDecided(all);
-    if (interrupts.some(({ id }) => !all.has(id))) return;
+    if (each.some(({ id }) => !all.has(id))) return;
     setSent(true);
-    onAnswer(interrupts.map(({ id }) => all.get(id)!));
+    onAnswer(interrupts.map((one) => joined(one, all)));
   };
   const areOthersOpen = others.some(({ id }) => !decided.has(id));
   return (
-    <div class="questions" role="group" aria-label="The agent asks">
+    <div class="questions" role="group" aria-label="The agent asks" onInput={({ currentTarget }) => unsent.keep(task, currentTarget)}>
       {approvals.map(({ one, approval }, at) => {
         if (!approval) return null;
         const answer = decided.get(one.id);
@@ -48,8 +51,8 @@ export function Questions({ interrupts, calls, said, onAnswer }: Asked) {
             key={one.id}
             interrupt={one}
             approval={approval}
-            calls={callsOf(one, calls)}
-            place={interrupts.length > 1 ? `${at + 1} of ${interrupts.length}` : ""}
+            call={callsOf(one, calls)[0]}
+            place={each.length > 1 ? `${at + 1} of ${each.length}` : ""}
             isSaid={one.message?.trim() === said}
             isBusy={isSent}
             onAnswer={(answer) => take([answer])}
@@ -66,12 +69,10 @@ function without(decided: ReadonlyMap<string, Answer>, id: string): ReadonlyMap<
 }
 
 function Decided({ answer, onUndo }: { answer: Answer; onUndo: (() => void) | undefined }) {
-  const payload = JSON.stringify(answer.payload);
-  const isApproved = payload.includes('"approved":true') || /"type":"(approve|edit)"/.test(payload);
   return (
     <p class="decided" role="status">
       <Icon of={Check} />
-      {isApproved ? "Approved" : "Rejected"}
+      {verdictsOf(answer.payload)[0]?.outcome}
       {onUndo && <button type="button" class="link" onClick={onUndo}>Change</button>}
     </p>
   );

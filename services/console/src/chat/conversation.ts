@@ -5,14 +5,7 @@ import { CONNECTION, fetchJson, postJson, Refused, urlOf, type Json } from "../g
 import { answersElsewhere } from "../inbox/answers_elsewhere";
 import { Store } from "../store";
 import { inWords } from "./refusals";
-import { Transcript, type Run, type ThreadMessage } from "./transcript";
-
-/** An answer to an interrupt. */
-export interface Answer {
-  interruptId: string;
-  status: "resolved" | "cancelled";
-  payload?: unknown;
-}
+import { Transcript, type Answer, type Run, type ThreadMessage } from "./transcript";
 
 /** Messages that begin a thread, with what was said before them elsewhere; by the thread's id. */
 const begun = new Map<string, { past: ThreadMessage[]; content: string | Json[] }>();
@@ -72,7 +65,7 @@ export class Conversation extends Store {
   /** Answers all questions of the last run. */
   answer(answers: Answer[]): void {
     const asked = this.transcript.runs.at(-1)!.task;
-    const run = this.transcript.begin(crypto.randomUUID());
+    const run = this.transcript.begin(crypto.randomUUID(), [], "", answers);
     answersElsewhere.answered(asked);
     void this.stream(run, "", [], { resume: answers }).then(() => run.state === "failed" && answersElsewhere.refused(asked));
   }

@@ -4,9 +4,8 @@ import { callsOf, words, type AskedCall } from "../approval/decision";
 import type { Json } from "../gateway";
 import { Markdown } from "../markdown/markdown";
 import { answerOf, fieldsOf, valueOf, type Field } from "./answers";
-import type { Answer } from "./conversation";
 import { base64Of } from "./files";
-import type { Interrupt } from "./transcript";
+import type { Answer, Interrupt } from "./transcript";
 
 interface Asked {
   interrupts: readonly Interrupt[];

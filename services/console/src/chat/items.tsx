@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 
 import { withoutArguments } from "../approval/decision";
 import { JsonTree } from "../json_tree";
+import { goesOn } from "../markdown/continued";
 import { Markdown } from "../markdown/markdown";
 import { likeRows, nameOf, type LikeRows } from "../task/like_rows";
 import { Icon } from "../ui/icon";
@@ -38,7 +39,7 @@ interface Listed {
 export function Items({ items, phase }: Listed) {
   return (
     <>
-      {likeRows(items.filter(hasContent), isLike).map((like) => {
+      {likeRows(inWhole(items.filter(hasContent)), isLike).map((like) => {
         const item = like.rows[0]!;
         if (like.rows.length > 1) return <LikeItems key={`like ${item.kind} ${item.id}`} like={like} phase={phase} />;
         return <ItemView key={`${item.kind} ${item.id}`} item={item} phase={phase} />;
@@ -50,6 +51,17 @@ export function Items({ items, phase }: Listed) {
 /** Calls come with texts that have no words. */
 function hasContent(item: Item): boolean {
   return item.kind !== "text" || item.text.trim() !== "";
+}
+
+/** Returns items with the texts that went on behind a checkpoint as one. */
+function inWhole(items: Item[]): Item[] {
+  const whole: Item[] = [];
+  for (const item of items) {
+    const before = whole.at(-1);
+    if (item.kind === "text" && before?.kind === "text" && goesOn(before.text, item.text)) whole[whole.length - 1] = { ...before, text: before.text + item.text };
+    else whole.push(item);
+  }
+  return whole;
 }
 
 /** Texts are never folded: they are the answer. */

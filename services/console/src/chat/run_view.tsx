@@ -8,6 +8,7 @@ import { copy } from "../ui/copy";
 import { Icon } from "../ui/icon";
 import { IconButton } from "../ui/icon_button";
 import { FeedbackView } from "./feedback_view";
+import { GivenView } from "./given_view";
 import { Items, UserView } from "./items";
 import type { Run, ThreadMessage, UserMessage } from "./transcript";
 
@@ -53,6 +54,7 @@ function Body({ run, agent, isLastOfTask, isLast, onFollow, onRetry, onEdit }: S
       {run.user.map((message) => (
         <Said key={message.id} message={message} onEdit={(text) => onEdit(message, text)} />
       ))}
+      {run.given.map((given, at) => <GivenView key={at} given={given} />)}
       <div class="answer">
         <Items items={run.items} phase={run.state === "running" ? "running" : run.state === "asking" && isLast ? "asking" : "over"} />
         {run.state === "running" && (

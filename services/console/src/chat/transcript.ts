@@ -1,6 +1,8 @@
 import jsonpatch from "fast-json-patch";
 
+import { callsOf, type AskedCall } from "../approval/decision";
 import type { Json } from "../gateway";
+import { callsIn } from "./calls";
 
 /** One thing that an agent said or did, in the order in which it began. */
 export type Item =
@@ -34,11 +36,28 @@ export interface Interrupt {
   expiresAt?: string;
 }
 
+/** An answer to an interrupt. */
+export interface Answer {
+  interruptId: string;
+  status: "resolved" | "cancelled";
+  payload?: unknown;
+}
+
+/** An answer as a thread shows it. */
+export interface Given {
+  isDeclined: boolean;
+  payload: unknown;
+  /** The calls that were asked about. */
+  calls: AskedCall[];
+}
+
 /** One run: what the user said, and what became of it. */
 export interface Run {
   id: string;
   task: string;
   user: UserMessage[];
+  /** What the user answered to the questions of the task's last run. */
+  given: Given[];
   items: Item[];
   state: "running" | "finished" | "failed" | "cancelled" | "asking";
   error: string;
@@ -72,12 +91,12 @@ export class Transcript {
   state: unknown = {};
   patches: Patch[] = [];
 
-  /** Begins a run with the user's messages; its events follow. */
-  begin(id: string, user: UserMessage[] = [], task = ""): Run {
+  /** Begins a run with the user's messages, or with answers to what the task's last run asked; its events follow. */
+  begin(id: string, user: UserMessage[] = [], task = "", answers: Answer[] = []): Run {
     const known = this.runs.find((run) => run.id === id);
     if (known) return known;
     const begun: Run = {
-      id, task, user, items: [], state: "running", error: "", isLost: false, interrupts: [], pending: [],
+      id, task, user, given: this.givenTo(task, answers), items: [], state: "running", error: "", isLost: false, interrupts: [], pending: [],
     };
     this.runs.push(begun);
     return begun;
@@ -92,7 +111,7 @@ export class Transcript {
   /** Restores a thread from a gateway's answer: its messages, and each run's events. */
   restore(thread: Json): void {
     for (const one of thread["runs"]) {
-      const run = this.begin(one.runId, [], one.taskId);
+      const run = this.begin(one.runId, [], one.taskId, one.answers);
       for (const event of one.events) this.take(run, event);
     }
     this.patches = [];
@@ -112,6 +131,15 @@ export class Transcript {
   get open(): Interrupt[] {
     const last = this.runs.at(-1);
     return last?.state === "asking" ? last.interrupts : [];
+  }
+
+  private givenTo(task: string, answers: Answer[]): Given[] {
+    const asked = [...this.runs].reverse().find((run) => !task || run.task === task)?.interrupts ?? [];
+    const known = callsIn(this.runs);
+    return answers.map(({ interruptId, status, payload }) => {
+      const interrupt = interruptId ? asked.find(({ id }) => id === interruptId) : asked[0];
+      return { isDeclined: status === "cancelled", payload, calls: interrupt ? callsOf(interrupt, known) : [] };
+    });
   }
 
   note(operations: Json[], at: number): void {

@@ -12,7 +12,8 @@ export function Firings({ firings, agent }: { firings: Json[]; agent: string }) 
         <tr key={one["key"]}>
           <td>{new Date(one["at"]).toLocaleString()}</td>
           <td>{one["outcome"] ?? "began"}</td>
-          <td class="mono id">
+          <td class={one["task"] ? "mono id" : ""}>
+            {!one["task"] && <span class="soft only-narrow why">{one["reason"]}</span>}
             {one["task"] && <a href={linkTo(["tasks", one["agent"] ?? agent, one["task"]])}>{one["task"]}</a>}
           </td>
           <td class="soft">{one["reason"]}</td>

@@ -167,7 +167,7 @@ function OneDeclaration({ links, ...named }: Named & { links: (one: Json) => Com
       <Heading kind={kind} name={name} error={error} />
       {value && (
         <>
-          <Figures of={{ state: kind.stateOf(value), ...kind.figuresOf(value) }} />
+          <Figures of={{ state: kind.stateOf(value), agent: <a href={linkTo([], { agent: value["agent"] })}>{value["agent"]}</a>, ...kind.figuresOf(value) }} />
           <div class="buttons">
             {kind.actions.filter((one) => one.isOffered(value)).map(({ name: action, verb, explanation }) => (
               <ConfirmedAction key={action} verb={verb} name={name} onConfirm={(key) => act(action, key)}>{explanation}</ConfirmedAction>

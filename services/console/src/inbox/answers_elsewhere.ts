@@ -1,5 +1,6 @@
 import { fetchJson, type Json } from "../gateway";
-import { inWords } from "../task/parts";
+import { unsent } from "../approval/unsent";
+import { inWords } from "../approval/verdict";
 import { stateName } from "../task/timeline";
 import { Store } from "../store";
 import { inbox } from "./inbox";
@@ -44,9 +45,14 @@ class AnswersElsewhere extends Store {
   mind(agent: string, task: string): () => void {
     const question: Shown = { agent, owner: "", time: "", isHere: false, generation: generationOf(agent, task) };
     this.found.delete(task);
+    unsent.forget(task);
     this.shown.set(task, question);
     this.compare();
-    return () => setTimeout(() => this.shown.get(task) === question && this.shown.delete(task), LINGERS);
+    return () => {
+      // What was asked and answered between two states of the inbox was never in it.
+      if (!question.isHere) void this.check(task, question);
+      setTimeout(() => this.shown.get(task) === question && this.shown.delete(task), LINGERS);
+    };
   }
 
   /** Notes that the user answers it here. */
@@ -76,6 +82,15 @@ class AnswersElsewhere extends Store {
     }
   }
 
+  /** Takes note if a question that is no longer shown has been answered. */
+  private async check(task: string, question: Shown): Promise<void> {
+    const found = await outcomeOf(task, question).catch(() => null);
+    if (!found || question.isHere || this.shown.get(task) !== question) return;
+    this.shown.delete(task);
+    this.found.set(task, found);
+    this.changed();
+  }
+
   private look(task: string, question: Shown): void {
     this.shown.delete(task);
     this.found.set(task, null);
@@ -99,7 +114,12 @@ async function outcomeOf(task: string, { agent, owner, generation }: Shown): Pro
   if (!row) return null;
   const said: Json | undefined = row["event"]["statusUpdate"]?.status?.message;
   const isAnswer = row["attempt"] === 0 && said?.["role"] === "ROLE_USER";
-  return { owner, time: row["time"], outcome: isAnswer ? wordsOf(said!) : stateName(row["state"]), isAnswer };
+  return { owner: owner || (await ownerOf(agent, task)), time: row["time"], outcome: isAnswer ? wordsOf(said!) : stateName(row["state"]), isAnswer };
+}
+
+async function ownerOf(agent: string, task: string): Promise<string> {
+  const { events } = await fetchJson(`${pathOf(agent, task)}/log?limit=1`);
+  return events[0]?.["owner"] ?? "";
 }
 
 function pathOf(agent: string, task: string): string {

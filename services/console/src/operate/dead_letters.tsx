@@ -86,7 +86,7 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
             </tr>
           </thead>
           <tbody>
-            {letters.map((one) => (
+            {letters.map((one) => [
               <tr key={one["id"]}>
                 <td>
                   <input
@@ -106,12 +106,12 @@ export function DeadLetters({ asked }: { asked: Readonly<Record<string, string>>
                 <td>{one["agent"]}</td>
                 <td class="wide mono id">{one["task"] && <a href={linkTo(["tasks", one["agent"], one["task"]])}>{one["task"]}</a>}</td>
                 <td class="reason">{one["reason"]}</td>
-              </tr>
-            ))}
+              </tr>,
+              shown === one["id"] && <tr key={`${shown} in full`}><td colSpan={6}><Letter listed={one} /></td></tr>,
+            ])}
           </tbody>
         </table>
       )}
-      {shown !== 0 && <Letter key={shown} id={shown} />}
       <div class="actions">
         <span class="hint grow">{ids.length} chosen</span>
         <button type="button" class="plain" disabled={ids.length === 0} onClick={() => setAction({ name: "drop", ids })}>
@@ -155,14 +155,21 @@ function Results({ results }: { results: Json[] }) {
 }
 
 /** One letter in full. */
-function Letter({ id }: { id: number }) {
+function Letter({ listed }: { listed: Json }) {
+  const { id, agent, task } = listed;
   const { value, error } = useLoaded(String(id), (signal) => fetchJson(`v1/dead-letters/${id}`, { signal }));
   return (
     <div class="card" role="region" aria-label={`Letter ${id}`} tabIndex={0}>
       {error && <p class="error" role="alert">{error}</p>}
-      {value && <JsonTree value={value} isOpen />}
+      {task && <a class="button plain small" href={linkTo(["tasks", agent, task])}>Open its task</a>}
+      {value && <JsonTree value={readable(value)} isOpen />}
     </div>
   );
+}
+
+/** Returns a letter with its body once: as text, if it is one. */
+function readable({ bodyBase64, ...letter }: Json): Json {
+  return letter["body"] === null ? { ...letter, bodyBase64 } : letter;
 }
 
 function counted(letters: number): string {

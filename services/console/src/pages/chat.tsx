@@ -123,7 +123,7 @@ function OpenThread({ agent, thread, agents, threads, onList }: Opened) {
               />
             ))}
             {open.length > 0 && elsewhere === undefined && (
-              <Questions key={runs.at(-1)!.id} interrupts={open} calls={callsIn(runs)} said={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
+              <Questions key={runs.at(-1)!.id} task={asking} interrupts={open} calls={callsIn(runs)} said={lastText(runs.at(-1)!)} onAnswer={(answers) => conversation.answer(answers)} />
             )}
           </Scroll>
           <AnsweredElsewhere task={asked} />

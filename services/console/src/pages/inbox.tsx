@@ -19,6 +19,7 @@ export function InboxPage() {
   useEffect(() => void inbox.load(), []);
   const first = rows?.[0]?.id ?? "";
   const shown = open !== null && (open === "" || rows?.some(({ id }) => id === open)) ? open : first;
+  useFocusKept(rows);
   useKeys({ j: () => move(1), k: () => move(-1) });
   return (
     <section class="page">
@@ -50,6 +51,20 @@ function useWithOpen(rows: readonly Row[] | null, open: string | null): readonly
   const shown = rows && [...kept!, ...rows].sort((one, other) => Date.parse(one.time) - Date.parse(other.time));
   useEffect(() => void (before.current = shown ?? []));
   return shown;
+}
+
+/** Has the keyboard go on with the next question when the one where it was is gone. */
+function useFocusKept(rows: readonly Row[] | null): void {
+  const wasInside = useRef(false);
+  useEffect(() => {
+    const note = ({ target }: FocusEvent) => void (wasInside.current = (target as Element).closest(".inbox") !== null);
+    document.addEventListener("focusin", note);
+    return () => document.removeEventListener("focusin", note);
+  }, []);
+  useEffect(() => {
+    if (!wasInside.current || document.activeElement !== document.body) return;
+    document.querySelector<HTMLElement>(".inbox-head[aria-expanded=true], .empty-state a")?.focus();
+  }, [rows?.map(({ id }) => id).join()]);
 }
 
 function move(step: number): void {

@@ -29,7 +29,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
   }, [list]);
   const { rows, waiting, hasWaiting, counts, total, next, searchedTo, error } = useStore(list);
   const agents = (useAgents().value ?? []).map((one) => one["id"] as string);
-  const { isOperator } = useAccess();
+  const { isOperator, may } = useAccess();
   const set = (changes: RowFilters) => route.go(linkTo([], { ...filters, after: "", from: "", ...changes }));
   useListKeys();
   const shown = [...waiting, ...(rows ?? [])];
@@ -49,7 +49,7 @@ export function TasksPage({ query }: { query: URLSearchParams }) {
       </div>
       {error && <p class="error" role="alert">{error}</p>}
       {rows === null && !error && <Skeleton lines={9} />}
-      {rows?.length === 0 && !hasWaiting && !next && <Nothing isFiltered={isFiltered} onClear={() => route.go("#/")} />}
+      {rows?.length === 0 && !hasWaiting && !next && <Nothing isFiltered={isFiltered} mayAsk={may("SendMessage")} onClear={() => route.go("#/")} />}
       {hasWaiting && (
         <section class="part">
           <h2 class="part-head">
@@ -127,7 +127,7 @@ function SearchField({ text, onSearch }: { text: string; onSearch: (text: string
   );
 }
 
-function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => void }) {
+function Nothing({ isFiltered, mayAsk, onClear }: { isFiltered: boolean; mayAsk: boolean; onClear: () => void }) {
   if (isFiltered) {
     return (
       <EmptyState icon={Search} title="No task matches" actions={<button type="button" class="plain" onClick={onClear}>Clear filters</button>}>
@@ -136,7 +136,7 @@ function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => 
     );
   }
   return (
-    <EmptyState icon={ListChecks} title="No tasks yet" actions={<a class="button" href="#/chat">Start a chat</a>} command={`headrace send "Hello"${AT}`}>
+    <EmptyState icon={ListChecks} title="No tasks yet" {...(mayAsk && { actions: <a class="button" href="#/chat">Start a chat</a>, command: `headrace send "Hello"${AT}` })}>
       Whatever anybody asks an agent appears here at once, over any protocol.
     </EmptyState>
   );

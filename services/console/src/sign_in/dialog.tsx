@@ -28,6 +28,8 @@ export function SignInDialog() {
     if (entered) session.signIn(entered);
   };
   const asks = `The gateway requires ${issuer ? "you to sign in" : "a valid token"}.`;
+  // Nobody has done anything wrong before the first sign-in.
+  const isFirst = session.current === "";
 
   return (
     <dialog ref={dialog} onClose={() => session.settled()} aria-labelledby="sign-in">
@@ -37,7 +39,7 @@ export function SignInDialog() {
           {problem}
         </p>
       ) : (
-        isRefused && <p class="error">{asks}</p>
+        isRefused && <p class={isFirst ? "hint" : "error"}>{asks}</p>
       )}
       {issuer && <AtIssuer issuer={issuer} />}
       <form onSubmit={submit}>

@@ -1,5 +1,6 @@
 import type { Json } from "../gateway";
-import { blockOf, childOf, inputOf, inWords, kindOf, stepName, stepOf } from "./parts";
+import { inWords } from "../approval/verdict";
+import { blockOf, childOf, inputOf, kindOf, stepName, stepOf } from "./parts";
 import { partsOf, stateName, type LogRow } from "./timeline";
 
 export type LineKind = "message" | "text" | "thinking" | "tool" | "step" | "child" | "question" | "file" | "state" | "usage";

@@ -53,12 +53,3 @@ export function inputOf({ event, attempt }: LogRow): Json | null {
   const said = event["task"]?.history?.at(-1) ?? event["statusUpdate"]?.status?.message;
   return attempt === 0 && said?.role === "ROLE_USER" ? said : null;
 }
-
-/** Returns an answer's data as people say it: an approval, or each of its members. */
-export function inWords(data: unknown): string {
-  if (typeof data !== "object" || data === null || Array.isArray(data)) return typeof data === "string" ? data : JSON.stringify(data);
-  const { approved, ...others } = data as Json;
-  const verdict = typeof approved === "boolean" ? [approved ? "Approved" : "Rejected"] : [];
-  const rest = Object.entries(typeof approved === "boolean" ? others : data).filter(([, value]) => value !== "" && value !== null);
-  return [...verdict, ...rest.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)].join(", ");
-}

@@ -1,5 +1,6 @@
 import type { Json } from "../gateway";
 import { fileIn, type FileContent } from "../chat/files";
+import { continued } from "../markdown/continued";
 import { childOf, inputOf, kindOf } from "./parts";
 import { partsOf, type LogRow } from "./timeline";
 
@@ -38,7 +39,7 @@ export class Result {
 
   /** The answer, as Markdown. */
   get answer(): string {
-    return [...this.texts.values()].filter((text) => text.trim()).join("\n\n");
+    return continued([...this.texts.values()].filter((text) => text.trim())).join("\n\n");
   }
 
   get files(): FileContent[] {

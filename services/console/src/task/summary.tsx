@@ -4,13 +4,13 @@ import type { ComponentChildren } from "preact";
 import { AnswerHere } from "../approval/answer_here";
 import { AnsweredElsewhere } from "../approval/answered_elsewhere";
 import { withoutArguments } from "../approval/decision";
+import { inWords } from "../approval/verdict";
 import { FeedbackView } from "../chat/feedback_view";
 import { FileView } from "../chat/file_view";
 import { Markdown } from "../markdown/markdown";
 import { linkTo } from "../route";
 import { Icon } from "../ui/icon";
 import { Skeleton } from "../ui/skeleton";
-import { inWords } from "./parts";
 import type { Result, Said } from "./result";
 import { stateName } from "./timeline";
 

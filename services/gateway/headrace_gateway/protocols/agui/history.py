@@ -6,6 +6,7 @@ from typing import Any
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
+from headrace.model.run_ids import own_id
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
@@ -73,6 +74,8 @@ class PastRun:
     over: bool
     events: list[Json]
     """AG-UI events, compacted."""
+    answers: list[Json]
+    """What began the run, as AG-UI's `resume`; none has an empty id."""
 
 
 @dataclass(slots=True)
@@ -91,9 +94,24 @@ class ThreadHistory:
         if fold.view is None:
             return
         events = compacted([frame.event for frame in frames])
-        self.runs.append(PastRun(found, fold.over, events))
+        self.runs.append(PastRun(found, fold.over, events, self._answers(found)))
         self.messages.add(fold.view)
         self.state = fold.view.state.value
+
+    def _answers(self, found: ThreadRun) -> list[Json]:
+        """Return a run's answers, by the ids that clients have of the interrupts."""
+        asked = (
+            interrupt["id"]
+            for run in self.runs
+            if run.found.key == found.key
+            for event in run.events
+            for interrupt in event.get("outcome", {}).get("interrupts", ())
+        )
+        shown = {own_id(each): each for each in asked}
+        return [
+            {**one, "interruptId": shown.get(one["interruptId"], one["interruptId"])}
+            for one in found.run.answers
+        ]
 
     def run_list(self) -> list[Json]:
         """Return the runs in the form that clients receive."""
@@ -103,6 +121,7 @@ class ThreadHistory:
                 "taskId": run.found.key.task,
                 "startedAt": run.found.time,
                 "over": run.over,
+                "answers": run.answers,
                 "events": run.events,
             }
             for run in self.runs

@@ -47,6 +47,10 @@ _THREAD: Json = members(
                     "taskId": TEXT,
                     "startedAt": TIME,
                     "over": FLAG,
+                    "answers": described(
+                        list_of(ANY_OBJECT),
+                        "The answers that began the run, as in AG-UI's resume.",
+                    ),
                     "events": described(list_of(ANY_OBJECT), "AG-UI's events of the run."),
                 }
             )

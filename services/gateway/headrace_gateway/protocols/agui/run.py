@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from headrace.model import parts
 from headrace.model.events import AGUI, Json
 from headrace.model.user_content import from_parts
 from headrace_gateway.protocols.agui.extras import RAW, THINKING, wants_extra
@@ -24,6 +25,8 @@ class AguiRun:
     state: Any = None
     messages: list[Json] = field(default_factory=list)
     """The client's messages before the run."""
+    answers: list[Json] = field(default_factory=list)
+    """What the input answers, as AG-UI's `resume`, by the agent's own ids; none has an empty id."""
     raw: bool = False
     """Whether the client requested the log's events as RAW events."""
     thinking: bool = False
@@ -42,9 +45,11 @@ class AguiRun:
         message = _input_message(body)
         kept = (body.get("metadata") or {}).get(AGUI)
         sent = [{"id": message["messageId"], "role": "user"}] if "messageId" in message else []
+        answers = [] if "task" in event else _answers(message)
         if not isinstance(kept, dict):
             filled = _filled(sent, message)
-            return cls(task, context, f"{task}.{number}", None, _FOREIGN, {}, filled)
+            name = f"{task}.{number}"
+            return cls(task, context, name, None, _FOREIGN, {}, filled, answers)
         return cls(
             task=task,
             thread=context,
@@ -53,6 +58,7 @@ class AguiRun:
             version=kept.get("protocolVersion"),
             state=kept.get("state", {}),
             messages=_filled(kept.get("messages", sent), message),
+            answers=answers,
             raw=wants_extra(kept.get("forwardedProps"), RAW),
             thinking=wants_extra(kept.get("forwardedProps"), THINKING),
         )
@@ -62,6 +68,19 @@ def _input_message(body: Json) -> Json:
     """Return the input's A2A Message."""
     history: list[Json] = body.get("history") or [body["status"].get("message") or {}]
     return history[-1]
+
+
+def _answers(message: Json) -> list[Json]:
+    """Return a follow-up's answers: its parts that name an interrupt, and plain data."""
+    return [
+        {
+            "interruptId": parts.interrupt_id(part),
+            "status": parts.resume_status(part) or "resolved",
+            "payload": part["data"] if "data" in part else part.get("text", ""),
+        }
+        for part in message.get("parts", [])
+        if parts.interrupt_id(part) or ("data" in part and not part.get("metadata"))
+    ]
 
 
 def _filled(messages: list[Json], sent: Json) -> list[Json]:
