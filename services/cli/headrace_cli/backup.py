@@ -96,11 +96,7 @@ def _unpacked(folder: Path) -> Iterator[Path]:
 
 
 def _of_backup(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Return a member as it is extracted.
-
-    Raises:
-        FilterError: A backup has none like it, such as a link.
-    """
+    """Return a member as it is extracted; raise what tarfile does if a backup has none like it."""
     if member.islnk() or member.issym():
         raise tarfile.SpecialFileError(member)
     return tarfile.data_filter(member, folder)
