@@ -15,8 +15,8 @@ from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING
 from headrace_task_state.projector.consumer import (
-    MOST,
     MOST_BYTES,
+    MOST_MESSAGES,
     Consumer,
     ConsumerLost,
     read_arrival,
@@ -24,6 +24,9 @@ from headrace_task_state.projector.consumer import (
 from tests.support.fake_bus import message
 
 _SUBJECT = "headrace.event.0.t.a.x"
+
+_ASKED = MOST_MESSAGES + WINDOW
+"""Messages that are on their way at most: a batch, and as many as NATS sends meanwhile."""
 
 type Receive = Callable[[Msg], None]
 
@@ -77,9 +80,10 @@ class FakeServer:
 
 
 def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
+    """Return a message of a task of its own."""
     sequence = number * 10 if sequence is None else sequence
     reply = f"$JS.ACK.EVENTS.name.1.{sequence}.{number}.1700000000000000000.0"
-    return message(_SUBJECT, b"x" * size, reply=reply)
+    return message(f"headrace.event.0.t.a.{number}", b"x" * size, reply=reply)
 
 
 def entry(number: int, state: str, size: int = 4) -> Msg:
@@ -115,7 +119,7 @@ async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeS
     assert subject == "$JS.API.CONSUMER.CREATE.EVENTS.name"
     config = orjson.loads(body)["config"]
     assert (config["opt_start_seq"], config["ack_policy"]) == (42, "none")
-    assert bus.asked_for == WINDOW
+    assert bus.asked_for == _ASKED
 
 
 async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
@@ -123,11 +127,11 @@ async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
 ) -> None:
     consumer = await opened(bus)
     bus.deliver(*(numbered(n) for n in range(1, 701)))
-    assert bus.asked_for == WINDOW
+    assert bus.asked_for == _ASKED
     taken = await consumer.fetch(600, 10**6)
     assert [arrival.sequence for arrival in taken] == [n * 10 for n in range(1, 601)]
     assert consumer.waiting == 100
-    assert bus.asked_for == WINDOW + 600
+    assert bus.asked_for == _ASKED + 600
     assert len(await consumer.fetch(600, 10**6)) == 100
 
 
@@ -195,16 +199,16 @@ async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
 async def test_pulls_that_wait_become_one(bus: FakeServer) -> None:
     """Each pull that waits has heartbeats of its own."""
     consumer = await opened(bus)
-    assert bus.pulls == [WINDOW]
+    assert bus.pulls == [_ASKED]
     for start in (1, 701):
         bus.deliver(*(numbered(n) for n in range(start, start + 700)))
         await consumer.fetch(700, 10**6)
-    assert bus.pulls == [WINDOW, 700, 700]
+    assert bus.pulls == [_ASKED, 700, 700]
     # All of them expire; what was left of them is asked for at once.
-    for pending in (600, 700, 700):
+    for pending in (_ASKED - 1400, 700, 700):
         bus.deliver(status("408", "ended", **{"Nats-Pending-Messages": str(pending)}))
     await consumer.fetch(600, 10**6)
-    assert bus.pulls == [WINDOW, 700, 700, WINDOW]
+    assert bus.pulls == [_ASKED, 700, 700, _ASKED]
 
 
 async def test_silence_is_a_loss(bus: FakeServer) -> None:
@@ -350,7 +354,7 @@ async def test_what_a_list_wanted_is_not_forgotten_before_it_has_arrived(
 
 
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
-@pytest.mark.parametrize(("count", "size"), [(MOST, 4), (3, MOST_BYTES)])
+@pytest.mark.parametrize(("count", "size"), [(MOST_MESSAGES, 4), (3, MOST_BYTES)])
 async def test_output_accumulates_until_a_batch_is_full(
     bus: FakeServer, count: int, size: int, kind: str
 ) -> None:
