@@ -49,7 +49,6 @@ class AnswersElsewhere extends Store {
     this.shown.set(task, question);
     this.compare();
     return () => {
-      // What was asked and answered between two states of the inbox was never in it.
       if (!question.isHere) void this.check(task, question);
       setTimeout(() => this.shown.get(task) === question && this.shown.delete(task), LINGERS);
     };
@@ -78,11 +77,13 @@ class AnswersElsewhere extends Store {
     for (const [task, question] of this.shown) {
       const row = inbox.rows.find(({ id }) => id === task);
       if (row && !question.time) Object.assign(question, { time: row.time, owner: row.owner });
+      // What was asked and answered between two states of the inbox was never in it.
+      else if (!row && !question.time) void this.check(task, question);
       else if (question.time && row?.time !== question.time && !question.isHere) this.look(task, question);
     }
   }
 
-  /** Takes note if a question that is no longer shown has been answered. */
+  /** Takes note if a question has been answered that is no longer shown, or not in the inbox. */
   private async check(task: string, question: Shown): Promise<void> {
     const found = await outcomeOf(task, question).catch(() => null);
     if (!found || question.isHere || this.shown.get(task) !== question) return;
