@@ -35,11 +35,8 @@ class ContextTasks:
     def __init__(self, services: Services, call: Call, context: str) -> None:
         """Read the context with that id."""
         self._services, self._call, self._context = services, call, context
-
-    @property
-    def may_refuse(self) -> bool:
+        self.may_refuse = call.card.follow_ups == "reject"
         """Whether the agent accepts no other run until the running one ends."""
-        return self._call.card.follow_ups == "reject"
 
     async def newest_first(
         self, most: int | None = None, *, states: Sequence[str] = ()

@@ -35,7 +35,8 @@ class FakeLists:
 
 async def open_tasks(lists: FakeLists, most: int = 100) -> dict[str, str]:
     services = cast("Any", SimpleNamespace(state=lists))
-    call = cast("Any", SimpleNamespace(caller=SimpleNamespace(tenant="t", owner="o"), agent="a"))
+    caller, card = SimpleNamespace(tenant="t", owner="o"), SimpleNamespace(follow_ups="enqueue")
+    call = cast("Any", SimpleNamespace(caller=caller, agent="a", card=card))
     tasks = await ContextTasks(services, call, "thread").open(most)
     assert len(tasks) == len({task["id"] for task in tasks})
     return {task["id"]: task["status"]["state"] for task in tasks}

@@ -73,9 +73,8 @@ _FILES = frozenset({"raw", "url"})
 class ContextTurns(Protocol):
     """The runs in the context of a new task, which may have to wait for them."""
 
-    @property
-    def may_refuse(self) -> bool:
-        """Whether `make_way` refuses the new task if there are `busy` ones."""
+    may_refuse: bool
+    """Whether `make_way` refuses the new task if there are `busy` ones."""
 
     async def at_work(self) -> list[str]:
         """Return the tasks that are working or waiting for a worker."""
