@@ -7,12 +7,16 @@ subjects.
 
 import json
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace_cli.dev.missing_program import ProgramMissing
 
 _HOST = "127.0.0.1"
+
+_SHARE = 4
+"""NATS gets one of this many processors: services, agents and clients have the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,18 @@ class NatsServer:
         configuration = self.folder / "nats-server.conf"
         configuration.write_text(self.configuration())
         return [str(program), "-c", str(configuration)]
+
+    @staticmethod
+    def environment(around: Mapping[str, str], processors: int) -> dict[str, str]:
+        """Return the variables that the server needs besides those of `around`.
+
+        On a machine with few processors it gets one. With more, Go wakes one of its threads for
+        each message that goroutines hand over, which takes up to a sixth of a whole stack's
+        processor time (`docs/benchmarks.md`). A ``GOMAXPROCS`` in `around` counts instead.
+        """
+        if "GOMAXPROCS" in around:
+            return {}
+        return {"GOMAXPROCS": str(max(1, processors // _SHARE))}
 
     def configuration(self) -> str:
         """Return the text of the configuration file."""

@@ -59,8 +59,9 @@ class Plan:
         """
         pairs: list[tuple[NatsServer | ValkeyServer, ChildSpec]] = []
         if self.nats is not None:
-            command = tuple(self.nats.command())
-            spec = ChildSpec("nats", 0, command, port=self.nats.port, is_shown=_is_news)
+            command, port = tuple(self.nats.command()), self.nats.port
+            environment = self.nats.environment(os.environ, os.cpu_count() or 1)
+            spec = ChildSpec("nats", 0, command, environment, port=port, is_shown=_is_news)
             pairs.append((self.nats, spec))
         if self.valkey is not None:
             command = tuple(self.valkey.command())

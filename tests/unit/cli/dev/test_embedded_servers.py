@@ -57,6 +57,15 @@ def test_nats_syncs_as_configured() -> None:
     assert 'sync_interval: "always"' in text
 
 
+@pytest.mark.parametrize(("processors", "share"), [(1, "1"), (2, "1"), (7, "1"), (8, "2")])
+def test_nats_gets_a_quarter_of_the_processors(processors: int, share: str) -> None:
+    assert NatsServer.environment({}, processors) == {"GOMAXPROCS": share}
+
+
+def test_nats_gets_the_processors_that_the_environment_says() -> None:
+    assert NatsServer.environment({"GOMAXPROCS": "6"}, 8) == {}
+
+
 def test_a_folder_with_quotes_stays_one_word() -> None:
     folder = Path('/a "b" \\ é')
     assert '"/a \\"b\\" \\\\ é"' in NatsServer(1, folder, folder).configuration()
