@@ -6,6 +6,7 @@ thousands of requests per second. A consumer is gone if somebody deleted it, or 
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, override
@@ -15,6 +16,9 @@ from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from headrace.jetstream.client import NatsClient
+from headrace.jetstream.pull_requests import PullRequests
+
 _log = logging.getLogger(__name__)
 
 PAUSE = 1.0
@@ -22,10 +26,10 @@ PAUSE = 1.0
 
 
 class PullSource(Protocol):
-    """The part of nats-py's pull subscription that FastStream uses."""
+    """What FastStream uses of a pull subscription."""
 
     async def fetch(self, batch: int, timeout: float | None, /) -> list[Msg]:
-        """Return messages as soon as there are some."""
+        """Return messages as soon as there are some, or none in the end."""
 
     async def consumer_info(self) -> object:
         """Return the state of its consumer."""
@@ -54,11 +58,6 @@ class PacedPulls:
         """Return messages; none after a failure, or if none came within `timeout` seconds."""
         try:
             messages = await self._source.fetch(batch, timeout)
-        except TimeoutError:
-            # nats-py raises its own, or Python's. FastStream expects the former only: the other one
-            # ends its task, and it keeps every task that has ended, with the error's frames.
-            self.problem = ""
-            return []
         except Error as error:
             if not self.problem:
                 _log.warning("%s: no messages can be pulled now: %r", self._subject, error)
@@ -94,9 +93,22 @@ class PacedJetStream(JetStreamContext):
     A missing consumer is made with the filter of its `config`, whatever the subject.
     """
 
+    def __init__(self, client: NatsClient, **options: Any) -> None:  # noqa: ANN401  # nats-py's
+        """Pull with `client`; `options` are nats-py's."""
+        super().__init__(client, **options)
+        self._client = client
+
     @override
     async def pull_subscribe(self, subject: str, *more: Any, **options: Any) -> Any:
         config = options.get("config")
         subject = (config and config.filter_subject) or subject
         source = await super().pull_subscribe(subject, *more, **options)
         return PacedPulls(source, subject, partial(self.add_consumer, options["stream"], config))
+
+    @override
+    async def pull_subscribe_bind(self, *_: object, **options: Any) -> Any:
+        """Listen for the messages of a consumer that exists."""
+        inbox = options["inbox_prefix"].decode() + secrets.token_hex(8)
+        source = PullRequests(self._client, options["stream"], options["name"], inbox)
+        await source.start()
+        return source

@@ -6,11 +6,11 @@ import logging
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 from nats.js.errors import BadRequestError, NotFoundError, ServiceUnavailableError
 
+from headrace.jetstream.client import NatsClient
 from headrace.jetstream.paced_pulls import PacedJetStream, PacedPulls
 
 
@@ -64,16 +64,9 @@ async def test_nothing_is_pulled_in_the_pause() -> None:
     fetching.cancel()
 
 
-async def test_no_message_in_time_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    # Raised, Python's own would end FastStream's task, which it then keeps.
-    pulls = pulls_of(ScriptedSource(TimeoutError(), NatsTimeoutError()), 3600)
-    assert [await pulls.fetch() for _ in range(2)] == [[], []]
-    assert caplog.messages == []
-
-
 async def test_no_message_in_time_ends_a_problem() -> None:
     gone = ServiceUnavailableError()
-    pulls = pulls_of(ScriptedSource(gone, TimeoutError(), BadRequestError(description="broken")))
+    pulls = pulls_of(ScriptedSource(gone, [], BadRequestError(description="broken")))
     assert await pulls.fetch() == []
     assert pulls.problem == "its consumer does not answer"
     assert await pulls.fetch() == []
@@ -120,7 +113,7 @@ async def test_a_missing_consumer_is_made_with_its_filter(
 
     monkeypatch.setattr(JetStreamContext, "pull_subscribe", subscribe)
     monkeypatch.setattr(JetStreamContext, "add_consumer", add)
-    pulls = await PacedJetStream(Client()).pull_subscribe("orders", config=config, stream="S")
+    pulls = await PacedJetStream(NatsClient()).pull_subscribe("orders", config=config, stream="S")
     pulls._pause = 0.0
     assert await pulls.fetch() == []
     assert asked == [(named, "S"), ("S", config)]
