@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from nats.aio.msg import Msg
 
-from headrace.jetstream.client import Listening
+from headrace.jetstream.client import Listening, ReceivedMessage
 from headrace.jetstream.connection import Bus
 from headrace.log.read import (
     Continuity,
@@ -17,6 +17,7 @@ from headrace.log.read import (
     replay_stored,
 )
 from headrace.log.tail_rule import FIRST_CHECK, TailRule
+from headrace.log.token_frame import UPDATE, TokenFrame
 from headrace.model.entry import Entry
 from headrace.model.errors import (
     BusUnavailable,
@@ -116,6 +117,7 @@ class Follower:
         "_repair",
         "_rule",
         "_subscription",
+        "_tokens",
         "_wanted",
         "key",
         "last_seen",
@@ -147,6 +149,8 @@ class Follower:
         self._over = False
         self._repair: asyncio.Task[None] | None = None
         self._subscription: Listening | None = None
+        self._tokens: TokenFrame | None = None
+        """Of the last message, if that was a token and was delivered as it arrived."""
         self._loop = asyncio.get_running_loop()
 
     async def subscribe(self) -> None:
@@ -170,7 +174,7 @@ class Follower:
 
     def stop(self) -> None:
         """Stop delivering and release all resources."""
-        self._over = True
+        self._over, self._tokens = True, None
         self._rule.forget(self)
         if self._repair is not None:
             self._repair.cancel()
@@ -192,22 +196,39 @@ class Follower:
         if msg.reply or msg.subject != self._live:
             # Messages that a consumer delivers, if its deliver subject or its requests point here.
             return
+        if (tokens := self._tokens) is not None and isinstance(msg, ReceivedMessage):
+            number = self._continuity.next or 0
+            entry = tokens.next_entry(msg.block, msg.data, self.sequence, number)
+            if entry is not None:
+                self.last_seen = self._loop.time()
+                self.sequence, self._continuity.next = entry.sequence, number + 1
+                self._deliver(entry)
+                return
+        self._read(msg)
+
+    def _read(self, msg: Msg) -> None:
+        """Read a live message that is no token like the one before it."""
         try:
             stored = from_message(msg, self._event)
         except UndecodableMessage:
             return
-        self.last_seen = self._loop.time()
+        self.last_seen, self._tokens = self._loop.time(), None
         if self._repair is None and stored.previous == self.sequence >= 0:
-            self._accept(stored)
+            try:
+                self._hand_on(stored)
+            except (LogLost, LogTooNew) as loss:
+                self._give_up(loss)
+            entry = stored.entry
+            if entry is not None and len(entry.lines) == 1 and msg.data.startswith(UPDATE):
+                self._learn(msg, entry)
         elif stored.sequence > self.sequence:
             self._wanted = max(self._wanted, self._reorder_buffer.keep(stored))
             self._repair_if_needed()
 
-    def _accept(self, live: LogMessage) -> None:
-        try:
-            self._hand_on(live)
-        except (LogLost, LogTooNew) as loss:
-            self._give_up(loss)
+    def _learn(self, msg: Msg, entry: Entry) -> None:
+        """Remember what the next message has in common with this one, if both are tokens."""
+        if isinstance(msg, ReceivedMessage) and not self._over:
+            self._tokens = TokenFrame.of(msg.block, entry)
 
     def _hand_on(self, stored: LogMessage) -> None:
         if self._over:
@@ -226,6 +247,7 @@ class Follower:
 
     def _repair_if_needed(self) -> None:
         if self._needs_repair and self._repair is None and not self._over:
+            self._tokens = None
             self._repair = self._loop.create_task(self._repair_view())
 
     async def _repair_view(self) -> None:
@@ -260,6 +282,6 @@ class Follower:
 
     def _give_up(self, loss: LogLost | LogTooNew) -> None:
         if not self._over:
-            self._over = True
+            self._over, self._tokens = True, None
             self._rule.forget(self)
             self._lost(loss)

@@ -169,12 +169,13 @@ class Continuity:
     worker, so readers ignore what is there.
     """
 
-    __slots__ = ("_key", "_log", "_next", "is_over")
+    __slots__ = ("_key", "_log", "is_over", "next")
 
     def __init__(self, key: TaskKey, after: int) -> None:
         """Expect generation 1 if reading begins after stream sequence 0, else any generation."""
         self._key = key
-        self._next: int | None = None if after else 1
+        self.next: int | None = None if after else 1
+        """The only generation that may follow; None: any, because none was read yet."""
         self._log: str | None = None
         self.is_over = False
         """Whether the log's end was read: whatever follows is ignored."""
@@ -189,12 +190,12 @@ class Continuity:
         entry = None if self.is_over else check_readable(self._key, stored).entry
         if entry is None:
             return None
-        if self._next not in (None, entry.generation):
-            lost = f"generation {self._next} of {self._key.task} is gone"
+        if self.next not in (None, entry.generation):
+            lost = f"generation {self.next} of {self._key.task} is gone"
             raise LogLost(f"{lost}: the next entry begins with {entry.generation}")
         if self._log not in (None, entry.stamp.log):
             raise LogLost(f"{self._key.task} now has the log {entry.stamp.log}")
-        self._next, self._log = entry.last_generation + 1, entry.stamp.log
+        self.next, self._log = entry.last_generation + 1, entry.stamp.log
         self.is_over = entry.ends_task
         return entry
 

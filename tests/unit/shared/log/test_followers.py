@@ -7,11 +7,13 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.jetstream.headers import EXPECTED
 from headrace.log import Follower, TailRule, follow
-from headrace.log.read import LogMessage, replay_stored
+from headrace.log.read import LogMessage, from_message, replay_stored
 from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskForgotten
+from headrace.model.events import TextChunks
 from headrace.model.task import TaskKey
 from tests.support.memory_bus import memory_bus
 from tests.support.task_log import TaskLog
@@ -104,3 +106,54 @@ async def test_a_live_message_that_comes_while_it_is_read_is_delivered_once(
         await rule.stop()
     assert [entry.generation for entry in entries] == [2, 3]
     assert losses == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_entry", "wholly_read"),
+    [
+        (b"good", True, 1),
+        (b'bad"', False, 3),
+        (b"bad\\", False, 3),
+        (b"bad\nline", False, 3),
+        (b"bad\r", False, 3),
+        (b"bad\xff", False, 3),
+        (b"mended \\ud800", True, 2),
+    ],
+)
+async def test_between_tokens_only_entries_are_delivered(
+    text: bytes, wholly_read: int, *, is_entry: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries, losses = list[Entry](), list[LogLost | LogTooNew]()
+    read_wholly = list[Msg]()
+
+    def read(msg: Msg, event: str) -> LogMessage:
+        read_wholly.append(msg)
+        return from_message(msg, event)
+
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        chunks = TextChunks(log.key.task, "context", "answer", {})
+        await log.begin()
+        monkeypatch.setattr(follow, "from_message", read)
+        follower = Follower(bus, TailRule(bus), log.key, entries.append, losses.append)
+        await follower.subscribe()
+        follower.begin(log.writer.sequence)
+
+        async def append_tokens() -> None:
+            for _ in range(3):
+                stamp = log.stamp()._replace(attempt=1)
+                await log.writer.append([chunks.draft("token")], stamp)
+
+        await append_tokens()
+        stamp, expected = log.stamp()._replace(attempt=1), str(log.writer.sequence)
+        line = chunks.draft("token").line(stamp.generation).replace(b"token", text)
+        await log.junk(stamp.headers() | {EXPECTED: expected}, line)
+        if is_entry:
+            log.writer.generation += 1
+            log.writer.sequence += 1
+        await append_tokens()
+        follower.stop()
+        stored = await log.read()
+    assert (entries, losses) == (stored[1:], [])
+    assert len(entries) == 6 + is_entry
+    assert len(read_wholly) == wholly_read
