@@ -1,7 +1,7 @@
 """The client of task state, which gateways and workers use instead of Redis."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from headrace import log_context, tracing
 from headrace.jetstream.connection import Bus
 from headrace.links import MARK, Links
-from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log
+from headrace.log.logged_task import LoggedTask, task_in_log, task_in_short_log, task_of
 from headrace.model import json_text
 from headrace.model import state_operations as op
 from headrace.model.entry import Entry, check_version, stating
@@ -153,6 +153,16 @@ class StateClient:
                 await self._check_unknown(query.tenant, query.task, unknown)
             raise
 
+    def read_in(self, query: GetTask, entries: Sequence[Entry]) -> TaskRead | None:
+        """Return the caller's task as it is after `entries`, its whole log, as `read` does.
+
+        None: there are none, or the task is not the caller's.
+        """
+        if not entries or query.agent is None:
+            return None
+        logged = task_of(query, query.agent, entries, self._shown)
+        return None if logged is None else TaskRead(logged.found(query.history_length), logged)
+
     async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
         try:
             async with asyncio.timeout(_SHORT_LOG):
@@ -161,7 +171,7 @@ class StateClient:
             # Task state and its client know how long to wait, and what the caller is to be told.
             return None
 
-    def _shown(self, entries: list[Entry]) -> list[Entry]:
+    def _shown(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries with their links as URLs; most logs have none."""
         if (links := self._links) is not None:
             for entry in entries:

@@ -12,12 +12,14 @@ from typing import Protocol, Self
 from headrace.jetstream.connection import Bus
 from headrace.links import MARK, SERVED, Links
 from headrace.log import Follower, TailRule, find_generation, last_entry
+from headrace.log.logged_task import SHORT
 from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
-from headrace.model.task import TaskKey
+from headrace.model.task import INPUT_REQUIRED, TaskKey
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.timing import TIMING
+from headrace_gateway.waiting_logs import MOST_BYTES, WaitingLogs
 
 
 class EntryRenderer(Protocol):
@@ -429,6 +431,8 @@ class FeedResources:
     """Held while a log is read; limits concurrent reads of all feeds."""
     shared: "dict[TaskKey, Feed]"
     """The feeds that others get, by their tasks."""
+    waiting: WaitingLogs
+    """The logs that waited for their users when their feeds were closed."""
 
 
 class Feed:
@@ -499,18 +503,19 @@ class Feed:
         await self._follower.subscribe()
         self._follower.begin(0)
 
-    async def open(self, last: Entry | None = None) -> None:
-        """Subscribe to an existing log and read its last entry, unless the caller knows it.
+    async def open(self, known: Sequence[Entry] = ()) -> None:
+        """Subscribe to an existing log and read its last entry, unless it is the last `known` one.
 
         Raises:
             TaskUnknown: no such log.
             BusUnavailable: the leader does not answer.
         """
         await self._follower.subscribe()
-        last = last or await last_entry(self.resources.bus, self.key)
+        last = known[-1] if known else await last_entry(self.resources.bus, self.key)
         if last is None:
             raise TaskUnknown
-        self._add(last)
+        for entry in known or (last,):
+            self._add(entry)
         self._follower.begin(last.sequence)
 
     def end_use(self) -> None:
@@ -520,7 +525,19 @@ class Feed:
             if self.resources.shared.get(self.key) is self:
                 del self.resources.shared[self.key]
             self._follower.stop()
+            if entries := self.waiting_log():
+                self.resources.waiting.keep(self.key, entries, self.ring.memory)
             self.ring.clear()
+
+    def waiting_log(self) -> Sequence[Entry]:
+        """Return all entries of a short log whose task waits for its user; none of any other."""
+        last = self.last
+        if last is None or last.stamp.state != INPUT_REQUIRED or self.ring.memory > MOST_BYTES:
+            return ()
+        if self.loss is not None or self.head > SHORT:
+            return ()
+        blocks = self.ring.after(0, MOST_BYTES) or ()
+        return [block.entry for block in blocks]
 
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`, for the current request."""
@@ -686,7 +703,7 @@ class Feeds:
         self._memory = FeedMemory(total_bytes)
         self._feeds: dict[TaskKey, Feed] = {}
         self._resources = FeedResources(
-            bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS), self._feeds
+            bus, rule, links, FeedNotifier(), asyncio.Semaphore(_READS), self._feeds, WaitingLogs()
         )
         self._opening: dict[Feed, asyncio.Task[None]] = {}
         self._dropping: asyncio.TimerHandle | None = None
@@ -715,25 +732,35 @@ class Feeds:
             raise
         return HeldFeed(feed)
 
-    async def open_after(self, key: TaskKey, last: Entry | None) -> HeldFeed:
-        """Return a feed of a log that ended with `last` a moment ago, for who appends after it.
+    async def open_after(self, key: TaskKey, known: Sequence[Entry]) -> HeldFeed:
+        """Return a feed of a log that ended with those entries, for who appends after them.
 
         A new one reads nothing: if another entry has come since, the append fails. Nobody else gets
-        it until its holder, who has appended, hands it over. None: the last entry is not known.
+        it until its holder, who has appended, hands it over. If none are `known`, the last one is
+        read.
 
         Raises:
             TaskUnknown: no such log.
             BusUnavailable: there is no connection, or the log's leader does not answer.
         """
-        if last is None or key in self._feeds:
+        if not known or key in self._feeds:
             return await self.open(key)
         feed = self._new(key)
         try:
-            await feed.open(last)
+            await feed.open(known)
         except BaseException:
             feed.end_use()
             raise
         return HeldFeed(feed)
+
+    def waiting_log(self, key: TaskKey) -> Sequence[Entry]:
+        """Return all entries of a short log whose task was last seen waiting for its user.
+
+        None of any other. Others may have appended since: it serves only who appends after it.
+        """
+        if (feed := self._feeds.get(key)) is not None:
+            return feed.waiting_log()
+        return self._resources.waiting.take(key) or ()
 
     async def open(self, key: TaskKey) -> HeldFeed:
         """Return the feed of an existing log: a new one, if what there is has lost it.
@@ -787,6 +814,7 @@ class Feeds:
 
     def _drop_silent(self) -> None:
         self._memory.drop_silent()
+        self._resources.waiting.drop_old()
         self._dropping = None
-        if self._feeds or self._memory.used:
+        if self._feeds or self._memory.used or self._resources.waiting:
             self._drop_later()

@@ -1,6 +1,6 @@
 """A task read from its log alone: where that takes least, or no view is available or up to date."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.jetstream.connection import Bus
@@ -32,8 +32,8 @@ class LoggedTask:
     log: str
     sequence: int
     """Stream sequence of the last entry that the fold reflects."""
-    last: Entry | None = None
-    """The last entry folded in. None: none yet, the rest is from a view."""
+    entries: Sequence[Entry] = ()
+    """The whole log as it is stored, if it is short and was read for that."""
 
     @classmethod
     def started_by(cls, first: Entry, agent: str) -> "LoggedTask":
@@ -50,7 +50,7 @@ class LoggedTask:
         if entry.stamp.log != self.log:
             raise LogLost("another log has begun since the last read")
         self.fold.apply_entry(entry)
-        self.sequence, self.last = entry.sequence, entry
+        self.sequence = entry.sequence
 
     @property
     def is_over(self) -> bool:
@@ -151,12 +151,16 @@ _LIMITS = SHORT, 128 * 1024
 """The same, and in bytes: a message may be long."""
 
 
+type Shown = Callable[[Sequence[Entry]], Sequence[Entry]]
+"""Converts the entries of a log for who reads them."""
+
+
 async def task_in_short_log(
-    bus: Bus, query: GetTask, shown: Callable[[list[Entry]], list[Entry]] | None = None
+    bus: Bus, query: GetTask, shown: Shown | None = None
 ) -> LoggedTask | None:
     """Return the caller's task as of now, if no run is active and its log is short.
 
-    `shown` converts the entries. None: task state must be asked. It also decides what a caller
+    None: task state must be asked. It also decides what a caller
     learns of a task that does not exist, or is not the caller's.
 
     Raises:
@@ -168,11 +172,21 @@ async def task_in_short_log(
     if key is None or query.agent is None:
         return None
     entries = await short_log(bus, key, None if query.any_owner else query.owner, _LIMITS)
-    if not entries:
-        return None
-    task = LoggedTask.started_by(entries[0], key.agent)
+    return task_of(query, key.agent, entries, shown) if entries else None
+
+
+def task_of(
+    query: GetTask, agent: str, entries: Sequence[Entry], shown: Shown | None = None
+) -> LoggedTask | None:
+    """Return the task of `agent` whose whole log these entries are. None: it isn't the caller's.
+
+    Raises:
+        LogLost: They belong to several logs.
+    """
+    task = LoggedTask.started_by(entries[0], agent)
     for entry in entries if shown is None else shown(entries):
         task.add(entry)
+    task.entries = entries
     return task if task.is_for(query) else None
 
 

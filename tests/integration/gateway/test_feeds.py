@@ -150,7 +150,7 @@ async def test_a_feed_whose_last_entry_is_known_reads_nothing(
     last = await last_entry(bus, log.key)
     assert last is not None
     monkeypatch.delattr("headrace_gateway.feeds.last_entry")
-    held = await feeds.open_after(log.key, last)
+    held = await feeds.open_after(log.key, [last])
     async with held as feed:
         reading = asyncio.create_task(feed.reader(1).read())
         await log.chunks(1)
@@ -172,10 +172,10 @@ async def test_nobody_else_gets_a_feed_that_was_opened_behind_an_old_entry(
     assert last is not None
     await log.chunks(1)
     await log.status(COMPLETED)
-    async with await feeds.open_after(log.key, last) as behind, await feeds.open(log.key) as feed:
+    async with await feeds.open_after(log.key, [last]) as behind, await feeds.open(log.key) as feed:
         assert feed is not behind
         assert feed.ended
-        async with await feeds.open_after(log.key, last) as other:
+        async with await feeds.open_after(log.key, [last]) as other:
             assert other is feed, "who appends takes the feed that there is"
     assert len(feeds) == 0
 

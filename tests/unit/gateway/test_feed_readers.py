@@ -182,6 +182,6 @@ async def test_a_feed_that_fails_to_open_behind_an_entry_follows_nothing(
 
     monkeypatch.setattr(Feed, "open", fail)
     with pytest.raises(BusUnavailable, match="no answer"):
-        await feeds.open_after(log.key, last if is_known else None)
+        await feeds.open_after(log.key, [last] if last and is_known else [])
     assert [feed.users for feed in opened] == [0]
     assert len(feeds) == 0

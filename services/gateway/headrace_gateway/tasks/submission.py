@@ -22,7 +22,7 @@ from headrace.links import Links
 from headrace.log import last_entry, writer_of
 from headrace.model import events
 from headrace.model.agent_route import UNPINNED
-from headrace.model.errors import Fenced, HeadraceError, LogFull, OutcomeUnknown
+from headrace.model.errors import Fenced, HeadraceError, LogFull, LogLost, OutcomeUnknown
 from headrace.model.events import Json
 from headrace.model.fork import ForkOf
 from headrace.model.messages import TaskFound
@@ -414,25 +414,51 @@ class Submissions:
     async def _follow_up(self, submission: Submission, task: str) -> AcceptedInput:
         keyed = submission.keyed
         name = f"input-{secrets.token_hex(12)}" if keyed is None else keyed.writer
+        known = self._known(submission, task)
         async with nullcontext() if keyed is None else self._idempotency.one_at_a_time(keyed):
             for _ in range(ROUNDS):
-                with suppress(Fenced):
-                    return await self._continue(submission, task, name)
+                # A log that was not read at this time may be gone, as when its task was deleted.
+                with suppress(Fenced, *([LogLost] if known else [])):
+                    return await self._continue(submission, task, name, known)
                 # Another input came first, possibly through another gateway, or the run ended.
+                known = None
             raise TaskBusy(f"task {task} is busy with other messages")
 
-    async def _continue(self, submission: Submission, task: str, name: str) -> AcceptedInput:
+    def _known(self, submission: Submission, task: str) -> TaskRead | None:
+        """Return the task as this gateway last saw it, if it waited for its user.
+
+        The append succeeds only right after that state, so nothing has to be read. None: the task
+        must be read, also where more than the append depends on it.
+        """
+        if submission.keyed is not None or submission.webhook is not None:
+            return None
+        key = TaskKey(submission.caller.tenant, submission.agent, task)
+        known = self._state.read_in(query_of(submission.caller, key), self._feeds.waiting_log(key))
+        if known is None or ForkOf.of(known.found.task.get("metadata")) is not None:
+            return None
+        try:
+            self._check(submission, known.found)
+        except (ContextMismatch, GenerationMismatch):
+            return None  # The log may have gone on.
+        return known
+
+    async def _continue(
+        self, submission: Submission, task: str, name: str, known: TaskRead | None
+    ) -> AcceptedInput:
         """Append the message under `name`, unless the log already has it from an earlier request.
+
+        `known` is the task, if it has not to be read.
 
         Raises:
             Fenced: another entry came first, or the run ended; try again.
+            LogLost: the log is gone.
             HeadraceError: as `submit`.
         """
         keyed = submission.keyed
         record = None if keyed is None else await self._idempotency.find(keyed)
         read: TaskRead | HeadraceError
         try:
-            read = await self._read(submission, task)
+            read = known or await self._read(submission, task)
         except (TaskEnded, GenerationMismatch) as refused:
             read = refused  # Perhaps because of this very message, if the log has it.
         # Read the log after the task: an entry that comes later fences this append.
@@ -464,6 +490,17 @@ class Submissions:
         fork = ForkOf.of(found.task.get("metadata"))
         if fork is not None and found.generation < fork.complete:
             await self._refuse_unfinished(TaskKey(caller.tenant, found.agent, task))
+        self._check(submission, found)
+        return read
+
+    @staticmethod
+    def _check(submission: Submission, found: TaskFound) -> None:
+        """Check that the task in this state can accept the message.
+
+        Raises:
+            ContextMismatch, GenerationMismatch, TaskEnded: as `submit`.
+        """
+        task = found.task["id"]
         if submission.context not in (None, found.task["contextId"]):
             raise ContextMismatch(f"task {task} belongs to another context")
         # The append succeeds only right after the state found here, so this check still holds then.
@@ -471,7 +508,6 @@ class Submissions:
             raise GenerationMismatch(task, found.generation)
         if found.state in TERMINAL:
             raise TaskEnded(f"task {task} is over and accepts no messages")
-        return read
 
     async def _refuse_unfinished(self, key: TaskKey) -> NoReturn:
         """Refuse a message to a fork whose past is incomplete, and end the fork if it stays so."""
@@ -497,10 +533,9 @@ class Submissions:
         with await self._appends.admit(key, owner) as admitted:
             await self._attach(submission, key, found)
             sender = FileOwner(owner, context)
-            last = None if logged is None else logged.last
             async with (
                 self._appends.stored_files(key, sender, submission.message, metadata) as stored,
-                (held := await self._feeds.open_after(key, last)),
+                (held := await self._feeds.open_after(key, logged.entries if logged else ())),
             ):
                 following = next_input(self._bus, run, found.sequence, *stored, writer=name)
                 await self._appends.append_run(following, admitted)

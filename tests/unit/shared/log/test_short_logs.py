@@ -49,8 +49,7 @@ async def test_a_short_log_tells_what_its_whole_log_tells(log: TaskLog) -> None:
         assert found is not None
         assert found.found(None) == await task_in_log(log.bus, query(log))
         assert (found.fold.state, found.sequence) == (state, log.writer.sequence)
-        assert found.last is not None
-        assert found.last.last_generation == log.writer.generation
+        assert found.entries[-1].last_generation == log.writer.generation
 
 
 @pytest.mark.parametrize("ended", [False, True])
