@@ -7,7 +7,7 @@ import orjson
 
 from headrace.jetstream.api import Json, request
 from headrace.jetstream.connection import Bus
-from headrace.jetstream.headers import PENDING_REQUEST
+from headrace.jetstream.headers import PENDING_REQUEST, STATUS
 
 ACK = b"+ACK"
 """The message is processed."""
@@ -36,6 +36,9 @@ _LEAST = 64
 
 _SHORT_HEARTBEAT = 0.25
 """Seconds between heartbeats if a caller waits for them."""
+_NO_MORE, _TOO_LARGE = "404", "409"
+"""How a pull ends that does not wait: with all that is there, or before a message."""
+
 _SECOND = 1_000_000_000
 _TIMEOUT = 2.0
 _SHORT_REPLY = 9
@@ -183,9 +186,8 @@ class Pulls:
         inbox: str,
         *,
         last_per_subject: bool = False,
-        window: int = WINDOW,
     ) -> None:
-        """Pull from `consumer` of `stream` into `inbox`, at most `window` messages ahead.
+        """Pull from `consumer` of `stream` into `inbox`, at most `WINDOW` messages ahead.
 
         A consumer of the last message per subject skips a message for which the last pull has ended
         (nats-server 2.15). So its pulls have no byte limit and wait long.
@@ -198,7 +200,7 @@ class Pulls:
             self._expires, heartbeat = _LONG, _SHORT_HEARTBEAT
             self._limits = dict[str, int]()
         else:
-            self._least, self._most = _BATCH, window
+            self._least, self._most = _BATCH, WINDOW
             self._expires, heartbeat = _EXPIRES, HEARTBEAT
             self._limits = {"max_bytes": max(_BYTES, 2 * bus.max_payload)}
         self._limits["idle_heartbeat"] = round(heartbeat * _SECOND)
@@ -228,6 +230,16 @@ class Pulls:
         """Whether a pull request is open."""
         return self._requested > 0
 
+    @property
+    def may_be_taken(self) -> bool:
+        """Whether messages are taken as they come."""
+        return True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether to ask for more as soon as some are taken."""
+        return True
+
     def delivered(self, size: int) -> None:
         """Record a delivered message of `size` bytes."""
         self._requested -= 1
@@ -242,3 +254,60 @@ class Pulls:
     def ended(self, headers: dict[str, str]) -> None:
         """Record the end of a pull: it expired, or the next message did not fit."""
         self._requested -= int(headers[PENDING_REQUEST])
+
+
+class SinglePull:
+    """One pull request at a time, which ends with what is there.
+
+    Between two of them, messages wait at the server and wake nobody.
+    """
+
+    def __init__(self, bus: Bus, stream: str, consumer: str, inbox: str, most: int) -> None:
+        """Pull at most `most` messages at a time from `consumer` of `stream` into `inbox`."""
+        self._bus, self._subject, self._inbox = bus, pull_subject(stream, consumer), inbox
+        self._most, self._left = most, 0
+        self._limits = {"max_bytes": max(_BYTES, 2 * bus.max_payload)}
+        self.is_behind = False
+        """Whether the server may have more than the last one has asked for."""
+
+    async def top_up(self, untaken: int) -> None:
+        """Send a pull request if none is open, unless `untaken` messages are enough for now.
+
+        If there are none, it waits for the next message.
+
+        Raises:
+            BusUnavailable: The connection is down.
+        """
+        if self._left or untaken >= self._most:
+            return
+        self._left, self.is_behind = self._most, True
+        if untaken:
+            request = pull_request(self._most, **self._limits)
+        else:
+            heartbeat = round(HEARTBEAT * _SECOND)
+            limits = {"no_wait": True, "idle_heartbeat": heartbeat, **self._limits}
+            request = pull_request(self._most, _EXPIRES, **limits)
+        await self._bus.publish(self._subject, request, self._inbox)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a pull request is open."""
+        return self._left > 0
+
+    @property
+    def may_be_taken(self) -> bool:
+        """Whether no more messages are on their way."""
+        return not self._left
+
+    def delivered(self, _size: int) -> None:
+        """Record a delivered message."""
+        self._left -= 1
+
+    @staticmethod
+    def only_ended(headers: dict[str, str]) -> bool:
+        """Return whether a status ends one pull, not the consumer."""
+        return headers[STATUS] == _NO_MORE or PENDING_REQUEST in headers
+
+    def ended(self, headers: dict[str, str]) -> None:
+        """Record the end of the pull: all was delivered, it expired, or a message did not fit."""
+        self._left, self.is_behind = 0, headers[STATUS] == _TOO_LARGE

@@ -19,8 +19,8 @@ from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     HEARTBEAT,
-    WINDOW,
     Pulls,
+    SinglePull,
     create_consumer,
     delete_consumer,
     delivery,
@@ -113,6 +113,10 @@ MOST_MESSAGES = 8000
 """Maximum messages in one batch. Output of many tasks takes a write per task and batch, so a batch
 has room for what 400 of them say within `follower.OUTPUT_LINGER`."""
 
+OUTPUT_POLL = 0.25
+"""Seconds from one look for a message that is no output to the next, while output arrives. Until
+then, all of it waits at the server, or each tick of a worker would wake this process."""
+
 MOST_BYTES = 4 * 1024 * 1024
 """Maximum bytes of messages in one batch."""
 
@@ -147,14 +151,11 @@ class Consumer:
         self._bus, self._stream, self._name = bus, stream, name
         self._inbox = bus.connection.new_inbox()
         self._subscription: Subscription | None = None
-        self._pulls = Pulls(
-            bus,
-            stream,
-            name,
-            self._inbox,
-            last_per_subject=last_per_subject,
-            window=MOST_MESSAGES + WINDOW,
-        )
+        self._pulls: Pulls | SinglePull
+        if last_per_subject:
+            self._pulls = Pulls(bus, stream, name, self._inbox, last_per_subject=True)
+        else:
+            self._pulls = SinglePull(bus, stream, name, self._inbox, MOST_MESSAGES)
         self._arrived: list[Arrival] = []
         self._bytes = 0
         self._is_batch_due, self._wanted = asyncio.Event(), asyncio.Event()
@@ -177,7 +178,7 @@ class Consumer:
             BusUnavailable: NATS does not answer, or refuses.
         """
         await self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1})
-        await self._pulls.top_up(0)
+        await self._ask()
 
     async def open_last_per_subject(self, subject: str) -> int:
         """Start with the last message of each subject under `subject`; return how many there are.
@@ -189,7 +190,7 @@ class Consumer:
         """
         begin = {"deliver_policy": "last_per_subject", "filter_subject": subject}
         number = int((await self._create(begin))["num_pending"])
-        await self._pulls.top_up(0)
+        await self._ask()
         return number
 
     async def _create(self, begin: Json) -> Json:
@@ -227,6 +228,11 @@ class Consumer:
         """Messages that have arrived and have not been taken."""
         return len(self._arrived)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether messages wait, here or at the server."""
+        return bool(self._arrived) or self._pulls.is_behind
+
     async def fetch(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> list[Arrival]:
         """Return the next messages, of at most `most` tasks; empty if none arrived for a while.
 
@@ -242,7 +248,8 @@ class Consumer:
         if not self._arrived and not self._lost and self.complete_to >= self._wanted_to:
             self._is_batch_due.clear()
             self._wanted.clear()
-        await self._pulls.top_up(len(self._arrived))
+        if self._pulls.is_behind:
+            await self._ask()
         return taken
 
     def _take(self, most: int, most_bytes: int) -> list[Arrival]:
@@ -257,14 +264,17 @@ class Consumer:
     async def accumulate(self, seconds: float, others: float = 0.0) -> None:
         """Let messages of working tasks accumulate for `seconds`.
 
-        Then, or once another message has arrived, let those that follow accumulate for `others`
-        seconds, from the first one. Return at once if another message waits already, after `want`,
-        or if a batch is full.
+        Then, or once another message is found, let those that follow accumulate for `others`
+        seconds. One that arrives in a silence is found at once, and others after `OUTPUT_POLL`.
+        Return at once if one waits already, after `want`, or if a batch is full.
         """
-        if not self._is_batch_due.is_set():
-            await _within(seconds, self._is_batch_due)
+        deadline = self._loop.time() + seconds
+        while not self._is_batch_due.is_set():
             await self._arrival()
-            await self.accumulate_all(others)
+            if self._is_batch_due.is_set() or (left := deadline - self._loop.time()) <= 0:
+                await self.accumulate_all(others)
+                return
+            await _within(min(left, OUTPUT_POLL), self._wanted)
 
     async def accumulate_all(self, seconds: float) -> None:
         """Let all messages accumulate for `seconds`, or until `want` or a full batch."""
@@ -281,7 +291,8 @@ class Consumer:
 
     async def _arrival(self) -> None:
         """Return when a message waits to be taken, or if none arrived for a while."""
-        if self._arrived:
+        await self._ask()
+        if self._lost or (self._arrived and self._pulls.may_be_taken):
             return
         self._wake.clear()
         try:
@@ -290,6 +301,12 @@ class Consumer:
         except TimeoutError:
             if self._loop.time() - self._last_message_at > 3 * self._heartbeat:
                 self._lost = "no heartbeats from the consumer"
+
+    async def _ask(self) -> None:
+        """Have a pull request open, unless enough has arrived for now."""
+        if not self._pulls.waiting:
+            self._last_message_at = self._loop.time()
+        await self._pulls.top_up(len(self._arrived))
 
     def _receive(self, msg: Msg) -> None:
         self._last_message_at = self._loop.time()
@@ -309,7 +326,8 @@ class Consumer:
         self._pulls.delivered(len(msg.data))
         self._arrived.append(arrival)
         self._bytes += len(msg.data)
-        self._wake.set()
+        if self._pulls.may_be_taken:
+            self._wake.set()
         if self._bytes >= MOST_BYTES or len(self._arrived) >= MOST_MESSAGES:
             self.want()
         elif not arrival.leaves_working:
@@ -319,7 +337,7 @@ class Consumer:
         match headers.get(STATUS):
             case "100":
                 self._receive_heartbeat(headers)
-            case "408" | "409" if Pulls.only_ended(headers):
+            case "404" | "408" | "409" if self._pulls.only_ended(headers):
                 self._pulls.ended(headers)
                 self._wake.set()
             case status:

@@ -309,7 +309,7 @@ class RangeFollower:
             linger = LONGEST if is_loaded else LINGER
             await consumer.accumulate_all(since + linger - self._loop.time())
             rest = since + self._output_linger - self._loop.time()
-        elif consumer.waiting:
+        elif consumer.is_behind:
             return
         await consumer.accumulate(rest, LINGER)
 

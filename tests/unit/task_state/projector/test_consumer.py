@@ -10,10 +10,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from headrace.jetstream.client import ReceivedMessage
-from headrace.jetstream.consumers import HEARTBEAT, WINDOW
+from headrace.jetstream.consumers import HEARTBEAT
 from headrace.model.entry import STATE
 from headrace.model.errors import BusUnavailable
 from headrace.model.task import COMPLETED, SUBMITTED, WORKING
+from headrace_task_state.projector import consumer as consumer_module
 from headrace_task_state.projector.consumer import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -24,9 +25,6 @@ from headrace_task_state.projector.consumer import (
 from tests.support.fake_bus import message
 
 _SUBJECT = "headrace.event.0.t.a.x"
-
-_ASKED = MOST_MESSAGES + WINDOW
-"""Messages that are on their way at most: a batch, and as many as NATS sends meanwhile."""
 
 type Receive = Callable[[Msg], None]
 
@@ -58,6 +56,8 @@ class FakeServer:
 
     async def publish(self, subject: str, payload: bytes, _: str = "") -> None:
         self.published.append((subject, payload))
+        if "MSG.NEXT" in subject and "expires" not in orjson.loads(payload):
+            self.deliver(NO_MORE)
 
     async def request(self, subject: str, payload: bytes, _: float) -> Msg:
         self.published.append((subject, payload))
@@ -68,15 +68,15 @@ class FakeServer:
         for msg in msgs:
             self.receive(msg)
 
-    @property
-    def asked_for(self) -> int:
-        return sum(self.pulls)
+    def answer(self, *msgs: Msg) -> None:
+        """End a pull with all that there is."""
+        self.deliver(*msgs, NO_MORE)
 
     @property
-    def pulls(self) -> list[int]:
-        """How many messages each pull asked for."""
+    def pulls(self) -> list[bool]:
+        """Of each pull, whether it waits for a message."""
         pulls = [payload for subject, payload in self.published if "MSG.NEXT" in subject]
-        return [orjson.loads(pull)["batch"] for pull in pulls]
+        return ["expires" in orjson.loads(pull) for pull in pulls]
 
 
 def numbered(number: int, sequence: int | None = None, size: int = 4) -> Msg:
@@ -102,6 +102,9 @@ def status(code: str, description: str, **headers: str) -> Msg:
     return message("", headers=headers | {"Status": code, "Description": description})
 
 
+NO_MORE = status("404", "No Messages")
+
+
 @pytest.fixture
 def bus() -> FakeServer:
     return FakeServer()
@@ -119,25 +122,62 @@ async def test_it_begins_behind_the_position_and_acknowledges_nothing(bus: FakeS
     assert subject == "$JS.API.CONSUMER.CREATE.EVENTS.name"
     config = orjson.loads(body)["config"]
     assert (config["opt_start_seq"], config["ack_policy"]) == (42, "none")
-    assert bus.asked_for == _ASKED
+    assert bus.pulls == [True]
 
 
-async def test_messages_are_handed_on_in_order_and_requested_as_they_are_taken(
-    bus: FakeServer,
-) -> None:
+async def test_messages_are_handed_on_in_order(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    bus.deliver(*(numbered(n) for n in range(1, 701)))
-    assert bus.asked_for == _ASKED
+    bus.answer(*(numbered(n) for n in range(1, 701)))
     taken = await consumer.fetch(600, 10**6)
     assert [arrival.sequence for arrival in taken] == [n * 10 for n in range(1, 601)]
     assert consumer.waiting == 100
-    assert bus.asked_for == _ASKED + 600
     assert len(await consumer.fetch(600, 10**6)) == 100
+
+
+async def test_what_waits_is_completed_without_waiting_for_more(bus: FakeServer) -> None:
+    consumer = await opened(bus)
+    bus.answer(numbered(1))
+    assert len(await consumer.fetch()) == 1
+    # The next fetch is the first that waits: until then, nothing is delivered that wakes it.
+    assert bus.pulls == [True, False]
+    fetching = asyncio.create_task(consumer.fetch())
+    await asyncio.sleep(0)
+    assert bus.pulls == [True, False, True]
+    bus.answer(numbered(2))
+    assert [arrival.number for arrival in await fetching] == [2]
+
+
+async def test_a_pull_that_leaves_messages_behind_is_followed_by_another_at_once(
+    bus: FakeServer,
+) -> None:
+    consumer = await opened(bus)
+    bus.deliver(*(numbered(n) for n in range(1, MOST_MESSAGES + 1)))
+    assert consumer.is_behind
+    await consumer.fetch(MOST_MESSAGES)
+    assert bus.pulls == [True, True]
+    bus.answer(numbered(MOST_MESSAGES + 1))
+    assert len(await consumer.fetch()) == 1
+    assert not consumer.is_behind
+
+
+async def test_while_output_arrives_nothing_is_asked_for_between_two_looks(
+    bus: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "OUTPUT_POLL", 3600)
+    consumer = await opened(bus)
+    waiting = await accumulating(bus, consumer)
+    looks = len(bus.pulls)
+    await asyncio.sleep(0.01)
+    assert len(bus.pulls) == looks
+    consumer.want(20)
+    await waiting
+    assert len(await consumer.fetch()) == 2
+    assert len(bus.pulls) == looks + 1
 
 
 async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    bus.deliver(*(numbered(n, size=100) for n in range(1, 6)))
+    bus.answer(*(numbered(n, size=100) for n in range(1, 6)))
     assert len(await consumer.fetch(600, 250)) == 2
     assert len(await consumer.fetch(600, 10)) == 1
     assert len(await consumer.fetch(600, 1000)) == 2
@@ -145,7 +185,7 @@ async def test_what_is_taken_at_once_is_bounded_in_bytes_but_never_nothing(bus: 
 
 async def test_a_hole_ends_it_after_what_came_before(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    bus.deliver(numbered(1), numbered(2), numbered(4), numbered(5))
+    bus.answer(numbered(1), numbered(2), numbered(4), numbered(5))
     assert [arrival.number for arrival in await consumer.fetch(600, 10**6)] == [1, 2]
     with pytest.raises(ConsumerLost, match="expected message 3"):
         await consumer.fetch(600, 10**6)
@@ -187,28 +227,15 @@ async def test_a_consumer_that_is_gone_is_lost(bus: FakeServer, sign: Msg) -> No
         await consumer.fetch(600, 10**6)
 
 
-async def test_a_pull_that_ends_is_followed_by_another(bus: FakeServer) -> None:
+async def test_a_pull_that_expires_is_followed_by_another(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    for end in ("408", "409"):
-        before = bus.asked_for
-        bus.deliver(status(end, "ended", **{"Nats-Pending-Messages": "500"}))
-        assert await consumer.fetch(600, 10**6) == []
-        assert bus.asked_for == before + 500
-
-
-async def test_pulls_that_wait_become_one(bus: FakeServer) -> None:
-    """Each pull that waits has heartbeats of its own."""
-    consumer = await opened(bus)
-    assert bus.pulls == [_ASKED]
-    for start in (1, 701):
-        bus.deliver(*(numbered(n) for n in range(start, start + 700)))
-        await consumer.fetch(700, 10**6)
-    assert bus.pulls == [_ASKED, 700, 700]
-    # All of them expire; what was left of them is asked for at once.
-    for pending in (_ASKED - 1400, 700, 700):
-        bus.deliver(status("408", "ended", **{"Nats-Pending-Messages": str(pending)}))
-    await consumer.fetch(600, 10**6)
-    assert bus.pulls == [_ASKED, 700, 700, _ASKED]
+    for number in (2, 3):
+        bus.deliver(status("408", "Request Timeout", **{"Nats-Pending-Messages": "8000"}))
+        fetching = asyncio.create_task(consumer.fetch(600, 10**6))
+        await asyncio.sleep(0)
+        assert bus.pulls == [True] * number
+        bus.deliver(NO_MORE)
+        assert await fetching == []
 
 
 async def test_silence_is_a_loss(bus: FakeServer) -> None:
@@ -258,7 +285,7 @@ async def accumulating(
 ) -> "asyncio.Task[None]":
     """Have output accumulate for an hour, after some has arrived."""
     waiting = asyncio.create_task(getattr(consumer, kind)(3600))
-    bus.deliver(entry(1, WORKING), entry(2, WORKING))
+    bus.answer(entry(1, WORKING), entry(2, WORKING))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -268,7 +295,7 @@ async def accumulating(
 async def test_output_accumulates_until_a_task_stops_working(bus: FakeServer) -> None:
     consumer = await opened(bus)
     waiting = await accumulating(bus, consumer)
-    bus.deliver(entry(3, COMPLETED))
+    bus.answer(entry(3, COMPLETED))
     await waiting
     assert len(await consumer.fetch(600, 10**6)) == 3
 
@@ -280,7 +307,7 @@ async def test_messages_that_follow_one_that_ends_the_silence_accumulate_with_it
     waiting = asyncio.create_task(consumer.accumulate(3600, 3600))
     await asyncio.sleep(0)
     for number, state in enumerate((SUBMITTED, WORKING, COMPLETED), 1):
-        bus.deliver(entry(number, state))
+        bus.answer(entry(number, state))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     is_over_before = waiting.done()
@@ -292,7 +319,7 @@ async def test_messages_that_follow_one_that_ends_the_silence_accumulate_with_it
 
 async def test_a_message_that_already_waits_has_no_others_accumulate(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    bus.deliver(entry(1, SUBMITTED))
+    bus.answer(entry(1, SUBMITTED))
     await consumer.accumulate(3600, 3600)
     assert len(await consumer.fetch(600, 10**6)) == 1
 
@@ -310,7 +337,7 @@ async def test_under_load_a_task_that_stops_working_ends_nothing_and_a_list_does
 ) -> None:
     consumer = await opened(bus)
     waiting = asyncio.create_task(consumer.accumulate_all(3600))
-    bus.deliver(entry(1, WORKING), entry(2, COMPLETED))
+    bus.answer(entry(1, WORKING), entry(2, COMPLETED))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     is_over_before = waiting.done()
@@ -333,7 +360,7 @@ async def accumulates(consumer: Consumer, kind: str) -> bool:
 @pytest.mark.parametrize("kind", ["accumulate", "accumulate_all"])
 async def test_what_a_list_wanted_is_forgotten_once_it_is_taken(bus: FakeServer, kind: str) -> None:
     consumer = await opened(bus)
-    bus.deliver(entry(1, WORKING))
+    bus.answer(entry(1, WORKING))
     consumer.want()
     await consumer.fetch(600, 10**6)
     assert await accumulates(consumer, kind)
@@ -344,10 +371,10 @@ async def test_what_a_list_wanted_is_not_forgotten_before_it_has_arrived(
     bus: FakeServer, kind: str
 ) -> None:
     consumer = await opened(bus)
-    bus.deliver(entry(1, WORKING))
+    bus.answer(entry(1, WORKING))
     consumer.want(20)
     await consumer.fetch(600, 10**6)
-    bus.deliver(entry(2, WORKING))
+    bus.answer(entry(2, WORKING))
     await getattr(consumer, kind)(3600)
     assert [one.sequence for one in await consumer.fetch(600, 10**6)] == [20]
     assert await accumulates(consumer, kind)
@@ -360,7 +387,7 @@ async def test_output_accumulates_until_a_batch_is_full(
 ) -> None:
     consumer = await opened(bus)
     waiting = await accumulating(bus, consumer, kind)
-    bus.deliver(*(entry(n, WORKING, size) for n in range(3, count + 1)))
+    bus.answer(*(entry(n, WORKING, size) for n in range(3, count + 1)))
     await waiting
     assert consumer.waiting == count
 
@@ -376,7 +403,7 @@ async def test_output_accumulates_until_the_consumer_is_lost(bus: FakeServer, ki
 
 async def test_output_accumulates_anew_once_a_batch_is_taken(bus: FakeServer) -> None:
     consumer = await opened(bus)
-    bus.deliver(entry(1, COMPLETED))
+    bus.answer(entry(1, COMPLETED))
     assert len(await consumer.fetch(600, 10**6)) == 1
     waiting = asyncio.create_task(consumer.accumulate(3600))
     await asyncio.sleep(0)
@@ -391,5 +418,5 @@ async def test_a_silence_lasts_until_a_message_arrives(bus: FakeServer) -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert not waiting.done()
-    bus.deliver(entry(1, WORKING))
+    bus.answer(entry(1, WORKING))
     await asyncio.wait_for(waiting, 60)
