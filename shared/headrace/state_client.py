@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
@@ -143,7 +144,11 @@ class StateClient:
 
     async def read(self, query: GetTask) -> TaskRead:
         """Return one task as `get` does, for a caller that is going to append to its log."""
-        logged = await self._in_short_log(query)
+        logged = None
+        # Task state and its client know how long to wait, and what the caller is to be told.
+        with suppress(BusUnavailable, LogLost, LogTooNew, TimeoutError):
+            async with asyncio.timeout(_SHORT_LOG):
+                logged = await task_in_short_log(self._bus, query, self._shown)
         if logged is not None:
             return TaskRead(logged.found(query.history_length), logged)
         try:
@@ -162,14 +167,6 @@ class StateClient:
             return None
         logged = task_of(query, query.agent, entries, self._shown)
         return None if logged is None else TaskRead(logged.found(query.history_length), logged)
-
-    async def _in_short_log(self, query: GetTask) -> LoggedTask | None:
-        try:
-            async with asyncio.timeout(_SHORT_LOG):
-                return await task_in_short_log(self._bus, query, self._shown)
-        except (BusUnavailable, LogLost, LogTooNew, TimeoutError):
-            # Task state and its client know how long to wait, and what the caller is to be told.
-            return None
 
     def _shown(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries with their links as URLs; most logs have none."""

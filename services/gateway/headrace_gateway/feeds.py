@@ -525,9 +525,14 @@ class Feed:
             if self.resources.shared.get(self.key) is self:
                 del self.resources.shared[self.key]
             self._follower.stop()
-            if entries := self.waiting_log():
-                self.resources.waiting.keep(self.key, entries, self.ring.memory)
+            last = self.last
+            if last is not None and last.stamp.state == INPUT_REQUIRED:
+                self._keep()
             self.ring.clear()
+
+    def _keep(self) -> None:
+        if entries := self.waiting_log():
+            self.resources.waiting.keep(self.key, entries, self.ring.memory)
 
     def waiting_log(self) -> Sequence[Entry]:
         """Return all entries of a short log whose task waits for its user; none of any other."""
