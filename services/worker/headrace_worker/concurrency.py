@@ -55,6 +55,11 @@ class ConcurrencyLimit:
         return bool(self._queue) or (self.users > 1 and self._free <= 0)
 
     @property
+    def is_ample(self) -> bool:
+        """Whether at least half of the permits are left if each user keeps one, or there is one."""
+        return self.users <= 1 or 2 * self.users <= self.total
+
+    @property
     def in_use(self) -> int:
         """Permits that are not free."""
         return self.total - self._free
@@ -110,6 +115,11 @@ class AgentConcurrency:
     def scarce(self) -> bool:
         """Whether another queue waits for a permit, or would have to."""
         return self.of_worker.scarce or self.of_agent.scarce
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether queues may keep permits for long without runs."""
+        return self.of_worker.is_ample and self.of_agent.is_ample
 
     async def acquire(self, turn: PermitTurn, own_turn: PermitTurn) -> None:
         """Acquire a permit of both limits, in turn."""

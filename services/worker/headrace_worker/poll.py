@@ -1,9 +1,12 @@
 """Pulls the runs of each queue, never more than there are permits for.
 
 One request per queue is open at a time, whenever a permit is free. It ends when it is filled, when
-the server ends it, or when it times out; then the next one is sent. The timeout is shorter than
-ack_wait less a heartbeat, so that a dead worker's run finds a live worker's request open. If
-permits are too few for all queues, a request does not wait for runs, and an empty queue pauses.
+the server ends it, or when it times out; then the next one is sent. If permits are too few for all
+queues, a request does not wait for runs, and an empty queue pauses.
+
+A worker that froze is given runs as long as a request of it is open. They are delivered again after
+ack_wait. A request to a queue that had no run for long waits longer. It is for one run, so such a
+worker is given no run twice.
 """
 
 import asyncio
@@ -166,7 +169,12 @@ def _served_from(consumer: str) -> tuple[str, str]:
 _log = logging.getLogger(__name__)
 
 EXPIRES = 2.0
-"""Seconds that a request waits for runs. A worker that froze is given runs for as long."""
+"""Seconds that a request waits for runs. Shorter than ack_wait less a heartbeat, so that the run of
+a dead worker finds another one's request open, and a worker that froze with a run is not given it
+again."""
+
+EXPIRES_IDLE = 10.0
+"""The same for the one run of a queue that had none for long."""
 
 FIRST_REST = 0.02
 """Seconds for which an empty queue first pauses when permits are scarce; doubled each time."""
@@ -230,11 +238,14 @@ class Puller:
         deliver: Callable[[Msg], None],
         concurrency: AgentConcurrency,
         repair: Repair,
+        *,
+        idle_after: float,
     ) -> None:
         """Pull runs from the queue of `consumer` and pass each to `deliver`.
 
         The receiver of a run calls `done` when the run is over. `repair` is called when the server
-        reports a problem with the consumer.
+        reports a problem with the consumer. Requests wait longer after `idle_after` seconds without
+        a run.
         """
         self._bus, self._consumer, self._deliver = bus, consumer, deliver
         self._concurrency, self._repair_consumer = concurrency, repair
@@ -245,6 +256,9 @@ class Puller:
         self._serials = itertools.count(1)
         self._request: _PullRequest | None = None
         self._running = 0
+        self._idle_after = idle_after
+        self._last_run = asyncio.get_running_loop().time()
+        """When the last run was over, in loop time (seconds)."""
         self._draining = False
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
@@ -278,6 +292,7 @@ class Puller:
     def done(self, permit: Permit) -> None:
         """Release the permit of a delivered run that is over."""
         self._running -= 1
+        self._last_run = asyncio.get_running_loop().time()
         permit.release()
 
     async def _pull(self) -> None:
@@ -287,14 +302,26 @@ class Puller:
             is_scarce = self._concurrency.scarce
             # Requests grow during a burst; an idle queue keeps only one permit.
             more = self._concurrency.acquire_free(min(self._running, BATCH) - 1)
-            expires = 0.0 if is_scarce else last_tick_within(EXPIRES, EXPIRES / 2)
-            how = await self._ask(1 + more, expires)
+            how = await self._ask(1 + more, 0.0 if is_scarce else self._expires())
             if how not in _IN_ORDER:
                 _log.info("pulling runs of %s failed: %s", self._consumer, how)
                 await self._repair()
             rest = self._next_rest(rest) if is_scarce and how in _EMPTY else 0.0
             if rest:
                 await asyncio.sleep(rest)
+
+    def _expires(self) -> float:
+        longest = EXPIRES_IDLE if self._is_idle() else EXPIRES
+        return last_tick_within(longest, longest / 2)
+
+    def _is_idle(self) -> bool:
+        """Return whether a request may wait long.
+
+        Another server would not know it if it became the queue's leader.
+        """
+        silence = asyncio.get_running_loop().time() - self._last_run
+        is_quiet = not self._running and silence > self._idle_after
+        return is_quiet and self._concurrency.is_ample and self._bus.has_only_copies
 
     def _next_rest(self, last: float) -> float:
         longest = max(LONGEST_REST, self._concurrency.of_worker.users / LOOKS)

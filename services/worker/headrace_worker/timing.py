@@ -30,6 +30,8 @@ class Timing:
     """Whether all of each sleep is: then it ends by the agent's clock, as a test sets it."""
     queue_interval: float = 3.0
     """Maximum between checks for new queues."""
+    idle_queue: float = 30.0
+    """Without a run, after which a queue is pulled less often."""
     accept_input: float = 1.0
     """For the worker's loop to queue a message. The requester then learns that the loop is blocked,
     well before its own timeout, and queues the message itself."""

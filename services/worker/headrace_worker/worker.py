@@ -258,7 +258,8 @@ class Worker:
                 self._working.add(task)
                 task.add_done_callback(forget)
 
-        puller = Puller(self._bus, consumer, deliver, concurrency, self._repair(name, consumer))
+        repair, idle_after = self._repair(name, consumer), self._resources.timing.idle_queue
+        puller = Puller(self._bus, consumer, deliver, concurrency, repair, idle_after=idle_after)
         await puller.start()
         return puller
 
