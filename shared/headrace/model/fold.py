@@ -259,7 +259,7 @@ class TaskFold:
             change = read_change(event, generation)
         except IllFormedEvent:
             change = Change(generation)
-        if self.generation and change.opens:
+        if self.standing.generation and change.opens:
             # The subject was purged, and a new log was started on it.
             self.standing = TaskFields()
             self._history, self._artifacts = History(), Artifacts()

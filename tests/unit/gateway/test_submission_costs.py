@@ -38,7 +38,7 @@ A submission that takes more calls takes them in each."""
 CALLS = 367
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 584
+CALLS_OF_BLOCKING_RUN = 583
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
 CALLS_OF_READ = 296

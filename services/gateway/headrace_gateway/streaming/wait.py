@@ -1,4 +1,7 @@
-"""Waiting on a feed for one answer; nothing is written before the renderer has collected it."""
+"""Waiting on a feed for one answer; nothing is written before the renderer has collected it.
+
+The renderer collects most entries without waking the waiting task, which wakes at the end.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +11,7 @@ from headrace_gateway.feeds import Feed
 from headrace_gateway.server.client_pace import SlowClient
 from headrace_gateway.server.long_responses import Disconnects
 from headrace_gateway.streaming.renderer import Cause, Interruption, Messages, Renderer
-from headrace_gateway.streaming.subscription import Subscription, Subscriptions
+from headrace_gateway.streaming.subscription import DirectSubscription, Subscriptions
 from headrace_gateway.timing import TIMING
 
 LOG_FULL = "the log is full"
@@ -33,7 +36,7 @@ class Wait:
         for `silence` seconds ends early then.
         """
         self._shared, self._is_full, self._silence = shared, is_full, silence
-        self._subscription = Subscription(shared, feed, after, collector, _NullTransport())
+        self._subscription = DirectSubscription(shared, feed, after, collector, _NullTransport())
         self._after, self._since = -1, 0.0
 
     async def over(self, disconnects: Disconnects) -> Interruption | None:
@@ -79,6 +82,10 @@ class _NullTransport:
 
     async def write(self, messages: Messages) -> None:
         """Write nothing."""
+
+    def write_now(self, messages: Messages) -> bool:  # noqa: ARG002 - as above
+        """Write nothing."""
+        return True
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:
         """Write nothing."""

@@ -153,11 +153,12 @@ class _FoldedRun(_RunEnd):
         logged = None if accepted.read is None else accepted.read.logged
         self.fold = TaskFold() if logged is None else logged.fold
 
-    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
+    def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:  # noqa: ARG002 - as above
         """Fold the entries."""
         for block in blocks:
             self.fold.apply_entry(block.entry)
-        return super().render(blocks, after)
+        self.newest = blocks[-1].entry
+        return ()
 
 
 async def _continued_task(
