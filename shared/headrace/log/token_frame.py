@@ -14,7 +14,7 @@ from headrace.jetstream.live_headers import APPENDED, PLACE, PREVIOUS_IS
 from headrace.model import json_text
 from headrace.model.entry import Entry, Stamp
 
-_HEADERS = re.compile(
+OWN_HEADERS = (
     rb"(NATS/1\.0\r\n"
     rb"Headrace-Version: [23]\r\n"
     rb"Headrace-Log: [0-9a-z]{4,16}\r\n"
@@ -22,10 +22,12 @@ _HEADERS = re.compile(
     rb"Headrace-Writer: [A-Za-z0-9._-]+\r\n"
     rb"Headrace-State: TASK_STATE_WORKING\r\n"
     rb"Headrace-Run: [0-9]{1,15}\r\n"
-    rb"Headrace-Attempt: [0-9]{1,15}\r\n)" + APPENDED
+    rb"Headrace-Attempt: [0-9]{1,15}\r\n)"
 )
-"""The headers of a token, each once. The generation has one digit less than is allowed, so that
-the next ones are allowed too."""
+"""The headers that a worker gives a token, each once, around its generation. That has one digit
+less than is allowed, so that the next ones are allowed too."""
+
+_HEADERS = re.compile(OWN_HEADERS + APPENDED)
 
 UPDATE = b'{"artifactUpdate":{'
 """How the line of a token begins."""

@@ -1,6 +1,7 @@
 """Combine messages of a range into one write."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -66,9 +67,25 @@ class Batches:
         return self.finish(before)
 
     def take(self, arrivals: Sequence[Arrival]) -> None:
-        """Fold in the next messages; `finish` returns their changes."""
+        """Fold in the next messages; `finish` returns their changes.
+
+        Those of one log follow each other, which takes less than turning from one to the next.
+        """
+        logs = defaultdict[str, list[Arrival]](list)
         for arrival in arrivals:
             self._last = arrival
+            logs[arrival.msg.subject].append(arrival)
+        for subject, some in logs.items():
+            self._take_of_log(subject, some)
+
+    def _take_of_log(self, subject: str, arrivals: Sequence[Arrival]) -> None:
+        at = 0
+        while at < len(arrivals):
+            if (delta := self._deltas.get(subject)) is not None and delta.headers is not None:
+                at += self._take_texts(delta, arrivals, at)
+                if at == len(arrivals):
+                    return
+            arrival = arrivals[at]
             try:
                 if not arrival.msg.data and arrival.is_tombstone:
                     self._batch.changes += self._remove(arrival, self._touched)
@@ -76,11 +93,22 @@ class Batches:
                 else:
                     self._apply(arrival, self._touched, self._batch)
             except UndecodableMessage as error:
-                self._batch.letters.append(letter(arrival, error.reason))
-                if isinstance(error, NewerVersion):
-                    # Nobody who reads the last entry gets past it, if it stands behind an end.
-                    key = self._subjects.key_of_event(arrival.msg.subject)
-                    self._batch.continued[key] = arrival.sequence
+                self._reject(arrival, error)
+            at += 1
+
+    def _take_texts(self, delta: Delta, arrivals: Sequence[Arrival], start: int) -> int:
+        is_new = not delta.touched
+        number = delta.take_texts(arrivals, start)
+        if number and is_new:
+            self._touched.append(delta)
+        return number
+
+    def _reject(self, arrival: Arrival, error: UndecodableMessage) -> None:
+        self._batch.letters.append(letter(arrival, error.reason))
+        if isinstance(error, NewerVersion):
+            # Nobody who reads the last entry gets past it, if it stands behind an end.
+            key = self._subjects.key_of_event(arrival.msg.subject)
+            self._batch.continued[key] = arrival.sequence
 
     def finish(self, before: Progress) -> StoreBatch:
         """Return the changes of all messages taken since the last call, of a range at `before`."""
@@ -108,7 +136,10 @@ class Batches:
 
     def _apply(self, arrival: Arrival, touched: list[Delta], batch: StoreBatch) -> None:
         subject, data, letters = arrival.msg.subject, arrival.msg.data, batch.letters
-        delta = self._deltas.get(subject) or self._delta(subject)
+        delta = self._deltas.get(subject)
+        if delta is None:
+            key = self._subjects.key_of_event(subject)
+            delta = self._deltas[subject] = Delta(key, subject)
         stamp, frame = arrival.stamp(), delta.frame
         text_of = frame.text_of if frame is not None else None
         lines, events = parse_lines(subject, stamp, data, text_of)
@@ -127,6 +158,8 @@ class Batches:
             letters.append(letter(arrival, "; ".join(wrong)))
         if isinstance(events[-1], str) or "artifactUpdate" in events[-1]:
             delta.learn(lines[-1], last, len(lines))
+        if isinstance(events[-1], str):
+            delta.learn_headers(arrival.msg, stamp)
 
     def _remove(self, arrival: Arrival, touched: list[Delta]) -> Iterator[TaskChange | TaskRemoval]:
         """Take a tombstone; the task's earlier changes in this batch matter only for its usage."""
@@ -138,10 +171,6 @@ class Batches:
                 yield delta.flush(self._timeout, self._silence)
         owner = (arrival.msg.headers or {}).get(OWNER, "")
         yield TaskRemoval(key, arrival.time // 1_000_000, owner)
-
-    def _delta(self, subject: str) -> Delta:
-        delta = self._deltas[subject] = Delta(self._subjects.key_of_event(subject), subject)
-        return delta
 
 
 def continuation(key: TaskKey, sequence: int) -> TaskChange:

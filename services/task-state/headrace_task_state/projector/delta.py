@@ -9,10 +9,14 @@ repeats its artifact's id and the part's metadata a thousand times. A chunk that
 text before it is stored as that text alone (`headrace.model.change`, "t").
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 
 import orjson
+from nats.aio.msg import Msg
 
+from headrace.jetstream.client import ReceivedMessage
 from headrace.model import json_text
 from headrace.model.change import ADD, META, NEW, OF_CHILD, OUT, TEXTS, Change, Item, TaskFields
 from headrace.model.delegation import DELEGATION, Lineage
@@ -30,11 +34,13 @@ from headrace.model.task import (
     SUBMITTED,
     TaskKey,
 )
+from headrace_task_state.projector.chunk_headers import ChunkHeaders
+from headrace_task_state.projector.consumer import Arrival
 from headrace_task_state.store import LARGEST_NUMBER, TaskChange, stored_fields
 from headrace_task_state.thread_rows import RowChange, inputs_in, message_text, title_of
 from headrace_task_state.usage import records_of
 
-_TEXT = b'"text":'
+_TEXT, _QUOTE = b'"text":', b'"'
 
 _END = b"}}}"
 
@@ -44,12 +50,14 @@ _MARK = "\ue000"
 class ChunkFrame:
     """The bytes before and after the text of an artifact's chunk."""
 
-    __slots__ = ("_after", "_before", "_least")
+    __slots__ = ("_after", "_before")
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        """Match lines of `before`, a text, `after`, a generation and an end."""
+        """Match lines of `before`, a text, `after`, a generation and an end.
+
+        The quotation marks around the text are in `before` and `after`.
+        """
         self._before, self._after = before, after
-        self._least = len(before) + len(after) + len(_END)
 
     @classmethod
     def of(cls, line: bytes, generation: int) -> "ChunkFrame | None":
@@ -60,7 +68,7 @@ class ChunkFrame:
         number = b"%d%b" % (generation, _END)
         if not text or not after.endswith(number):
             return None
-        frame = cls(before + _TEXT, after.removesuffix(number))
+        frame = cls(before + _TEXT + _QUOTE, _QUOTE + after.removesuffix(number))
         # The same bytes may occur elsewhere in the line. If these are the right ones, a line with
         # another text and number in their place is the event with that text and number, and nothing
         # else.
@@ -70,7 +78,7 @@ class ChunkFrame:
         return frame if frame._reads_as(update, generation + 1) else None
 
     def _reads_as(self, event: Json, generation: int) -> bool:
-        inner = self._before + json_text.encode(_MARK) + self._after
+        inner = self._before + _MARK.encode() + self._after
         try:
             return bool(json_text.decode(b"%b%d%b" % (inner, generation, _END)) == event)
         except orjson.JSONDecodeError:
@@ -78,14 +86,15 @@ class ChunkFrame:
 
     def text_of(self, line: bytes, generation: int) -> str | None:
         """Return the text of a line of this frame at that generation; None: the line differs."""
-        tail = b"%b%d%b" % (self._after, generation, _END)
-        if len(line) < self._least or not (line.startswith(self._before) and line.endswith(tail)):
+        after = b"%b%d}}}" % (self._after, generation)
+        if not (line.startswith(self._before) and line.endswith(after)):
             return None
         try:
-            text = json_text.decode(line[len(self._before) : -len(tail)])
+            # With the quotation marks around it, so it is one string or no JSON.
+            text: str = orjson.loads(line[len(self._before) - 1 : len(line) - len(after) + 1])  # noqa: TID251 - it has no numbers
         except orjson.JSONDecodeError:
             return None
-        return text if type(text) is str else None
+        return text
 
 
 _BEARING = frozenset({NEW, ADD, OUT, OF_CHILD})
@@ -137,6 +146,12 @@ class Compaction:
             self._join()
         self._texts.append(text)
         self._next = generation + 1
+
+    def continue_texts(self, generation: int, texts: list[str]) -> None:
+        """Take several such items, from `generation` on."""
+        self.continue_text(generation, texts[0])
+        self._texts += texts[1:]
+        self._next = generation + len(texts)
 
     def _join(self) -> None:
         texts, self._texts = self._texts, []
@@ -199,6 +214,7 @@ class Delta:
         "_change",
         "_frame",
         "_framed",
+        "_generation",
         "_history",
         "_is_working",
         "_log",
@@ -206,6 +222,7 @@ class Delta:
         "_start_by",
         "_stored",
         "_unframed",
+        "headers",
         "is_over",
         "key",
         "subject",
@@ -230,7 +247,9 @@ class Delta:
         self._is_working = False
         self._standing = _NO_FIELDS
         """What the batch overwrites."""
-        self._stored = self._start_by = 0
+        self._stored = self._start_by = self._generation = 0
+        self.headers: ChunkHeaders | None = None
+        """Of the last entry of chunks of the frame, which further ones repeat."""
 
     def follows(self, stamp: Stamp) -> bool:
         """Return whether an entry that is not a log's first belongs to this task's log."""
@@ -253,7 +272,7 @@ class Delta:
             change = self._change = TaskChange(self.key, log)
             self._standing = TaskFields()
         self.touched = True
-        self._log, self._stored = log, stored
+        self._log, self._stored, self._generation = log, stored, last
         change.fields["generation"], change.fields["sequence"] = str(last), str(sequence)
 
     @property
@@ -270,6 +289,37 @@ class Delta:
         if self._unframed >= LEARNT_FROM:
             self._unframed = 0
             self._frame, self._framed = ChunkFrame.of(line, generation), part
+
+    def learn_headers(self, msg: Msg, stamp: Stamp) -> None:
+        """Remember the headers of an entry of chunks of the `frame`."""
+        if (self.headers is None or not self.headers.fit(stamp)) and isinstance(
+            msg, ReceivedMessage
+        ):
+            self.headers = ChunkHeaders.of(msg.block, stamp)
+
+    def take_texts(self, arrivals: Sequence[Arrival], start: int) -> int:
+        """Take those messages from index `start` on that only continue the text; count them.
+
+        Of each, the headers are the last one's but for two numbers, and the body is a line of the
+        `frame`. So they change nothing else.
+        """
+        frame, headers = self.frame, self.headers
+        if frame is None or headers is None or self.is_over or headers.stamp.log != self._log:
+            return 0
+        texts, generation = list[str](), self._generation + 1
+        for arrival in islice(arrivals, start, None):
+            msg = arrival.msg
+            if type(msg) is not ReceivedMessage or not headers.begin(msg.block, generation):
+                break
+            if (text := frame.text_of(msg.data, generation)) is None:
+                break
+            texts.append(text)
+            generation += 1
+        if texts:
+            last = arrivals[start + len(texts) - 1]
+            self._artifacts.continue_texts(self._generation + 1, texts)
+            self.begin_entry(headers.stamp, generation - 1, last.sequence, last.time)
+        return len(texts)
 
     def add_text(self, generation: int, text: str) -> None:
         """Add the text of a chunk of the `frame`."""
