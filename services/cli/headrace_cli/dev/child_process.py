@@ -29,6 +29,8 @@ class ChildSpec:
     grpc_port: int | None = None
     metrics: str | None = None
     """HOST:PORT of its metrics, if they are scraped."""
+    timer_slack: int = 0
+    """Nanoseconds by which its timers may be late; 0: as the system has it."""
     is_shown: Callable[[str], bool] = lambda _: True
     """Which of its lines are worth showing."""
 
@@ -69,7 +71,7 @@ class ChildProcess:
         lines, pipe = await _reader(output)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *die_with_parent.wrapped(self.spec.command),
+                *die_with_parent.wrapped(self.spec.command, self.spec.timer_slack),
                 stdin=DEVNULL,
                 stdout=their_end,
                 stderr=STDOUT,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace_cli.dev import prometheus
 from headrace_cli.dev.child_process import ChildSpec
-from headrace_cli.dev.nats_server import NatsServer
+from headrace_cli.dev.nats_server import TIMER_SLACK, NatsServer
 from headrace_cli.dev.ports import MetricsAddresses, Ports
 from headrace_cli.dev.prometheus import PrometheusServer
 from headrace_cli.dev.settings import DevSettings
@@ -61,7 +61,15 @@ class Plan:
         if self.nats is not None:
             command, port = tuple(self.nats.command()), self.nats.port
             environment = self.nats.environment(os.environ, os.cpu_count() or 1)
-            spec = ChildSpec("nats", 0, command, environment, port=port, is_shown=_is_news)
+            spec = ChildSpec(
+                "nats",
+                0,
+                command,
+                environment,
+                port=port,
+                timer_slack=TIMER_SLACK,
+                is_shown=_is_news,
+            )
             pairs.append((self.nats, spec))
         if self.valkey is not None:
             command = tuple(self.valkey.command())

@@ -1,10 +1,12 @@
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from headrace_cli.dev import nats_server, valkey_server
-from headrace_cli.dev.nats_server import ClusterPlace, NatsServer
+from headrace_cli.dev.die_with_parent import wrapped
+from headrace_cli.dev.nats_server import TIMER_SLACK, ClusterPlace, NatsServer
 from headrace_cli.dev.valkey_server import ValkeyServer
 from headrace_cli.failures import CannotStart
 
@@ -76,3 +78,13 @@ def test_a_node_knows_the_routes_to_all() -> None:
     node = NatsServer(1, Path("/c"), Path("/d"), cluster=ClusterPlace(7, (7, 8, 9)))
     for port in (7, 8, 9):
         assert f'"nats-route://127.0.0.1:{port}"' in node.configuration()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the setting")
+def test_a_childs_timers_may_be_late() -> None:
+    ask = "import ctypes; print(ctypes.CDLL(None).prctl(30))"  # PR_GET_TIMERSLACK
+    said = [
+        subprocess.check_output(wrapped((sys.executable, "-c", ask), slack), text=True).strip()
+        for slack in (0, TIMER_SLACK)
+    ]
+    assert said == ["50000", str(TIMER_SLACK)]
