@@ -1,8 +1,8 @@
 """The agents of a fleet: a durable card per agent and an expiring key per live instance.
 
-Workers announce their agents. Gateways keep a copy of the whole bucket. They read it every few
-seconds, and at once when an unknown key is written. An agent without instances stays known for a
-week.
+Workers announce their agents. Gateways keep a copy of the whole bucket. They read what is new in
+it every few seconds, and all of it when an unknown key is written or one was not renewed. An agent
+without instances stays known for a week.
 
 Keys are ``card.<agent>``, for a pinned version ``card.<agent>.<version>``; ``live.<agent>.
 <instance>``, whose value names a pinned version; and ``route.<agent>``, the rule that sends new
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -73,6 +74,9 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+_RENEWALS = 10
+"""Reads of newer entries after which all are read: cards and routes may have expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +265,10 @@ class Directory:
         """What the last read found."""
         self.next_read = asyncio.Event()
         """Set once the bucket has been read again; another one follows it."""
+        self._copy: dict[str, ReplicaValue | None] = {}
+        """All entries, as last read."""
+        self._renewals_read = 0
+        """How often only newer entries were read since."""
         self._renewals = Renewals()
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
@@ -371,7 +379,7 @@ class Directory:
                 interval = min(interval, self._timing.second_look)
                 await asyncio.sleep(_HINTS)
             try:
-                await self.read()
+                await (self.read() if is_hinted else self._read_renewals())
             except BusUnavailable as error:
                 _log.debug("agents: %s", error)
 
@@ -389,8 +397,28 @@ class Directory:
         Raises:
             BusUnavailable: The bucket can't be read.
         """
-        listing, lives = DirectoryContent(), dict[str, ReplicaValue]()
         copy = await self._bucket.entries()
+        self._renewals_read = 0
+        await self._use(copy)
+
+    async def _read_renewals(self) -> None:
+        """Read what was written since the last read; all, if anything may have been removed."""
+        known = self._copy
+        after = max((one.sequence for one in known.values() if one is not None), default=0)
+        newer = await self._bucket.entries(after=after)
+        self._renewals_read += 1
+        is_renewed = all(
+            one is not None and (key in newer or not key.startswith("live."))
+            for key, one in known.items()
+        )
+        if is_renewed and self._renewals_read < _RENEWALS:
+            await self._use(self._copy | newer)
+        else:
+            await self.read()
+
+    async def _use(self, copy: dict[str, ReplicaValue | None]) -> None:
+        self._copy = copy
+        listing, lives = DirectoryContent(), dict[str, ReplicaValue]()
         for key, copied in copy.items():
             kind, _, agent = key.partition(".")
             if kind == "live":
@@ -460,6 +488,7 @@ class Directory:
         self._complained[what] = data
 
 
+@lru_cache(maxsize=1024)
 def _decode_card(name: str, data: bytes) -> AgentCard:
     """Return the card under ``card.<name>``."""
     card = AgentCard.decode(f"card.{name}", data)

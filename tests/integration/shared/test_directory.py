@@ -194,6 +194,29 @@ async def test_what_a_replica_shows_late_is_seen_by_a_second_look(own: Bus) -> N
         await directory.stop()
 
 
+async def test_only_what_is_new_is_read_while_all_instances_are_renewed(
+    own: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = DirectoryTiming(instance_ttl=3600, read_interval=0.1)
+    directory, agents = Directory(own, timing), Bucket(own, own.streams.agents)
+    reads, entries = list[int](), Bucket.entries
+
+    async def counted(bucket: Bucket, *, after: int = 0) -> dict[str, ReplicaValue | None]:
+        # Renewed as every worker renews: between two reads.
+        await agents.put("live.echo.one", b"{}", (await agents.get("live.echo.one")).sequence)
+        found = await entries(bucket, after=after)
+        reads.append(len(found))
+        return found
+
+    await own.js.publish(f"{agents.prefix}card.echo", AgentCard(name="echo").encode())
+    monkeypatch.setattr(Bucket, "entries", counted)
+    await directory.start()
+    # Ten times the renewal alone, then all.
+    await soon(lambda: "2" + "1" * 10 + "2" in "".join(map(str, reads)), "what is new is read")
+    await directory.stop()
+    assert served_by(directory) == {"one"}
+
+
 async def test_nothing_is_left_of_a_withdrawn_instance(own: Bus) -> None:
     announcer = Announcer(own, "worker-1", replace(LASTING, instance_ttl=1))
     await announcer.announce(AgentCard(name="echo"))
