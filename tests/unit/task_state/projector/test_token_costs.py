@@ -29,8 +29,8 @@ from tests.unit.task_state.projector.test_consumer import FakeServer
 
 LOGS, TOKENS = 20, 20
 
-CALLS = 9.8
-"""Python functions called per token, from its delivery to its batch. It was 9.65, with a
+CALLS = 7.8
+"""Python functions called per token, from its delivery to its batch. It was 7.65, with a
 twentieth of what is done per task and batch. Read wholly, it was 22.3."""
 
 
