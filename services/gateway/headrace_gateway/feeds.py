@@ -16,7 +16,7 @@ from headrace.log.logged_task import SHORT
 from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
-from headrace.model.task import INPUT_REQUIRED, TaskKey
+from headrace.model.task import FINISHED, INPUT_REQUIRED, RUN_OVER, TaskKey
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.timing import TIMING
 from headrace_gateway.waiting_logs import MOST_BYTES, WaitingLogs
@@ -49,21 +49,19 @@ class FeedBlock:
         self.entry = entry
         self.has_links = False
         """Whether it may contain links of files, which become addresses for each client."""
-        for line in entry.lines:
+        size, lines = 0, entry.lines
+        for line in lines:
+            size += len(line)
             if MARK in line:
                 self.has_links = True
-        self.size = sum(map(len, entry.lines))
+        self.size = size
         """Bytes of its events."""
-        self.memory = _BLOCK_MEMORY + _memory_of(entry.lines, self.size)
+        self.memory = _BLOCK_MEMORY + size + _LINE_MEMORY * len(lines)
         """Bytes that it takes with what is kept of its renderings."""
         self.ring: Ring | None = None
         """The ring that contains it."""
         self._rendered: dict[EntryRenderer, tuple[bytes, ...]] | None = None
         """By their renderers; None until the first rendering, which is not kept."""
-
-    def render(self, entry_renderer: EntryRenderer, splice: bytes, after: int) -> bytes:
-        """Return the frames of the events after generation `after`, with `splice` in envelopes."""
-        return splice.join(self.pieces(entry_renderer, after))
 
     def pieces(self, entry_renderer: EntryRenderer, after: int) -> tuple[bytes, ...]:
         """Return the rendered pieces of the events after generation `after`."""
@@ -76,17 +74,13 @@ class FeedBlock:
         pieces = self._rendered.get(entry_renderer)
         if pieces is None:
             pieces = self._rendered[entry_renderer] = entry_renderer.render(self.entry, 0)
-            self._grow(_memory_of(pieces, sum(map(len, pieces))))
+            self._grow(sum(map(len, pieces)) + _LINE_MEMORY * len(pieces))
         return pieces
 
     def _grow(self, memory: int) -> None:
         self.memory += memory
         if self.ring is not None:
             self.ring.grow(memory)
-
-
-def _memory_of(pieces: Sequence[bytes], size: int) -> int:
-    return size + _LINE_MEMORY * len(pieces)
 
 
 class FeedMemory:
@@ -155,7 +149,9 @@ class Ring:
         if self._size > self._limit:
             self._trim()
         block.ring = self
-        self.grow(block.memory)
+        # As `grow`, without its call for each token.
+        self.memory += block.memory
+        self._total.grow(self, block.memory)
 
     def grow(self, memory: int) -> None:
         """Add what a block takes more."""
@@ -323,7 +319,9 @@ class FeedReader:
         blocks = feed.ring.after(self.after, self.most)
         if blocks is None:
             return None
-        self._advance(blocks[-1])
+        # As `_advance`, without its call for each token.
+        newest = blocks[-1].entry
+        self.after, self._sequence = newest.last_generation, newest.sequence
         return self._for_client(blocks) if feed.has_links else blocks
 
     def _for_client(self, blocks: list[FeedBlock]) -> list[FeedBlock]:
@@ -446,6 +444,7 @@ class Feed:
         "_follower",
         "_has_changed",
         "_waiting",
+        "ended",
         "has_links",
         "head",
         "key",
@@ -453,6 +452,7 @@ class Feed:
         "loss",
         "resources",
         "ring",
+        "run_ended",
         "users",
     )
 
@@ -466,6 +466,10 @@ class Feed:
         """The newest entry, without its lines if they are long; None until generation 1 exists."""
         self.head = 0
         """Generation of the newest event."""
+        self.run_ended = False
+        """Whether the run of the newest event is over."""
+        self.ended = False
+        """Whether nothing can follow the newest entry."""
         self.loss: LogLost | LogTooNew | None = None
         self.users = 0
         self.has_links = False
@@ -487,16 +491,6 @@ class Feed:
     def run(self) -> int:
         """The run of the newest event; 0 before generation 1."""
         return self.last.stamp.run if self.last else 0
-
-    @property
-    def run_ended(self) -> bool:
-        """Whether the run of the newest event is over."""
-        return self.last is not None and self.last.ends_run
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing can follow the newest entry."""
-        return self.last is not None and self.last.ends_task
 
     async def open_fresh(self) -> None:
         """Subscribe before the log begins; the caller then appends generation 1."""
@@ -581,23 +575,26 @@ class Feed:
             self._lose(LogLost(f"the log of {self.key.task} is gone after generation {self.head}"))
             return
         self._add(entry)
-        self._wake()
+        if self._waiting and not self._has_changed:
+            self._wake()
 
     def _add(self, entry: Entry) -> None:
-        block = FeedBlock(entry)
+        block, state = FeedBlock(entry), entry.stamp.state
         self.has_links = self.has_links or block.has_links
         self.head = entry.last_generation
+        self.run_ended, self.ended = state in RUN_OVER, state in FINISHED
         self.last = entry if block.size <= _LAST_BYTES else _without_lines(entry)
         self.ring.append(block)
 
     def _lose(self, loss: LogLost | LogTooNew) -> None:
         self.loss = loss
-        self._wake()
+        if not self._has_changed:
+            self._wake()
 
     def _wake(self) -> None:
-        if self._waiting and not self._has_changed:
-            self._has_changed = True
-            self.resources.notifier.add(self)
+        """Have the waiting readers told of a change, once for several."""
+        self._has_changed = True
+        self.resources.notifier.add(self)
 
 
 _LAST_BYTES = 4096

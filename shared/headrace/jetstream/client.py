@@ -70,7 +70,7 @@ type Listener = Callable[[Msg], None]
 class FastParser(Parser):
     """Parses bytes from the socket and passes each message to its listener, or to the client.
 
-    A message of 0.5 KB takes 1.4 µs, and nats-py's parser 2.4.
+    A message of 0.8 KB takes 1.6 µs, and nats-py's parser 2.5.
     """
 
     def __init__(self, nc: Any, listeners: Mapping[int, Listener] = MappingProxyType({})) -> None:  # noqa: ANN401 - nats-py's own
@@ -97,49 +97,60 @@ class FastParser(Parser):
                 return
             data, self._rest = bytes(self._rest), bytearray()
         at, least, connection = 0, 0, self._connection
-        while (eol := data.find(_EOL, at)) >= 0:
-            if data[at] not in _WITH_REPLY:
-                await super().parse(data[at : eol + 2])
-                if self._connection is not connection:
-                    return  # It ended meanwhile: what follows must not reach the next one.
-                at = eol + 2
-                continue
-            # Only at spaces: a subject may have other characters that Python takes for white space.
-            words = data[at:eol].split(b" ")
-            try:
-                first, size = eol + 2, int(words[-1])
-                headers = int(words[-2]) if data[at] == _HMSG else 0
-                sid = int(words[2])
-            except (ValueError, IndexError):
-                raise ProtocolError("nats: malformed MSG") from None
-            end = first + size
-            if end + 2 > len(data):
-                least = end + 2 - at
-                break
-            reply = words[_REPLY] if len(words) == _WITH_REPLY[data[at]] else b""
-            body = first + headers
-            # With U+FFFD, which no valid name has, what is no text is no subject of ours.
-            subject = words[1].decode("utf-8", "replace")
-            answer_to = reply.decode("utf-8", "replace")
-            receive = self._listeners.get(sid)
-            if receive is None or sid not in self.nc._subs:  # noqa: SLF001 - as the parser that this is
-                await self.nc._process_msg(  # noqa: SLF001 - likewise
-                    sid, subject.encode(), answer_to.encode(), data[body:end], data[first:body]
-                )
-            else:
-                # Here, not in a method of the client: a coroutine per message costs 1 µs.
-                stats = self.nc.stats
-                stats["in_msgs"] += 1
-                stats["in_bytes"] += end - body
+        listeners, client = self._listeners, self.nc
+        messages = size = 0
+        try:
+            while (eol := data.find(_EOL, at)) >= 0:
+                kind = data[at]
+                if kind not in _WITH_REPLY:
+                    await super().parse(data[at : eol + 2])
+                    if self._connection is not connection:
+                        return  # It ended meanwhile: what follows must not reach the next one.
+                    at = eol + 2
+                    continue
+                # Only at spaces: a subject may have other characters that Python takes for white
+                # space.
+                words = data[at:eol].split(b" ")
+                try:
+                    first, sid = eol + 2, int(words[2])
+                    end = first + int(words[-1])
+                    body = first + int(words[-2]) if kind == _HMSG else first
+                except (ValueError, IndexError):
+                    raise ProtocolError("nats: malformed MSG") from None
+                if end + 2 > len(data):
+                    least = end + 2 - at
+                    break
+                at = end + 2
+                reply = words[_REPLY] if len(words) == _WITH_REPLY[kind] else b""
+                receive = listeners.get(sid)
+                if receive is None or sid not in client._subs:  # noqa: SLF001 - as the parser that this is
+                    await client._process_msg(  # noqa: SLF001 - likewise
+                        sid,
+                        words[1].decode("utf-8", "replace").encode(),
+                        reply.decode("utf-8", "replace").encode(),
+                        data[body:end],
+                        data[first:body],
+                    )
+                    continue
+                # Here, not in a method of the client: a coroutine per message costs 1 µs. In the
+                # names, what is no text becomes U+FFFD, which no name of ours has.
+                messages += 1
+                size += end - body
                 try:
                     receive(
                         ReceivedMessage(
-                            self.nc, subject, answer_to, data[body:end], data[first:body]
+                            client,
+                            words[1].decode("utf-8", "replace"),
+                            reply.decode("utf-8", "replace"),
+                            data[body:end],
+                            data[first:body],
                         )
                     )
                 except Exception as error:  # noqa: BLE001  # otherwise nothing more would be read
-                    await self.nc._error_cb(error)  # noqa: SLF001 - likewise
-            at = end + 2
+                    await client._error_cb(error)  # noqa: SLF001 - likewise
+        finally:
+            client.stats["in_msgs"] += messages
+            client.stats["in_bytes"] += size
         self._rest, self._least = bytearray(data[at:]), least
 
 
@@ -211,14 +222,16 @@ class ReceivedMessage(Msg):
     To parse an entry's seven headers takes 2.4 µs, and the rest of the message 0.3.
     """
 
+    # Of the class until they are set, which takes less time than to set them for each message.
+    _sid = None
+    _parsed: dict[str, str] | None = None
     position: "StreamPosition | None" = None
     """Where it is stored, if whoever has read that keeps it for the next."""
 
     def __init__(self, client: Client, subject: str, reply: str, data: bytes, block: bytes) -> None:
         """Create a message with the header `block`: ``NATS/1.0`` and its lines, or nothing."""
-        self._client, self._sid = client, None
-        self.subject, self.reply, self.data, self.block = subject, reply, data, block
-        self._parsed: dict[str, str] | None = None
+        self._client, self.subject, self.reply = client, subject, reply
+        self.data, self.block = data, block
 
     @property
     def headers(self) -> dict[str, str] | None:  # type: ignore[override]

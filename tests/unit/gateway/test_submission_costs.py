@@ -35,16 +35,16 @@ MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
 A submission that takes more calls takes them in each."""
 
-CALLS = 367
+CALLS = 358
 """Python functions called per submission, from its request to its first event."""
 
-CALLS_OF_BLOCKING_RUN = 583
+CALLS_OF_BLOCKING_RUN = 568
 """Python functions called per run whose request waits for its end, with the append that ends it."""
 
 CALLS_OF_READ = 296
 """Python functions called per GetTask of a task of one run that has ended."""
 
-CALLS_OF_AGUI_RUN = 589
+CALLS_OF_AGUI_RUN = 581
 """Python functions called per AG-UI run in a new thread, from its request to its first event."""
 
 

@@ -42,9 +42,9 @@ from tests.support.call_counter import CallCounter
 
 STREAMS, TOKENS = 20, 10
 
-CALLS = 38
+CALLS = 27
 """Python functions called per token, from the bytes that NATS sends to the write to the client: the
-fewest of several reads. It was 37.1."""
+fewest of several reads. It was 26.2."""
 
 
 class LiveBus:

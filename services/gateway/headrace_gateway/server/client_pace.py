@@ -31,7 +31,7 @@ _LOOK = 0.05
 class Backlog:
     """Bytes written to one connection that its client has not received yet."""
 
-    __slots__ = ("_drained", "_socket", "_transport")
+    __slots__ = ("_drained", "_socket", "_transport", "buffered")
 
     def __init__(
         self, transport: asyncio.Transport, drained: Callable[[], Awaitable[object]]
@@ -39,10 +39,9 @@ class Backlog:
         """Measure `transport`; `drained` returns when more may be written to it."""
         self._transport, self._drained = transport, drained
         self._socket = transport.get_extra_info("socket")
-
-    def buffered(self) -> int:
-        """Return the bytes that wait in this process."""
-        return self._transport.get_write_buffer_size()
+        # The transport's own, without a call of ours for each token.
+        self.buffered = transport.get_write_buffer_size
+        """Returns the bytes that wait in this process."""
 
     def size(self) -> int:
         """Return the bytes that wait in this process and in the kernel's send queue."""
@@ -83,12 +82,14 @@ class SlowClient:
     of writes.
     """
 
-    __slots__ = ("_backlog", "_since", "_taken", "_written")
+    __slots__ = ("_backlog", "_since", "_taken", "written")
 
     def __init__(self, backlog: Backlog | None) -> None:
         """Use `backlog`; if None, measure how long a write takes."""
         self._backlog = backlog
-        self._written, self._taken = 0, -1
+        self.written = 0
+        """Bytes that have been written. The transport counts them."""
+        self._taken = -1
         self._since: float | None = None
 
     @property
@@ -101,17 +102,13 @@ class SlowClient:
         """Bytes that this process holds for the client; 0 if that can't be measured."""
         return self._backlog.buffered() if self._backlog is not None else 0
 
-    def wrote(self, size: int) -> None:
-        """Count `size` bytes that have been written."""
-        self._written += size
-
     def seconds(self, now: float, *, writing: bool) -> float:
         """Return for how long the client has received nothing; `now` is loop time in seconds."""
-        if self._taken == self._written and not writing:
+        if self._taken == self.written and not writing:
             return 0.0  # All had been received, and nothing was written since: most streams wait.
         waiting = self._backlog.size() if self._backlog is not None else int(writing)
         # Framing bytes around each write are counted as not received; they are few.
-        taken = self._written - waiting
+        taken = self.written - waiting
         if not waiting or taken > self._taken or self._since is None:
             self._since = now if waiting else None
         self._taken = taken

@@ -38,7 +38,7 @@ class RpcStream:
         """Send messages."""
         for message in messages:
             await self._context.write(message)
-            self.slow.wrote(len(message))
+            self.slow.written += len(message)
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:  # noqa: ARG002
         """Send the last messages; the caller of `serve` sets the RPC's status."""

@@ -111,7 +111,8 @@ class SharedRenderer(Renderer):
 
     def render(self, blocks: Sequence[FeedBlock], after: int) -> Messages:
         """Return each block's frames."""
-        return [block.render(self._entry_renderer, self._splice, after) for block in blocks]
+        renderer, splice = self._entry_renderer, self._splice
+        return [splice.join(block.pieces(renderer, after)) for block in blocks]
 
     def ending(self) -> Messages:
         """Return the ending, if there is one."""

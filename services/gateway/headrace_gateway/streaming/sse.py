@@ -178,7 +178,7 @@ class HttpStream:
         data = b"".join(messages)
         if data and not write_body(self._send, data):
             return False
-        self.slow.wrote(len(data))
+        self.slow.written += len(data)
         return True
 
     async def end(self, messages: Messages, why: Interruption | None) -> None:
@@ -193,7 +193,7 @@ class HttpStream:
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except OSError:
             return  # as in `begin`
-        self.slow.wrote(len(data))
+        self.slow.written += len(data)
 
 
 async def _nowhere(message: Message) -> None:

@@ -354,7 +354,8 @@ class DirectSubscription(Subscription):
         if self._why is not None or self._gone or self._transport.slow.buffered:
             return False
         reader, renderer = self._reader, self._renderer
-        self._grow_reads()
+        if reader.most < MOST:
+            self._grow_reads()
         after = reader.after
         try:
             blocks = reader.read_ring()

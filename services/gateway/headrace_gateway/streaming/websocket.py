@@ -210,7 +210,7 @@ class SocketConnection:
                     self.end(None)
                 finally:
                     self._writing = False
-                    self.slow.wrote(len(message))
+                    self.slow.written += len(message)
 
 
 class _SubscriptionTransport:

@@ -31,7 +31,7 @@ class Client:
 
     def after(self, seconds: float, *, written: int = 0, taken: int = 0) -> float:
         """Return for how long it has stalled, so long after the last look."""
-        self.stall.wrote(written)
+        self.stall.written += written
         self.backlog.waiting += written - taken
         self.now += seconds
         return self.stall.seconds(self.now, writing=False)
@@ -89,7 +89,7 @@ def test_one_that_takes_something_again_begins_anew() -> None:
 def test_without_a_connection_to_look_at_a_long_write_counts() -> None:
     stall = SlowClient(None)
     assert [stall.seconds(now, writing=True) for now in (0.0, 10.0, 20.0)] == [0, 10, 20]
-    stall.wrote(100)
+    stall.written += 100
     assert stall.seconds(30.0, writing=True) == 0
     assert stall.seconds(40.0, writing=False) == 0
     assert not stall.drop()

@@ -26,7 +26,7 @@ def frames(data: bytes) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_rest_frames_are_the_logs_own_lines() -> None:
-    data = FeedBlock(three_events()).render(LOG_LINES, b"", 0)
+    data = b"".join(FeedBlock(three_events()).pieces(LOG_LINES, 0))
     assert frames(data) == [(f"log00000:{n}", {"n": n}) for n in (4, 5, 6)]
 
 
@@ -34,7 +34,7 @@ def test_rest_frames_are_the_logs_own_lines() -> None:
 def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
     block = FeedBlock(three_events())
     for _ in range(3):  # rendered twice, spliced for every client
-        data = block.render(JSON_RPC, json.dumps(request_id).encode(), 0)
+        data = json.dumps(request_id).encode().join(block.pieces(JSON_RPC, 0))
         expected = {"jsonrpc": "2.0", "id": request_id}
         assert frames(data) == [
             (f"log00000:{n}", expected | {"result": {"n": n}}) for n in (4, 5, 6)
@@ -46,7 +46,7 @@ def test_json_rpc_frames_carry_each_clients_own_id(request_id: object) -> None:
 def test_a_cursor_within_a_batch_gets_the_rest_of_it(entry_renderer: object, after: int) -> None:
     block = FeedBlock(three_events())
     assert isinstance(entry_renderer, type(LOG_LINES) | type(JSON_RPC))
-    cursors = [cursor for cursor, _ in frames(block.render(entry_renderer, b"1", after))]
+    cursors = [cursor for cursor, _ in frames(b"1".join(block.pieces(entry_renderer, after)))]
     assert cursors == [f"log00000:{n}" for n in range(max(4, after + 1), 7)]
 
 
@@ -59,7 +59,9 @@ def test_a_batch_is_rendered_for_its_first_client_and_once_for_all_others() -> N
             return (b"%d" % entry.generation,)
 
     block, entry_renderer = FeedBlock(three_events()), Counting()
-    assert [block.render(entry_renderer, b"", after) for after in (0, 3, 4, 0, 0)] == [b"4"] * 5
+    assert [b"".join(block.pieces(entry_renderer, after)) for after in (0, 3, 4, 0, 0)] == [
+        b"4"
+    ] * 5
     assert rendered == [0, 0, 1], "the whole batch twice, and the part that one client needed"
 
 

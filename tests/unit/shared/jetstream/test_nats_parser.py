@@ -31,6 +31,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.stats = {"in_msgs": 0, "in_bytes": 0}
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, None]]:
         async def called(*output: object) -> None:
