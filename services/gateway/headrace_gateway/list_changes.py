@@ -9,13 +9,13 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.model import json_text
 from headrace.model.errors import BusUnavailable
 from headrace.model.events import timestamp
 from headrace.model.messages import CoreMessage, ListChanges, ListedTask
+from headrace.model.moments import moment_of
 from headrace.model.subjects import decode_token
 from headrace_gateway.changes import Batch, Changes, Topic
 
@@ -28,8 +28,6 @@ _INTEREST_SPREADS = 1.0
 """Seconds after which all servers of a NATS cluster have a new subscription."""
 
 _BEGINNING = -1
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def _topic(tenant: str, agent: str | None, owner: str | None) -> str:
 def _body(task: ListedTask) -> bytes:
     if task.state is None:
         return json_text.encode({"task": task.task, "state": None})
-    time = _EPOCH + timedelta(microseconds=task.time)
+    time = moment_of(task.time)
     return json_text.encode(
         {
             "task": task.task,

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from headrace.jetstream.connection import Bus
 from headrace.log.logged_task import LoggedTask, fold_log
@@ -10,6 +10,7 @@ from headrace.model import json_text
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks
+from headrace.model.moments import microseconds_of, moment_of
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import STATES, TaskKey, check_task_id
 from headrace_task_state.queries.frontier import Frontier
@@ -23,9 +24,6 @@ from headrace_task_state.store import (
     StoredTask,
     name_of,
 )
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 _READS = 16
 """Logs read concurrently for one list."""
@@ -98,12 +96,12 @@ def least_time(status_after: str | None) -> int:
             "statusTimestampAfter", status_after, "is not an RFC 3339 timestamp"
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max((aware - _EPOCH) // _MICROSECOND, 0), LARGEST_NUMBER)
+    return min(max(microseconds_of(aware), 0), LARGEST_NUMBER)
 
 
 def time_text(after: After) -> str:
     """Return the time of that place in a list, RFC 3339."""
-    return (_EPOCH + after.time * _MICROSECOND).isoformat()
+    return moment_of(after.time).isoformat()
 
 
 def encode_cursor(after: After) -> str:

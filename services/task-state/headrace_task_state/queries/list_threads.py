@@ -3,7 +3,6 @@
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from headrace.model import json_text
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import ListedThread, ListThreads
+from headrace.model.moments import moment_of
 from headrace.model.subjects import stream_of_shard
 from headrace.model.task import INTERRUPTED
 from headrace.thread_marks import ThreadMark, ThreadMarks
@@ -27,8 +27,6 @@ _COMPLETION = 2.5
 _PAUSE = 0.05
 _URGENT = 100
 """Tasks whose completion is moved to the front."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _PlaceInList(NamedTuple):
@@ -164,8 +162,7 @@ def _answer(threads: Iterable[ListedThread], total: int, more: _PlaceInList | No
 
 
 def _time(microseconds: int) -> str:
-    moment = _EPOCH + timedelta(microseconds=microseconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    return f"{moment_of(microseconds):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 def _encoded(place: _PlaceInList) -> str:

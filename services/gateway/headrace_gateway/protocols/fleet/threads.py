@@ -1,6 +1,6 @@
 """The threads of an owner: list, search, show, rename, archive, mark as read and delete them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.field_rule import first_problem
 from headrace.model.messages import ListThreads
+from headrace.model.moments import EPOCH, microseconds_of
 from headrace.thread_marks import ThreadMark
 from headrace_gateway.call import check_unchanged, cursor_of
 from headrace_gateway.json_errors import InputInvalid, read_object
@@ -35,8 +36,6 @@ _LONGEST_WORDS = 200
 _LARGEST = 16 * 1024
 """Maximum bytes of a change."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 _ARCHIVED = {"false": False, "true": True, "any": None}
 
 
@@ -51,14 +50,14 @@ class ThreadChange(BaseModel):
     ] = None
     """None: the first words of the thread's first message."""
     archived: bool = Field(default=False, strict=True)
-    readTo: datetime = _EPOCH  # noqa: N815 - as in JSON
+    readTo: datetime = EPOCH  # noqa: N815 - as in JSON
     """Time up to which the owner has read, with a time zone."""
 
     def applied(self, mark: ThreadMark) -> ThreadMark:
         """Return the owner's mark after this change."""
         changes: Json = {name: getattr(self, name) for name in self.model_fields_set}
         if "readTo" in changes:
-            changes["read"] = (changes.pop("readTo") - _EPOCH) // timedelta(microseconds=1)
+            changes["read"] = microseconds_of(changes.pop("readTo"))
         return mark.model_copy(update=changes)
 
 
@@ -167,7 +166,7 @@ async def _change_in(request: Request, services: Services) -> ThreadChange:
         raise InputInvalid(first_problem(error, "the body")) from None
     if change.readTo.tzinfo is None:
         raise InputInvalid("readTo: must have a time zone")
-    if change.readTo < _EPOCH:
+    if change.readTo < EPOCH:
         raise InputInvalid("readTo: must be a time since 1970")
     return change
 
