@@ -85,8 +85,8 @@ class ContextTasks:
         Raises:
             StateUnavailable, BusUnavailable: try again.
         """
-        caller = self._call.caller
-        thread = ThreadKey(caller.tenant, self._call.agent, caller.owner, self._context)
+        caller, agent = self._call.caller, self._call.card.name
+        thread = ThreadKey(caller.tenant, agent, caller.owner, self._context)
         ends = await open_logs(self._services.bus, thread)
         if ends is None:
             ends = await self._listed_ends()

@@ -34,8 +34,8 @@ class DirectAnswer[Read]:
     up_to: int = 0
     """For a query for last messages: the sequence that the replica had reached. 0: none match."""
     is_of_mirror: bool = False
-    """Whether `direct_get` was answered by a mirror, which may be behind what it copies. An answer
-    without messages does not tell."""
+    """Whether a mirror answered, which may be behind what it copies. Without messages, it is not
+    known."""
 
 
 async def direct_get[Read](
@@ -51,14 +51,9 @@ async def direct_get[Read](
     train = _ReplyBatch(read)
     end = await _ask(bus, stream, query, train)
     try:
-        await train.arrival(bus.timing.replica_silence)
+        return await _answered(bus, stream, train)
     finally:
         end()
-    source = b"%b%b\r\n" % (FROM_STREAM, stream.encode())
-    if train.first and not train.first.startswith(source, train.first.rfind(FROM_STREAM)):
-        train.answer.is_of_mirror = True
-        bus.note_mirror(stream)
-    return train.answer
 
 
 @asynccontextmanager
@@ -72,15 +67,19 @@ async def direct_get_begun[Read](
     """
     train = _ReplyBatch(read)
     end = await _ask(bus, stream, query, train)
-
-    async def answer() -> DirectAnswer[Read]:
-        await train.arrival(bus.timing.replica_silence)
-        return train.answer
-
     try:
-        yield answer
+        yield lambda: _answered(bus, stream, train)
     finally:
         end()
+
+
+async def _answered[Read](bus: Bus, stream: str, train: "_ReplyBatch[Read]") -> DirectAnswer[Read]:
+    await train.arrival(bus.timing.replica_silence)
+    source = b"%b%b\r\n" % (FROM_STREAM, stream.encode())
+    if train.first and not train.first.startswith(source, train.first.rfind(FROM_STREAM)):
+        train.answer.is_of_mirror = True
+        bus.note_mirror(stream)
+    return train.answer
 
 
 async def _ask[Read](

@@ -68,7 +68,7 @@ async def _submit(
         message, continued = task.with_results(run_input), task.task
     submission = Submission(
         call.caller,
-        call.agent,
+        call.card.name,
         message,
         run_input.thread,
         metadata,
