@@ -7,6 +7,7 @@ from headrace.model.entry import Entry
 from headrace.model.errors import LogLost
 from headrace.model.events import Json
 from headrace.model.run_ids import own_id
+from headrace.model.task import TaskKey
 from headrace_gateway.protocols.agui.fold import Fold
 from headrace_gateway.protocols.agui.thread_messages import ThreadMessages
 from headrace_gateway.protocols.agui.threads import RunThread, ThreadRun
@@ -86,6 +87,8 @@ class ThreadHistory:
     state: Any = field(default_factory=dict)
     """State after the last run."""
     runs: list[PastRun] = field(default_factory=list)
+    _interrupts: dict[TaskKey, dict[str, str]] = field(default_factory=dict)
+    """The ids that clients have of each task's interrupts, by the agent's own."""
 
     def add(self, found: ThreadRun, entries: list[Entry]) -> None:
         """Add the next run, whose log is `entries`."""
@@ -94,24 +97,11 @@ class ThreadHistory:
         if fold.view is None:
             return
         events = compacted([frame.event for frame in frames])
-        self.runs.append(PastRun(found, fold.over, events, self._answers(found)))
+        shown = self._interrupts.setdefault(found.key, {})
+        self.runs.append(PastRun(found, fold.over, events, _answers(found, shown)))
+        shown |= _interrupts_in(events)
         self.messages.add(fold.view)
         self.state = fold.view.state.value
-
-    def _answers(self, found: ThreadRun) -> list[Json]:
-        """Return a run's answers, by the ids that clients have of the interrupts."""
-        asked = (
-            interrupt["id"]
-            for run in self.runs
-            if run.found.key == found.key
-            for event in run.events
-            for interrupt in event.get("outcome", {}).get("interrupts", ())
-        )
-        shown = {own_id(each): each for each in asked}
-        return [
-            {**one, "interruptId": shown.get(one["interruptId"], one["interruptId"])}
-            for one in found.run.answers
-        ]
 
     def run_list(self) -> list[Json]:
         """Return the runs in the form that clients receive."""
@@ -126,6 +116,23 @@ class ThreadHistory:
             }
             for run in self.runs
         ]
+
+
+def _interrupts_in(events: list[Json]) -> dict[str, str]:
+    """Return the ids that clients have of the interrupts in a run's events, by the agent's own."""
+    return {
+        own_id(interrupt["id"]): interrupt["id"]
+        for event in events
+        for interrupt in event.get("outcome", {}).get("interrupts", ())
+    }
+
+
+def _answers(found: ThreadRun, shown: dict[str, str]) -> list[Json]:
+    """Return a run's answers, by the ids that clients have of the interrupts, as `shown` says."""
+    return [
+        {**one, "interruptId": shown.get(one["interruptId"], one["interruptId"])}
+        for one in found.run.answers
+    ]
 
 
 async def past_of(thread: RunThread, before: ThreadRun | None = None) -> ThreadHistory:

@@ -50,13 +50,14 @@ class RuntimeThreads:
         caller, given = await self._threads.caller(request, "ListThreads"), request.query_params
         if not (stated := given.get("agentId", "")):
             raise InputInvalid("agentId: is required")
+        agents = self._threads.agents(request, known_name(self._services, stated))
         limit = given.get("limit")
         threads, token = list[ListedThread](), given.get("cursor", "")
         while True:
             query = ListThreads(
                 tenant=caller.tenant,
                 owner=caller.owner,
-                agents=self._threads.agents(request, known_name(self._services, stated)),
+                agents=agents,
                 archived=None if given.get("includeArchived") == "true" else False,
                 page_size=MOST if limit is None else _limit(limit),
                 page_token=token,
