@@ -26,6 +26,13 @@ append, so ticks never come more often."""
 MEMORY = 0.5
 """Seconds after which an append counts a third (1/e) in the rate."""
 
+SILENCE = 0.14
+"""What is left of the average after twice `MEMORY` without appends: a load that follows is new."""
+
+LEAST_SEEN = 0.3
+"""Share of an average over `MEMORY` that 0.18 s of appends make up. What has been seen since a
+silence counts as at least that, so that a few appends at the same moment are no high rate."""
+
 type Start = Callable[[], None]
 """Starts a run's append."""
 
@@ -52,8 +59,9 @@ class AppendTicks:
         self._least = least
         self._linger, self._clock = linger, clock
         self._waiting: list[Start] = []
-        self._rate = 0.0
-        """Appends per second, in about the last `MEMORY` seconds."""
+        self._average = self._seen = 0.0
+        """Appends per second, averaged over about the last `MEMORY` seconds from zero on, and the
+        share of that average that appends since the last silence make up."""
         self._counted = 0.0
         """When an append was last counted, in loop time."""
         self._last: Start | None = None
@@ -65,30 +73,34 @@ class AppendTicks:
         """
         if not self._linger:
             return False
-        self._count(start)
-        if self._rate * self._linger < self._least:
+        rate = self._rate_with(start)
+        if rate * self._linger < self._least:
             return False
         if not self._waiting:
             # Multiples of the interval are the same moments for all workers of a machine.
-            interval = self._interval()
+            interval = self._interval(rate)
             ticks = self._clock.time() // interval + 1
             self._clock.call_at(ticks * interval, self._tick)
         self._waiting.append(start)
         return True
 
-    def _interval(self) -> float:
+    def _interval(self, rate: float) -> float:
         if self._linger >= MERGING:
             return self._linger
-        often = int(self._rate * self._linger / ENOUGH)
+        often = int(rate * self._linger / ENOUGH)
         return self._linger / min(max(often, 1), MOST_OFTEN)
 
-    def _count(self, start: Start) -> None:
+    def _rate_with(self, start: Start) -> float:
+        """Count an append; return the appends per second: of a new load, those since it began."""
         now = self._clock.time()
-        self._rate *= math.exp((self._counted - now) / MEMORY)
+        left = math.exp((self._counted - now) / MEMORY)
         self._counted = now
+        self._average *= left
+        self._seen = 1 - (1 - self._seen) * left if left > SILENCE else 0.0
         if start != self._last:
             self._last = start
-            self._rate += 1 / MEMORY
+            self._average += 1 / MEMORY
+        return self._average / max(self._seen, LEAST_SEEN)
 
     def _tick(self) -> None:
         starting, self._waiting = self._waiting, []

@@ -62,28 +62,42 @@ def test_ticks_are_at_multiples_of_the_interval() -> None:
     assert round(when, 6) == 100.02
 
 
+def joined_for(ticks: AppendTicks, clock: FakeClock, rate: int, seconds: float) -> float:
+    """Have 10 runs append `rate` times a second; return the interval of the ticks at the end."""
+    runs, end, times = Runs(10), clock.now + seconds, list[float]()
+    while clock.now < end or not times:
+        clock.now += 1 / rate
+        while clock.due and clock.due[0][0] <= clock.now:
+            [(when, tick)], clock.due = clock.due, []
+            times.append(when)
+            tick()
+        ticks.join(runs.starts[round(clock.now * rate) % 10])
+    [(when, _)] = clock.due
+    return round(when - times[-1], 6)
+
+
+@pytest.mark.parametrize("seconds", [0.2, 3.0], ids=["at the start of the load", "later"])
 @pytest.mark.parametrize(
-    ("linger", "appends", "next_tick"),
+    ("linger", "rate", "interval"),
     [
-        pytest.param(0.06, 200, 120.12, id="few"),
-        pytest.param(0.06, 400, 120.09, id="twice as often"),
-        pytest.param(0.06, 2000, 120.08, id="most often"),
-        pytest.param(0.12, 2000, 120.24, id="never while tokens of a run are merged"),
+        pytest.param(0.06, 400, 0.06, id="few"),
+        pytest.param(0.06, 800, 0.03, id="twice as often"),
+        pytest.param(0.06, 1600, 0.02, id="most often"),
+        pytest.param(0.12, 4000, 0.12, id="never while tokens of a run are merged"),
     ],
 )
 def test_ticks_come_more_often_where_each_has_enough_appends_for_that(
-    linger: float, appends: int, next_tick: float
+    linger: float, rate: int, interval: float, seconds: float
 ) -> None:
-    clock, runs = FakeClock(), Runs(10)
-    clock.now = 120.003
+    clock = FakeClock()
     ticks = AppendTicks(linger, clock)
-    for start in runs.starts * (appends // 10):
-        ticks.join(start)
-    clock.go_to_next_tick()
-    clock.now += 0.001
-    ticks.join(runs.starts[0])
-    [(when, _)] = clock.due
-    assert round(when, 6) == next_tick
+    assert joined_for(ticks, clock, rate, seconds) == interval
+
+
+def test_a_few_appends_at_the_same_moment_are_no_high_rate() -> None:
+    clock, runs = FakeClock(), Runs(10)
+    ticks = AppendTicks(0.06, clock)
+    assert not any(ticks.join(start) for start in runs.starts)
 
 
 def test_the_appends_of_one_run_never_wait_however_many_they_are() -> None:
