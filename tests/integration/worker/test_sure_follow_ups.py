@@ -2,10 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
+from headrace.model.entry import Entry
 from headrace.model.errors import Fenced
 from headrace.model.messages import GetTask
 from headrace.state_client import TaskRead
@@ -29,6 +30,12 @@ class Found:
         assert self.task is not None
         assert query.task == self.task.key.task
         return TaskRead(await self.task.found())
+
+    @staticmethod
+    def read_in(query: GetTask, entries: Sequence[Entry]) -> None:
+        """Return None, as of a task whose log the gateway has not kept."""
+        assert query.task
+        assert not entries
 
     @staticmethod
     def card(agent: str) -> None:
