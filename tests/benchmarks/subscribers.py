@@ -117,19 +117,21 @@ async def idle(place: Place) -> Sample:
             before = _resident(pid)
             exchanges = await _follow(lent, [place.subscribed(task, url) for task in tasks])
             grown = _resident(pid) - before
-            share = await _share(pid, place.sizes.idle_seconds)
+            details = await _share(pid, place.sizes.idle_seconds)
             await _cancel(place, tasks)
             await asyncio.gather(*(connection.end() for connection in lent))
     if not all(b"TASK_STATE_CANCELED" in exchange.body for exchange in exchanges):
         raise Broken("a subscriber did not get the end of its task")
-    return Sample(grown / count / 1000, count, {"percent of a core": share})
+    return Sample(grown / count / 1000, count, details)
 
 
-async def _share(pid: int, seconds: float) -> float:
-    """Return how much of a core a process takes for a while, percent; 0 seconds: 0."""
+async def _share(pid: int, seconds: float) -> dict[str, float]:
+    """Return how much of a core a process takes for a while, percent; nothing in no time."""
+    if not seconds:
+        return {}
     before = seconds_of({"": [pid]})[""]
     await asyncio.sleep(seconds)
-    return 100 * (seconds_of({"": [pid]})[""] - before) / (seconds or 1)
+    return {"percent of a core": 100 * (seconds_of({"": [pid]})[""] - before) / seconds}
 
 
 async def _cancel(place: Place, tasks: list[str]) -> None:
