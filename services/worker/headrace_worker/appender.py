@@ -19,10 +19,12 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from headrace.log import AppendRequest, FencedBy, LogWriter
+from nats.aio.msg import Msg
+
+from headrace.log import AlikeHeaders, AppendRequest, FencedBy, LogWriter
 from headrace.model.entry import Entry, Stamp
 from headrace.model.errors import BusUnavailable, EventTooLarge, Fenced, LogLost
-from headrace.model.events import Draft
+from headrace.model.events import Draft, TextChunks
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.step import StepRecord
 from headrace.model.task import RUN_OVER, SUBMITTED, WORKING, TaskKey
@@ -85,6 +87,9 @@ def _define_moves() -> None:
 
 
 _define_moves()
+
+_IDLE, _WAITING_TICK, _DUE, _SENDING, _CATCHING_UP, _CLOSED = AppenderState
+"""The states, where each token looks at them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,10 @@ class Appender:
         self._loss: Exception | None = None
         self._sender: asyncio.Future[Any] | None = None
         """Done when the append in flight is over, or when nothing has to be caught up on."""
+        self._alike: AlikeHeaders | None = None
+        """Headers of the messages that leave the run WORKING and have nothing attached."""
+        self._alike_in_flight: PendingMessage | None = None
+        """The message in flight, if it has such headers; then there is no `_sender`."""
         self._rested: asyncio.Future[None] | None = None
         """Done when nothing is in flight, and nothing follows. None: nobody waits for that."""
         self._loop = asyncio.get_running_loop()
@@ -205,7 +214,7 @@ class Appender:
     @property
     def appending(self) -> bool:
         """Whether an append is in flight."""
-        return self._sender is not None
+        return self._sender is not None or self._alike_in_flight is not None
 
     def offer(self, draft: Draft) -> bool:
         """Accept an event; if False, the agent must await `drain` before the next.
@@ -225,15 +234,21 @@ class Appender:
             MalformedOutput, RunOver: as for `offer`.
         """
         self._accept(draft)
-        pending = self._pending
-        if pending.events >= PRESSING or not pending.has_room:
-            self._send_at_once()
-        elif self._state is AppenderState.IDLE:
-            if self._ticks.join(self._on_turn):
-                self._state = self._state.to(AppenderState.WAITING_TICK)
-            else:
-                self._send_at_once()
-        return pending.has_room
+        return self._send_text()
+
+    def offer_piece(self, chunks: TextChunks, text: str) -> bool:
+        """Accept an event as `offer_text` does: `text`, which `chunks` encodes when it is sent.
+
+        `fits_line` is true of `text`.
+
+        Raises:
+            MalformedOutput, RunOver: as for `offer`.
+        """
+        if not self._is_open:
+            raise RunOver("the run is over")
+        self._pending.put_text(chunks, text)
+        self.offered += 1
+        return self._send_text()
 
     def post(
         self,
@@ -348,6 +363,8 @@ class Appender:
         self._shut()
         if self._sender is not None:
             self._sender.cancel()
+        if self._alike_in_flight is not None:
+            self._loop.call_soon(self._on_alike, None)
 
     async def _until_rested(self) -> None:
         """Send what is pending, and wait until it is stored or must not be appended.
@@ -355,12 +372,12 @@ class Appender:
         Raises:
             Fenced, LogLost, RunOver: as for `close`.
         """
-        if self._sender is None and self._state is not AppenderState.CLOSED:
+        if not self.appending and self._state is not AppenderState.CLOSED:
             self._pending.is_pressing = True
             if self._state is not AppenderState.DUE:
                 self._state = self._state.to(AppenderState.DUE)
             self._proceed()
-        if self._sender is not None:
+        if self.appending:
             self._rested = self._loop.create_future()
             await self._rested
         if self._state is AppenderState.CLOSED:
@@ -371,6 +388,19 @@ class Appender:
             raise RunOver("the run is over")
         self._pending.put(draft)
         self.offered += 1
+
+    def _send_text(self) -> bool:
+        """Send the accepted text when it is time; return whether there is room for more."""
+        pending = self._pending
+        has_room = pending.has_room
+        if pending.events >= PRESSING or not has_room:
+            self._send_at_once()
+        elif self._state is _IDLE:
+            if self._ticks.join(self._on_turn):
+                self._state = _WAITING_TICK
+            else:
+                self._send_at_once()
+        return has_room
 
     def _check_headers(self, state: str, checkpoint: str | None, step: str | None) -> None:
         try:
@@ -391,13 +421,13 @@ class Appender:
 
     def _on_turn(self) -> None:
         """Send at a tick, or in the loop's next turn, unless that has been done meanwhile."""
-        if self._state is AppenderState.WAITING_TICK or self._state is AppenderState.DUE:
+        if self._state is _WAITING_TICK or self._state is _DUE:
             self._pending.is_pressing = True
             self._proceed()
 
     def _proceed(self) -> None:
         """Do what comes next: nothing is in flight."""
-        if self._state is AppenderState.CLOSED:
+        if self._state is _CLOSED:
             return
         if self._is_to_look:
             self._catch_up()
@@ -415,20 +445,51 @@ class Appender:
 
     def _send(self) -> None:
         """Send the next message. `_on_answer` ends its append, so that text needs no task."""
-        self._state = self._state.to(AppenderState.SENDING)
+        self._state = self._state.to(_SENDING)
         message = self._pending.pop()
         # What is pending ends a run only if `close` says so.
         state = (None if self._pending.events else self._end_state) or message.state
+        is_alike = state == WORKING and message.checkpoint is None and message.step is None
         try:
-            sent = self._writer.send(
-                message.drafts, self._stamp(state, message.checkpoint, message.step)
-            )
+            if is_alike and self._alike is not None and self._send_alike(self._alike, message):
+                return
+            message.encode_texts()
+            stamp = self._stamp(state, message.checkpoint, message.step)
+            sent = self._writer.send(message.drafts, stamp)
+            if is_alike and self._alike is None:
+                self._alike = self._writer.alike(stamp)
         except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
             message.lost()
             self._give_up(loss)
             return
         self._sender = sent.answer
         sent.answer.add_done_callback(partial(self._on_answer, message, sent))
+
+    def _send_alike(self, alike: AlikeHeaders, message: PendingMessage) -> bool:
+        """Send a message whose headers have been sent before; return whether that is possible."""
+        payload = message.payload(self._writer.generation + 1)
+        if not self._writer.send_alike(alike, payload, message.events, self._on_alike):
+            return False
+        self._alike_in_flight = message
+        return True
+
+    def _on_alike(self, answer: Msg | None) -> None:
+        """End the append of `_send_alike`: nearly every answer is a clean ack. None: it is late."""
+        message = self._alike_in_flight
+        if message is None:
+            return
+        self._alike_in_flight = None
+        try:
+            generation = self._writer.generation + 1
+            if answer is not None and self._writer.stored_alike(answer):
+                self._note_stored(message, generation)
+                self._proceed()
+            else:
+                sent = self._writer.sent_alike(answer)
+                self._on_answer(message, sent, sent.answer)
+        except Exception as loss:  # noqa: BLE001  # the run must learn of any failure
+            message.lost()
+            self._give_up(loss)
 
     def _stamp(self, state: str, checkpoint: str | None, step: str | None) -> Stamp:
         return self.authorship.stamp(self._writer.generation + 1, state, checkpoint, step)
@@ -439,7 +500,7 @@ class Appender:
         self._sender = None
         try:
             if not answer.cancelled() and self._writer.acked(sent) is not None:
-                self._note_stored(message, sent)
+                self._note_stored(message, sent.stamp.generation)
                 self._proceed()
             elif self._state is AppenderState.CLOSED:
                 self._writer.give_up(sent)
@@ -450,11 +511,12 @@ class Appender:
             message.lost()
             self._give_up(loss)
 
-    def _note_stored(self, message: PendingMessage, sent: AppendRequest) -> None:
+    def _note_stored(self, message: PendingMessage, generation: int) -> None:
         self.last_append = self._loop.time()
         if self.first_append is None:
             self.first_append = self.last_append
-        message.stored(sent.stamp.generation)
+        if message.receipts:
+            message.stored(generation)
 
     def _catch_up(
         self, message: PendingMessage | None = None, sent: AppendRequest | None = None
@@ -499,7 +561,7 @@ class Appender:
             message.lost()
             raise
         else:
-            self._note_stored(message, sent)
+            self._note_stored(message, sent.stamp.generation)
 
     async def _is_stored(self, sent: AppendRequest) -> bool:
         try:

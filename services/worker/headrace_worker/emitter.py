@@ -131,8 +131,12 @@ class Emitter:
             RunOver: the run is over.
         """
         try:
-            if type(output) is str and (chunk := self._encoder.chunk(output)) is not None:
-                return self._appender.offer_text(chunk) and not self._loop_turns.is_due()
+            if type(output) is str:
+                if (chunks := self._encoder.continued(output)) is not None:
+                    is_room = self._appender.offer_piece(chunks, output)
+                    return is_room and not self._loop_turns.is_due()
+                if (chunk := self._encoder.chunk(output)) is not None:
+                    return self._appender.offer_text(chunk) and not self._loop_turns.is_due()
             return self._emit(output) and not self._loop_turns.is_due()
         except TypeError as error:
             raise MalformedOutput(f"{type(output).__name__} must be JSON: {error}") from error

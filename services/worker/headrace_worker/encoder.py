@@ -25,6 +25,7 @@ from headrace.model.events import (
     Draft,
     Json,
     TextChunks,
+    fits_line,
 )
 from headrace.model.relayed import foreign
 from headrace.model.task import (
@@ -83,6 +84,10 @@ PIECE = 64 * 1024
 """Maximum characters of text, or of a call's arguments, in one event; longer ones are split."""
 
 
+TOKEN = 128
+"""Maximum characters of text that is encoded when it is sent, not before."""
+
+
 def pieces(text: str, *, end: bool) -> Iterator[tuple[str, bool]]:
     """Yield pieces of at most `PIECE` characters, each with whether it ends the block."""
     last = max(len(text) - 1, 0) // PIECE
@@ -138,6 +143,15 @@ class Encoder:
         if self._state is None:
             self._state = SharedState()
         return self._state
+
+    def continued(self, text: str) -> TextChunks | None:
+        """Return what encodes a plain string that continues open text. None: as for `chunk`.
+
+        It is also None for a string that has to be looked at more closely: `chunk` does.
+        """
+        if self._open_text is None or not text or len(text) > TOKEN or not fits_line(text):
+            return None
+        return self._open_text
 
     def chunk(self, text: str) -> Draft | None:
         """Return the event for a plain string that continues open text. Takes about 1 µs.
@@ -583,6 +597,13 @@ class RecordingEncoder(Encoder):
     """
 
     texts: BoundedText
+
+    @override
+    def continued(self, text: str) -> TextChunks | None:
+        chunks = super().continued(text)
+        if chunks is not None:
+            self.texts.add(text)
+        return chunks
 
     @override
     def chunk(self, text: str) -> Draft | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from headrace.model.events import Draft
+from headrace.model.events import Draft, TextChunks
 from headrace.model.queued_message import QueuedMessage
 from headrace.model.task import WORKING
 from headrace.sdk.errors import MalformedOutput, RunOver
@@ -13,6 +13,9 @@ BATCH = 512
 
 _GENERATION_ROOM = 21
 """Bytes of a line in addition to its draft: a generation and the line's end."""
+
+_MOST_ESCAPED = 6
+"""Bytes of a character in JSON, at most."""
 
 
 class Receipt:
@@ -73,22 +76,48 @@ class Receipt:
 
 
 class PendingMessage:
-    """A message that is being assembled."""
+    """A message that is being assembled: of events, or of pieces that continue one text."""
 
-    __slots__ = ("checkpoint", "drafts", "receipts", "size", "state", "step")
+    __slots__ = ("checkpoint", "chunks", "drafts", "receipts", "size", "state", "step", "texts")
 
     def __init__(self) -> None:
         """Start empty."""
+        self.texts: list[str] = []
+        """Pieces of a text. They are encoded together, when the message is sent."""
+        self.chunks: TextChunks | None = None
+        """What encodes `texts`."""
         self.drafts: list[Draft] = []
         self.receipts: list[Receipt] = []
         """Receipts of the events that have one."""
         self.size = 0
+        """Bytes of the events' lines, at most."""
         self.state = WORKING
         """The task's state after the message, unless it is the run's last."""
         self.checkpoint: str | None = None
         """Checkpoint stored with the events: JSON for the agent's next attempt."""
         self.step: str | None = None
         """JSON of the step that the last event stands for."""
+
+    @property
+    def events(self) -> int:
+        """Number of events."""
+        return len(self.drafts) + len(self.texts)
+
+    def payload(self, first: int) -> bytes:
+        """Return the lines of the events, from generation `first` on."""
+        if self.chunks is not None:
+            return self.chunks.lines(self.texts, first)
+        return b"\n".join([draft.line(at) for at, draft in enumerate(self.drafts, first)])
+
+    def encode_texts(self) -> int:
+        """Make events of `texts`; return by how many bytes `size` was too large for them."""
+        chunks, texts, self.texts = self.chunks, self.texts, []
+        if chunks is None or not texts:
+            return 0
+        self.chunks, before = None, self.size
+        self.drafts = [chunks.draft(text) for text in texts]
+        self.size = sum(map(size_of, self.drafts))
+        return before - self.size
 
     def stored(self, first: int) -> None:
         """Record that the events are stored, from generation `first` on."""
@@ -190,6 +219,8 @@ class PendingMessages:
             MalformedOutput: as for `check`.
         """
         message = self._last
+        if message.texts:
+            self._bytes -= message.encode_texts()
         size = len(draft.head) + len(draft.tail) + _GENERATION_ROOM  # `size_of` in the hot path
         if message.size + size > self._capacity or len(message.drafts) == BATCH:
             self.check(draft)
@@ -199,6 +230,27 @@ class PendingMessages:
         message.size += size
         self.events += 1
         self._bytes += size
+
+    def put_text(self, chunks: TextChunks, text: str) -> None:
+        """Add an event that `chunks` makes of `text`, for which `fits_line` is true.
+
+        Raises:
+            MalformedOutput: as for `check`.
+        """
+        message = self._last
+        if len(message.texts) == BATCH:
+            self._end_message()
+            message = self._last
+        if not message.drafts and (message.chunks is chunks or not message.texts):
+            size = chunks.frame_size + _MOST_ESCAPED * len(text) + _GENERATION_ROOM
+            if message.size + size <= self._capacity:
+                message.chunks = chunks
+                message.texts.append(text)
+                message.size += size
+                self.events += 1
+                self._bytes += size
+                return
+        self.put(chunks.draft(text))
 
     def attach(
         self, receipt: Receipt, checkpoint: str | None, step: str | None, state: str
@@ -222,7 +274,7 @@ class PendingMessages:
         else:
             message, self._last = self._last, PendingMessage()
             self.is_pressing = False
-        self.events -= len(message.drafts)
+        self.events -= message.events
         self._bytes -= message.size
         if self._room is not None:
             self._room.set()
@@ -231,7 +283,7 @@ class PendingMessages:
     def put_back(self, message: PendingMessage) -> None:
         """Undo `pop`; the message must not wait for a tick."""
         self._full.insert(0, message)
-        self.events += len(message.drafts)
+        self.events += message.events
         self._bytes += message.size
         self.is_pressing = True
 
@@ -249,6 +301,7 @@ class PendingMessages:
     def drop_last(self, count: int) -> int:
         """Drop the last `count` events, or all if there are fewer; return how many."""
         dropped = 0
+        self._bytes -= sum([message.encode_texts() for message in self])
         for message in (self._last, *reversed(self._full)):
             while dropped < count and message.drafts:
                 self._uncount(message.drop_last())
@@ -271,7 +324,7 @@ class PendingMessages:
         self._bytes -= size
 
     def _forget_empty(self) -> None:
-        self._full = [message for message in self._full if message.drafts]
+        self._full = [message for message in self._full if message.events]
 
     def _end_message(self) -> None:
         """Start a new message with the next event."""

@@ -76,7 +76,7 @@ async def store(
         Refused: The stream refuses the message.
         BusUnavailable: No clean answer came; the message may be stored or not.
     """
-    return _sequence(subject, await bus.request(subject, data, timeout, headers))
+    return sequence_in(subject, await bus.request(subject, data, timeout, headers))
 
 
 def store_soon(bus: Bus, subject: str, data: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
@@ -93,10 +93,15 @@ def sequence_of(bus: Bus, subject: str, answer: asyncio.Future[Msg]) -> int:
     Raises:
         Refused, BusUnavailable: As `store`.
     """
-    return _sequence(subject, bus.answered(subject, answer))
+    return sequence_in(subject, bus.answered(subject, answer))
 
 
-def _sequence(subject: str, msg: Msg) -> int:
+def sequence_in(subject: str, msg: Msg) -> int:
+    """Return the sequence of a message that was stored, from the answer to its publication.
+
+    Raises:
+        Refused, BusUnavailable: As `store`.
+    """
     try:
         ack = orjson.loads(msg.data)
     except orjson.JSONDecodeError:

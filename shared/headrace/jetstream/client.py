@@ -66,6 +66,9 @@ _WITH_REPLY = {_MSG: 5, _HMSG: 6}
 type Listener = Callable[[Msg], None]
 """Is called with each message of a subscription."""
 
+type AnswerListener = Callable[[Msg | None], None]
+"""Is called with the answer to a request. None: it is late."""
+
 
 class FastParser(Parser):
     """Parses bytes from the socket and passes each message to its listener, or to the client.
@@ -327,29 +330,29 @@ class _Deadlines:
     A timer of its own would be a tenth of a small request's cost.
     """
 
-    def __init__(self, timeout: float, forget: Callable[[str], object]) -> None:
-        """Fail answers `timeout` seconds after they were added; `forget` each one's serial."""
-        self._timeout, self._forget = timeout, forget
+    def __init__(
+        self, timeout: float, open_: Mapping[str, object], give_up: Callable[[str], object]
+    ) -> None:
+        """Call `give_up` for serials that are still in `open_` after `timeout` seconds."""
+        self._timeout, self._open, self._give_up = timeout, open_, give_up
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[float, str, asyncio.Future[Msg]]] = deque()
+        self._waiting: deque[tuple[float, str]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, serial: str, answer: asyncio.Future[Msg]) -> None:
-        """Add the answer to the request `serial`."""
+    def add(self, serial: str) -> None:
+        """Add the request `serial`."""
         waiting, now = self._waiting, self._loop.time()
-        while waiting and waiting[0][2].done():
-            # A message that has been answered is kept no longer than those before it.
-            self._forget(waiting.popleft()[1])
-        waiting.append((now + self._timeout, serial, answer))
+        while waiting and waiting[0][1] not in self._open:
+            # What has been answered is kept no longer than those before it.
+            waiting.popleft()
+        waiting.append((now + self._timeout, serial))
         if self._timer is None:
             self._timer = self._loop.call_at(waiting[0][0], self._look)
 
     def _look(self) -> None:
         waiting, now = self._waiting, self._loop.time()
-        while waiting and (waiting[0][0] <= now or waiting[0][2].done()):
-            _, serial, answer = waiting.popleft()
-            self._forget(serial)
-            _give_up(answer)
+        while waiting and (waiting[0][0] <= now or waiting[0][1] not in self._open):
+            self._give_up(waiting.popleft()[1])
         self._timer = self._loop.call_at(waiting[0][0], self._look) if waiting else None
 
 
@@ -457,7 +460,7 @@ class NatsClient(Client):
         self._listeners: dict[int, Listener] = {}
         self._ps = FastParser(self, self._listeners)
         self._header_names: set[str] = set()
-        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._answers: dict[str, asyncio.Future[Msg] | AnswerListener] = {}
         self._series: dict[str, Listener] = {}
         """Listeners to all answers of a request, by its serial."""
         self._serials = itertools.count(1)
@@ -656,7 +659,7 @@ class NatsClient(Client):
         return f"NATS/1.0\r\n{lines}\r\n".encode()
 
     def ask(
-        self, subject: str, payload: bytes, headers: dict[str, Any] | bytes, timeout: float
+        self, subject: str, payload: bytes, headers: dict[str, Any], timeout: float
     ) -> asyncio.Future[Msg] | None:
         """Send a request now, without a coroutine, and return its answer to come.
 
@@ -666,7 +669,7 @@ class NatsClient(Client):
         Args:
             subject: A valid subject: it is not checked.
             payload: The request.
-            headers: Its headers, or a block made from what `header_block` has returned.
+            headers: Its headers.
             timeout: Seconds after which the answer is `nats.errors.TimeoutError`. The first
                 different ones of a connection have a timer each.
 
@@ -676,33 +679,64 @@ class NatsClient(Client):
         Raises:
             MaxPayloadError: With its headers it is too large.
         """
-        inbox, deadlines = self._answers_inbox, self._deadlines.get(timeout)
-        if not inbox or self.is_draining_pubs:
+        deadlines = self._deadlines_of(timeout)
+        if deadlines is None or len(payload) > self._max_payload:
             return None
-        if deadlines is None:
-            if len(self._deadlines) == _MOST_DEADLINES:
-                return None
-            deadlines = self._deadlines[timeout] = _Deadlines(timeout, self._forget)
         if self._domain:
             subject = in_domain(self._domain, subject)
         serial = self._serial()
-        reply = f"{inbox}.{serial}"
-        if isinstance(headers, bytes):
-            if len(headers) + len(payload) > self._max_payload:
-                raise MaxPayloadError
-            command: bytes | None = _with_headers(subject, reply, headers, payload)
-        else:
-            command = self._command(subject, reply, payload, headers)
-        if command is None or len(payload) > self._max_payload:
+        command = self._command(subject, f"{self._answers_inbox}.{serial}", payload, headers)
+        if command is None or not self._send_request(command, len(payload)):
             return None
-        if not self.send_now(command):
-            return None
-        self.stats["out_msgs"] += 1
-        self.stats["out_bytes"] += len(payload)
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._answers[serial] = answer
-        deadlines.add(serial, answer)
+        deadlines.add(serial)
         return answer
+
+    def ask_directly(
+        self, subject: str, payload: bytes, block: bytes, timeout: float, receive: AnswerListener
+    ) -> str:
+        """Send a request now, and call `receive` with its answer as that is read from the socket.
+
+        `receive` must not raise.
+
+        Args:
+            subject: A valid subject, and none of JetStream's own: it is not checked.
+            payload: The request.
+            block: Its headers, made from what `header_block` has returned.
+            timeout: As for `ask`.
+            receive: Is called once, unless the answer is given up with `forget`.
+
+        Returns:
+            The request's serial, for `forget`. Empty: `ask` or `request` has to send it.
+        """
+        deadlines = self._deadlines_of(timeout)
+        if deadlines is None or len(block) + len(payload) > self._max_payload:
+            return ""
+        serial = self._serial()
+        command = _with_headers(subject, f"{self._answers_inbox}.{serial}", block, payload)
+        if not self._send_request(command, len(payload)):
+            return ""
+        self._answers[serial] = receive
+        deadlines.add(serial)
+        return serial
+
+    def _deadlines_of(self, timeout: float) -> _Deadlines | None:
+        """Return what finds late answers. None: a request can't be sent now, or needs a timer."""
+        if not self._answers_inbox or self.is_draining_pubs:
+            return None
+        deadlines = self._deadlines.get(timeout)
+        if deadlines is None and len(self._deadlines) < _MOST_DEADLINES:
+            deadlines = _Deadlines(timeout, self._answers, self._give_up)
+            self._deadlines[timeout] = deadlines
+        return deadlines
+
+    def _send_request(self, command: bytes, size: int) -> bool:
+        if not self.send_now(command):
+            return False
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += size
+        return True
 
     async def ask_for_series(self, subject: str, payload: bytes, receive: Listener) -> str:
         """Send a request with several answers; return its serial, for `end_series`.
@@ -733,8 +767,16 @@ class NatsClient(Client):
     def _serial(self) -> str:
         return str(next(self._serials))
 
-    def _forget(self, serial: str) -> None:
+    def forget(self, serial: str) -> None:
+        """Drop the answer to a request, whether it comes or is late."""
         self._answers.pop(serial, None)
+
+    def _give_up(self, serial: str) -> None:
+        answer = self._answers.pop(serial, None)
+        if isinstance(answer, asyncio.Future):
+            _give_up(answer)
+        elif answer is not None:
+            asyncio.get_running_loop().call_soon(answer, None)
 
     async def _request_new_style(
         self,
@@ -756,7 +798,7 @@ class NatsClient(Client):
             return await answer
         finally:
             overdue.cancel()
-            self._forget(serial)
+            self.forget(serial)
 
     async def _listen_for_answers(self) -> None:
         self._answers_inbox = self.new_inbox()
@@ -773,6 +815,8 @@ class NatsClient(Client):
             receive = self._series.get(serial)
             if receive is not None:
                 receive(msg)
+        elif not isinstance(answer, asyncio.Future):
+            answer(msg)
         elif not answer.done():
             answer.set_result(msg)
 

@@ -13,8 +13,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
+from nats.errors import TimeoutError as NatsTimeout
 
-from headrace.jetstream.api import sequence_of
+from headrace.jetstream.api import sequence_in, sequence_of
+from headrace.jetstream.client import AnswerListener
 from headrace.jetstream.connection import NO_ANSWER, Bus
 from headrace.jetstream.errors import Refused
 from headrace.jetstream.headers import EXPECTED
@@ -93,14 +95,27 @@ class AppendRequest(NamedTuple):
     """Done when NATS has answered, or not in time."""
 
 
-class _KnownHeaders(NamedTuple):
-    """The headers of an earlier append, as bytes around its generation and expected sequence."""
+class AlikeHeaders(NamedTuple):
+    """Headers of appends of one writer whose stamps differ in their generations only.
 
-    log: str
-    stamp: tuple[object, ...]
-    """From the writer on, which follows the generation."""
+    They are bytes around the generation and the expected sequence: all tokens of an attempt are
+    such appends, and putting the headers together is a quarter of the cost of sending one.
+    """
+
+    stamp: Stamp
+    """Of one of them."""
     before: bytes
     between: bytes
+
+
+class _AlikeAppend(NamedTuple):
+    """An append that `send_alike` began."""
+
+    headers: AlikeHeaders
+    payload: bytes
+    events: int
+    serial: str
+    """Of its request."""
 
 
 class _NotSent(BusUnavailable):
@@ -132,7 +147,8 @@ class LogWriter:
         self.sequence = sequence
         self.generation = generation
         self._is_appending = False
-        self._known: _KnownHeaders | None = None
+        self._alike: _AlikeAppend | None = None
+        """The append in flight, if `send_alike` began it."""
 
     @classmethod
     def after(cls, bus: Bus, key: TaskKey, last: Entry) -> "LogWriter":
@@ -240,16 +256,82 @@ class LogWriter:
         payload = b"\n".join([d.line(stamp.generation + offset) for offset, d in enumerate(drafts)])
         if len(payload) > self.capacity:
             raise EventTooLarge(len(payload), self.capacity)
-        known = self._known
-        answer = None if known is None else self._send_known(known, payload, stamp)
-        if answer is None:
-            headers = self.check(stamp)
-            answer = self._publish(payload, headers)
-            if stamp.owner is None and stamp.checkpoint is None and stamp.step is None:
-                # With an owner it begins or ends a run, with one of the others it has no like.
-                self._learn(stamp, headers)
+        answer = self._publish(payload, self.check(stamp))
         self._is_appending = True
         return AppendRequest(payload, stamp, len(drafts), answer)
+
+    def alike(self, stamp: Stamp) -> AlikeHeaders | None:
+        """Return headers for `send_alike`. None: the connection has not sent such headers yet."""
+        headers = stamp.headers(self._bus.settings.log_version) | {EXPECTED: "0"}
+        block = self._bus.connection.header_block(headers) or b""
+        before, generation, rest = block.partition(f"\r\n{GENERATION}: ".encode())
+        own, end = b"%d" % stamp.generation, b"0\r\n\r\n"
+        if not generation or not rest.startswith(own + b"\r\n") or not rest.endswith(end):
+            return None
+        return AlikeHeaders(stamp, before + generation, rest[len(own) : -len(end)])
+
+    def send_alike(
+        self, headers: AlikeHeaders, payload: bytes, events: int, receive: AnswerListener
+    ) -> bool:
+        """Begin an append as `send` does, in half of the processor time; False: `send` has to.
+
+        `stored_alike`, or else `sent_alike` and what follows `send`, must follow before anything
+        else is appended.
+
+        Args:
+            headers: What `alike` has returned.
+            payload: The lines of the events, the first with the generation after the log's last.
+            events: Their number.
+            receive: Is called with the answer. None: it is late. It must not raise.
+
+        Raises:
+            RuntimeError: An append is in flight.
+        """
+        if self._is_appending:
+            raise RuntimeError(f"two appends at a time to {self._subject}")
+        numbers = (headers.before, self.generation + 1, headers.between, self.sequence)
+        block = b"%b%d%b%d\r\n\r\n" % numbers
+        bus = self._bus
+        serial = bus.connection.ask_directly(self._subject, payload, block, bus.timing.ack, receive)
+        if not serial:
+            return False
+        self._is_appending = True
+        self._alike = _AlikeAppend(headers, payload, events, serial)
+        return True
+
+    def stored_alike(self, answer: Msg) -> bool:
+        """End an append of `send_alike`. False: it is no clean ack; `sent_alike` must follow."""
+        sent = self._alike
+        try:
+            sequence = sequence_in(self._subject, answer)
+        except (BusUnavailable, Refused):
+            return False
+        if sent is None:
+            return False
+        self._is_appending, self._alike = False, None
+        self.sequence = sequence
+        self.generation += sent.events
+        _STORED.inc()
+        return True
+
+    def sent_alike(self, answer: Msg | None) -> AppendRequest:
+        """Return an append of `send_alike` as one of `send`, with its answer.
+
+        Args:
+            answer: The answer. None: it is late, or nobody waits for it any more.
+        """
+        sent, self._alike = self._alike, None
+        if sent is None:
+            raise RuntimeError(f"no append to {self._subject}")
+        self._bus.connection.forget(sent.serial)
+        done: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        if answer is None:
+            done.set_exception(NatsTimeout())
+            done.exception()  # Retrieved, or asyncio would warn about it.
+        else:
+            done.set_result(answer)
+        stamp = sent.headers.stamp._replace(generation=self.generation + 1)
+        return AppendRequest(sent.payload, stamp, sent.events, done)
 
     def check(self, stamp: Stamp) -> dict[str, str]:
         """Return the headers of `stamp`.
@@ -267,30 +349,6 @@ class LogWriter:
         headers = sent.stamp.headers(self._bus.settings.log_version)
         self._is_appending = True
         return sent._replace(answer=self._publish(sent.payload, headers))
-
-    def _send_known(
-        self, known: _KnownHeaders, payload: bytes, stamp: Stamp
-    ) -> asyncio.Future[Msg] | None:
-        """Send a message whose headers differ from an earlier one's in two numbers only.
-
-        None: they differ in more, or it can't be sent now. All tokens of an attempt are such
-        messages, and putting the headers together was a quarter of the cost of sending one.
-        """
-        if stamp[2:] != known.stamp or stamp.log != known.log or not self._bus.connected:
-            return None
-        numbers = (known.before, stamp.generation, known.between, self.sequence)
-        block = b"%b%d%b%d\r\n\r\n" % numbers
-        return self._bus.connection.ask(self._subject, payload, block, self._bus.timing.ack)
-
-    def _learn(self, stamp: Stamp, headers: dict[str, str]) -> None:
-        """Remember the bytes of the headers around the generation and the expected sequence."""
-        block = self._bus.connection.header_block(headers) or b""
-        before, generation, rest = block.partition(f"\r\n{GENERATION}: ".encode())
-        own = b"%d" % stamp.generation
-        end = f"\r\n{EXPECTED}: {self.sequence}\r\n\r\n".encode()
-        if generation and rest.startswith(own + b"\r\n") and rest.endswith(end):
-            between = rest[len(own) : -len(end)] + f"\r\n{EXPECTED}: ".encode()
-            self._known = _KnownHeaders(stamp.log, stamp[2:], before + generation, between)
 
     def acked(self, sent: AppendRequest) -> AppendResult | None:
         """End an append whose answer has come. None: that is no clean ack; `finish` must follow."""

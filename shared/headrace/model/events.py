@@ -273,6 +273,8 @@ class TextChunks:
         )
         self._before, self._after = frame.head.split(json_text.encode(_MARK), 1)
         self._tail = frame.tail
+        self.frame_size = len(frame.head) + len(frame.tail)
+        """Bytes of a chunk beside its text and its generation, at most."""
 
     def draft(self, text: str) -> Draft:
         """Return the chunk that appends `text`.
@@ -285,6 +287,29 @@ class TextChunks:
         if not text.isascii() and ("\x85" in text or "\u2028" in text or "\u2029" in text):
             encoded = json_text.one_line(encoded)
         return Draft(self._before + encoded + self._after, self._tail)
+
+    def lines(self, texts: Sequence[str], generation: int) -> bytes:
+        """Return the chunks that append `texts`, from `generation` on, as lines of a log.
+
+        `fits_line` is true of each of the texts.
+        """
+        before, after, tail, dumps = self._before, self._after, self._tail, orjson.dumps  # noqa: TID251
+        if len(texts) == 1:
+            return b"%b%b%b%d%b" % (before, dumps(texts[0]), after, generation, tail)
+        return b"\n".join(
+            [
+                b"%b%b%b%d%b" % (before, dumps(text), after, at, tail)
+                for at, text in enumerate(texts, generation)
+            ]
+        )
+
+
+def fits_line(text: str) -> bool:
+    """Return whether `text` surely has no half of a character, and no end of a line beyond ASCII.
+
+    Neither is printable.
+    """
+    return text.isascii() or text.isprintable()
 
 
 def status_metadata(event: Json) -> Json:
