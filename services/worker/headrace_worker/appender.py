@@ -377,7 +377,7 @@ class Appender:
             if self._state is not AppenderState.DUE:
                 self._state = self._state.to(AppenderState.DUE)
             self._proceed()
-        if self.appending:
+        if self.appending and self._state is not AppenderState.CLOSED:
             self._rested = self._loop.create_future()
             await self._rested
         if self._state is AppenderState.CLOSED:

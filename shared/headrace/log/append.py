@@ -304,7 +304,7 @@ class LogWriter:
         sent = self._alike
         try:
             sequence = sequence_in(self._subject, answer)
-        except (BusUnavailable, Refused):
+        except BusUnavailable:
             return False
         if sent is None:
             return False

@@ -4,6 +4,7 @@ An event's generation is known only when it is appended. Until then it is a *dra
 before the generation and the bytes after it.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -257,6 +258,9 @@ def bare_message(context: str, message: Json) -> Draft:
     return draft("message", body, message.get("metadata"))
 
 
+_UNFIT = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
+
+
 class TextChunks:
     """Drafts of one artifact's text chunks; everything but the text is encoded once.
 
@@ -305,11 +309,8 @@ class TextChunks:
 
 
 def fits_line(text: str) -> bool:
-    """Return whether `text` surely has no half of a character, and no end of a line beyond ASCII.
-
-    Neither is printable.
-    """
-    return text.isascii() or text.isprintable()
+    """Return whether `text` has no half of a character, and no end of a line beyond ASCII."""
+    return text.isascii() or text.isprintable() or _UNFIT.search(text) is None
 
 
 def status_metadata(event: Json) -> Json:

@@ -239,6 +239,19 @@ async def test_an_end_in_flight_leaves_nothing_behind(
         await talk.end()
 
 
+async def test_an_end_right_behind_another_ones_waits_for_nothing(
+    talk: Talk, proxy: NatsProxy
+) -> None:
+    proxy.hold()
+    talk.say("in flight")
+    await asyncio.sleep(0.02)
+    talk.appender.abort()
+    assert talk.appender.appending
+    with pytest.raises(RunOver):
+        await asyncio.wait_for(talk.end(), 60)
+    proxy.release()
+
+
 async def test_a_run_that_hands_its_task_back_while_words_are_in_flight(
     talk: Talk, proxy: NatsProxy
 ) -> None:

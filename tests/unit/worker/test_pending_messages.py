@@ -34,15 +34,16 @@ def test_pieces_are_the_lines_that_they_would_be_one_by_one(texts: list[str], fi
 
 
 @given(st.text(st.characters(), min_size=1, max_size=8))
-def test_a_text_that_would_break_a_line_is_none(text: str) -> None:
-    """JSON leaves all that is not ASCII as it is; readers end a line at some of it."""
+def test_a_text_that_breaks_no_line_is_one_line(text: str) -> None:
+    """JSON leaves all that is not ASCII as it is, and some readers end a line at some of it."""
     assert not fits_line(text) or len(chunks().lines([text], 1).decode().splitlines()) == 1
 
 
 def test_what_json_cannot_say_is_not_taken_as_it_is() -> None:
     encoder = Encoder("0-task", "ctx", RunIds("0-task", 1))
     encoder.drafts(Text("begun"))
-    assert encoder.continued("more") is not None
+    for text in ("more", "a\n", "caf\N{LATIN SMALL LETTER E WITH ACUTE}\n", "\u200d\xa0"):
+        assert encoder.continued(text) is not None
     for text in ("", "half \ud800", "a\u2028b", "a\x85b", "x" * (TOKEN + 1)):
         assert encoder.continued(text) is None
 
