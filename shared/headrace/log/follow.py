@@ -214,11 +214,11 @@ class Follower:
             return
         self.last_seen, self._tokens = self._loop.time(), None
         if self._repair is None and stored.previous == self.sequence >= 0:
+            entry: Entry | None = None
             try:
-                self._hand_on(stored)
+                entry = self._hand_on(stored)
             except (LogLost, LogTooNew) as loss:
                 self._give_up(loss)
-            entry = stored.entry
             if entry is not None and len(entry.lines) == 1 and msg.data.startswith(UPDATE):
                 self._learn(msg, entry)
         elif stored.sequence > self.sequence:
@@ -226,19 +226,24 @@ class Follower:
             self._repair_if_needed()
 
     def _learn(self, msg: Msg, entry: Entry) -> None:
-        """Remember what the next message has in common with this one, if both are tokens."""
+        """Remember what the next message has in common with this one, if both are tokens.
+
+        `entry` was delivered: what stands behind the end of a task never is.
+        """
         if isinstance(msg, ReceivedMessage) and not self._over:
             self._tokens = TokenFrame.of(msg.block, entry)
 
-    def _hand_on(self, stored: LogMessage) -> None:
+    def _hand_on(self, stored: LogMessage) -> Entry | None:
+        """Deliver the next message's entry and return it; None: nothing was delivered."""
         if self._over:
-            return
+            return None
         if stored.is_tombstone:
             raise TaskForgotten(f"the log of {self.key.task} has been deleted")
         entry = self._continuity.entry_in(stored)
         self.sequence = stored.sequence
         if entry is not None:
             self._deliver(entry)
+        return entry
 
     @property
     def _needs_repair(self) -> bool:

@@ -14,9 +14,9 @@ from headrace.log.tombstone import put_tombstone
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskForgotten
 from headrace.model.events import TextChunks
-from headrace.model.task import TaskKey
+from headrace.model.task import COMPLETED, TaskKey
 from tests.support.memory_bus import memory_bus
-from tests.support.task_log import TaskLog
+from tests.support.task_log import TaskLog, following
 from tests.support.waiting import eventually
 
 
@@ -157,3 +157,24 @@ async def test_between_tokens_only_entries_are_delivered(
     assert (entries, losses) == (stored[1:], [])
     assert len(entries) == 6 + is_entry
     assert len(read_wholly) == wholly_read
+
+
+async def test_tokens_behind_the_end_are_not_delivered() -> None:
+    async with memory_bus() as bus:
+        log, rule = TaskLog(bus), TailRule(bus)
+        await log.begin()
+        async with following(bus, rule, log.key, log.writer.sequence) as reading:
+            await log.append("done", state=COMPLETED)
+            chunks = TextChunks(log.key.task, "context", "answer", {})
+            stamp = log.stamp()._replace(attempt=1)
+            for _ in range(3):
+                expected = str(log.writer.sequence)
+                line = chunks.draft("token").line(stamp.generation)
+                log.writer.sequence = await log.junk(stamp.headers() | {EXPECTED: expected}, line)
+            await eventually(
+                lambda: asyncio.sleep(0, reading.follower.sequence == log.writer.sequence),
+                "all have been read",
+            )
+        assert reading.generations == [2]
+        assert reading.losses == []
+        await rule.stop()
