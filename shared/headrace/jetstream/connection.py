@@ -148,7 +148,7 @@ class Bus:
     def has_only_copies(self) -> bool:
         """Whether any copy of a stream that answers is its leader's, as there is only one.
 
-        As long as no mirror has answered; see `DirectAnswer.is_of_mirror`.
+        As long as no mirror has answered; see `direct_get`.
         """
         return self.connection.has_only_copies
 

@@ -33,17 +33,22 @@ class DirectAnswer[Read]:
     """Number of further matching messages, if complete."""
     up_to: int = 0
     """For a query for last messages: the sequence that the replica had reached. 0: none match."""
-    is_of_mirror: bool = False
-    """Whether a mirror answered, which may be behind what it copies. Without messages, it is not
-    known."""
 
 
 async def direct_get[Read](
-    bus: Bus, stream: str, query: dict[str, Any], read: Callable[[Msg], Read]
+    bus: Bus,
+    stream: str,
+    query: dict[str, Any],
+    read: Callable[[Msg], Read],
+    *,
+    alone: bool = False,
 ) -> DirectAnswer[Read]:
     """Request messages from one replica of `stream`; `read` converts each.
 
     A missing answer, a refusal and a partial answer are not errors: another replica may answer.
+    `alone`: the leader is not asked too, as `Bus.has_only_copies`. Then the answer of a mirror,
+    which may be behind what it copies, is not complete. Without messages, it is not known whose it
+    is.
 
     Raises:
         BusUnavailable: The connection is down.
@@ -51,7 +56,7 @@ async def direct_get[Read](
     train = _ReplyBatch(read)
     end = await _ask(bus, stream, query, train)
     try:
-        return await _answered(bus, stream, train)
+        return await _answered(bus, stream, train, alone=alone)
     finally:
         end()
 
@@ -73,11 +78,13 @@ async def direct_get_begun[Read](
         end()
 
 
-async def _answered[Read](bus: Bus, stream: str, train: "_ReplyBatch[Read]") -> DirectAnswer[Read]:
+async def _answered[Read](
+    bus: Bus, stream: str, train: "_ReplyBatch[Read]", *, alone: bool = False
+) -> DirectAnswer[Read]:
     await train.arrival(bus.timing.replica_silence)
     source = b"%b%b\r\n" % (FROM_STREAM, stream.encode())
     if train.first and not train.first.startswith(source, train.first.rfind(FROM_STREAM)):
-        train.answer.is_of_mirror = True
+        train.answer.complete = train.answer.complete and not alone
         bus.note_mirror(stream)
     return train.answer
 

@@ -476,8 +476,8 @@ async def short_log(
     stream = bus.streams.of_shard(key.shard)
     at_first = min(limits[0], _FIRST[0]), min(limits[1], _FIRST[1])
     beginning, newest = _batch_query(bus, key, 1, at_first), 0
-    if bus.has_only_copies:
-        got = await direct_get(bus, stream, beginning, _as_it_is)
+    if alone := bus.has_only_copies:
+        got = await direct_get(bus, stream, beginning, _as_it_is, alone=True)
     else:
         async with direct_get_begun(bus, stream, beginning, _as_it_is) as answer:
             last_query = {"last_by_subj": bus.subjects.event(key)}
@@ -490,9 +490,9 @@ async def short_log(
         left = limits[1] - sum(len(msg.data) for msg in messages)
         after = from_message(messages[-1]).sequence
         rest = _batch_query(bus, key, after + 1, (limits[0], left))
-        got = await direct_get(bus, stream, rest, _as_it_is)
+        got = await direct_get(bus, stream, rest, _as_it_is, alone=alone)
         messages += got.messages
-    if not messages or not got.complete or got.pending or (not newest and got.is_of_mirror):
+    if not messages or not got.complete or got.pending:
         return None
     last = from_message(messages[-1])
     # A leader that was frozen may know less than the replica: what that has more counts as well.

@@ -68,17 +68,15 @@ async def _of_stream(bus: Bus, stream: str, thread: ThreadKey) -> list[LogEnd] |
     token = thread_token(thread.owner, thread.context)
     subject = bus.subjects.events_of_thread(thread.tenant, thread.agent, token)
     newest = 0
-    if not bus.has_only_copies:
+    if not (alone := bus.has_only_copies):
         last = {"last_by_subj": subject}
         message = await until_answered(bus, lambda: get_message(bus, stream, last))
         if message is None:
             return []
         newest = int(message["seq"])
     query = {"multi_last": [subject], "batch": _MOST, "max_bytes": _BYTES}
-    answer = await direct_get(bus, stream, query, _named)
+    answer = await direct_get(bus, stream, query, _named, alone=alone)
     if not answer.complete or answer.pending or answer.up_to < newest:
-        return None
-    if answer.is_of_mirror and not newest:
         return None
     ends = [await _end(bus, *named) for named in answer.messages]
     return [end for end in ends if end is not None]

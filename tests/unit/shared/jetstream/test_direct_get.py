@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from nats.aio.msg import Msg
 
+from headrace.jetstream.client import ReceivedMessage
 from headrace.jetstream.direct_get import DirectAnswer, _ReplyBatch, direct_get
 from headrace.model.errors import BusUnavailable
 from tests.support.fake_bus import message
@@ -81,9 +82,9 @@ async def test_concurrent_requests_get_their_own_answers() -> None:
         assert not bus.connection._series
 
 
-async def whole(log: TaskLog) -> DirectAnswer[Msg]:
+async def whole(log: TaskLog, *, alone: bool = False) -> DirectAnswer[Msg]:
     query = {"batch": 10, "seq": 1, "next_by_subj": log.subject}
-    return await direct_get(log.bus, log.stream, query, lambda msg: msg)
+    return await direct_get(log.bus, log.stream, query, lambda msg: msg, alone=alone)
 
 
 async def test_what_comes_after_a_request_was_given_up_is_dropped() -> None:
@@ -103,6 +104,27 @@ async def test_a_stream_that_is_not_there_has_not_answered() -> None:
     async with memory_bus() as bus:
         answer = await direct_get(bus, "NO_SUCH_STREAM", {"batch": 1}, lambda msg: msg)
         assert (answer.messages, answer.complete) == ([], False)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_mirror_that_is_asked_alone_has_not_answered_completely(
+    monkeypatch: pytest.MonkeyPatch, *, alone: bool
+) -> None:
+    received = _ReplyBatch.receive
+
+    def from_mirror(batch: _ReplyBatch[Msg], msg: ReceivedMessage) -> None:
+        msg.block = msg.block.replace(b"\r\nNats-Stream: ", b"\r\nNats-Stream: COPY-OF-")
+        received(batch, msg)
+
+    async with memory_bus() as bus:
+        log = TaskLog(bus)
+        await log.begin()
+        assert bus.has_only_copies
+        assert (await whole(log, alone=alone)).complete
+        monkeypatch.setattr(_ReplyBatch, "receive", from_mirror)
+        answer = await whole(log, alone=alone)
+        assert (len(answer.messages), answer.complete) == (1, not alone)
+        assert not bus.has_only_copies
 
 
 async def test_a_request_without_a_connection_raises() -> None:
