@@ -98,7 +98,7 @@ class WebhookProgress(BusMessage):
         return bool(self.until) and not self.due
 
 
-class Webhook(BusMessage):
+class TaskWebhook(BusMessage):
     """A webhook's record."""
 
     id: str
@@ -129,9 +129,9 @@ class Webhook(BusMessage):
         return self.answers is None or self.answers.include(event)
 
 
-def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
+def answers_webhook(owner: str, answers: TaskAnswers) -> TaskWebhook:
     """Return the webhook that publishes the answers of a new task of `owner`."""
-    return Webhook(
+    return TaskWebhook(
         id=ANSWERS,
         owner=owner,
         address=Address(url=f"nats:{answers.subject}"),
@@ -140,9 +140,9 @@ def answers_webhook(owner: str, answers: TaskAnswers) -> Webhook:
     )
 
 
-def waking_webhook(owner: str, run: WokenRun) -> Webhook:
+def waking_webhook(owner: str, run: WokenRun) -> TaskWebhook:
     """Return the webhook by which a task of `owner` wakes `run` at its end."""
-    return Webhook(
+    return TaskWebhook(
         id=f"{WAIT}{run.task} {run.run}",
         owner=owner,
         address=Address(url=f"headrace-task:{run.task}"),
@@ -155,7 +155,7 @@ def waking_webhook(owner: str, run: WokenRun) -> Webhook:
 class StoredWebhook:
     """A record in the bucket."""
 
-    webhook: Webhook
+    webhook: TaskWebhook
     sequence: int
     written: datetime | None = None
     """When it was written, by NATS's clock; None where this process has just written it."""
@@ -180,7 +180,7 @@ class QueuedWebhook:
     token: str
     queued: str
     """Time of the message, in RFC 3339."""
-    webhook: Webhook | None
+    webhook: TaskWebhook | None
     """None: it was deleted meanwhile."""
 
 
@@ -191,7 +191,7 @@ class Webhooks:
         """Use `bus`."""
         self._bus, self._bucket = bus, Bucket(bus, bus.streams.push)
 
-    async def put(self, key: TaskKey, webhook: Webhook) -> None:
+    async def put(self, key: TaskKey, webhook: TaskWebhook) -> None:
         """Store the task's webhook and notify task state.
 
         An existing webhook with the same id is replaced. Its progress is kept.
@@ -221,7 +221,7 @@ class Webhooks:
         """Delete the webhook, unless another request has replaced it meanwhile."""
         await self._bucket.delete_revision(name, sequence, seconds=_FORGET_AFTER)
 
-    async def create(self, key: TaskKey, webhook: Webhook) -> None:
+    async def create(self, key: TaskKey, webhook: TaskWebhook) -> None:
         """Store a webhook of a task that may not exist yet; one that is there already stays.
 
         It needs no right to read webhooks, which have secrets.
@@ -234,7 +234,7 @@ class Webhooks:
             await self._bucket.put(_name(key, token), webhook.encode(), 0)
         await self.wake(key, token)
 
-    async def wait(self, key: TaskKey, webhook: Webhook) -> None:
+    async def wait(self, key: TaskKey, webhook: TaskWebhook) -> None:
         """Store the webhook by which the end of a task wakes a run, as `create` does.
 
         Raises:
@@ -275,7 +275,7 @@ class Webhooks:
         name = _name(key, token)
         return StoredWebhook(webhook, await self._bucket.put(name, webhook.encode(), kept.sequence))
 
-    async def list(self, key: TaskKey) -> list[Webhook]:
+    async def list(self, key: TaskKey) -> list[TaskWebhook]:
         """Return the webhooks that clients have created for the task, oldest first."""
         found = await self._bucket.under(_name(key, "*"))
         webhooks = [_decode(key, value.data or b"") for _, value in found]
@@ -348,7 +348,7 @@ class Webhooks:
         return NumberLimit(MOST_PER_TASK, count, refusal)
 
 
-def _replacement(before: Webhook, webhook: Webhook) -> Webhook:
+def _replacement(before: TaskWebhook, webhook: TaskWebhook) -> TaskWebhook:
     """Return `webhook` with the place in the log up to which `before` was delivered."""
     progress = WebhookProgress(
         generation=before.progress.generation,
@@ -393,5 +393,5 @@ def _is_publishing(key: TaskKey, data: bytes) -> bool:
     return webhook.answers is not None and webhook.progress.is_in_progress
 
 
-def _decode(key: TaskKey, data: bytes) -> Webhook:
-    return Webhook.decode(f"webhook of {key.task}", data)
+def _decode(key: TaskKey, data: bytes) -> TaskWebhook:
+    return TaskWebhook.decode(f"webhook of {key.task}", data)

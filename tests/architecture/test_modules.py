@@ -56,7 +56,6 @@ def test_only_composition_roots_read_their_surroundings() -> None:
 
 REPEATED = {
     "Order": "of two examples, which nobody reads side by side",
-    "Webhook": "an agent's, which it waits for, and the fleet's record of a client's",
 }
 """Names of classes that stand in several modules, each with the reason."""
 

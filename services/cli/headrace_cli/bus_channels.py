@@ -47,7 +47,7 @@ from headrace.model.state_operations import COMMANDS, QUERIES
 from headrace.model.subjects import UNUSUAL, Subjects
 from headrace.model.task import BARE_MESSAGE, STATES, TaskKey
 from headrace.tracing import TRACEPARENT
-from headrace.webhooks import Webhook
+from headrace.webhooks import TaskWebhook
 
 SUBJECTS = Subjects("{prefix}")
 STREAMS = Streams()
@@ -336,7 +336,7 @@ CHANNELS: tuple[Channel, ...] = (
         says=ChannelMessage("Schedule", Schedule, FIRING),
     ),
     _of(SUBJECTS.fired, *_SCHEDULE_OF, on=_SCHEDULES, says=ScheduleFirings),
-    _kept("webhook", STREAMS.push, _WEBHOOK, "A task's webhook.", _message(Webhook)),
+    _kept("webhook", STREAMS.push, _WEBHOOK, "A task's webhook.", _message(TaskWebhook)),
     _kept("card", STREAMS.agents, "card.{agent}", "An agent's card.", _message(AgentCard)),
     _kept(
         "card.version",

@@ -20,7 +20,7 @@ from headrace.model.task import TaskKey
 from headrace.model.wait import SourceEvent
 from headrace.tasks.wake import wake_by
 from headrace.triggers import Trigger, covers
-from headrace.webhooks import Webhook
+from headrace.webhooks import TaskWebhook
 from headrace_task_state.commands.for_workers import WorkerCommands
 from headrace_task_state.commands.start_child import ChildStarter
 from headrace_task_state.commands.waits import WaitCommands
@@ -77,7 +77,7 @@ class MemoryTaskState:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
-    async def _watch(self, key: TaskKey, webhook: Webhook) -> None:
+    async def _watch(self, key: TaskKey, webhook: TaskWebhook) -> None:
         """Have the end of the task at `key` wake a run; there are no other webhooks."""
         if (run := webhook.wakes) is not None:
             self._begin(self._wake_at_end(key, run, webhook.owner))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.tasks.admission import TooManyWaiting
-from headrace.webhooks import Address, Webhook, WebhookProgress
+from headrace.webhooks import Address, TaskWebhook, WebhookProgress
 from headrace_gateway.server.auth.caller import Caller
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.services import Services
@@ -20,7 +20,7 @@ SUBMISSION = Submission(
     "echo",
     {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]},
     keyed=KeyedRequest(CALLER, "echo", "key", "fingerprint"),
-    webhook=Webhook(
+    webhook=TaskWebhook(
         id="hook",
         owner=CALLER.owner,
         address=Address(url="https://hooks.example/"),

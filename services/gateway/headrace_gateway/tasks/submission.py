@@ -43,7 +43,7 @@ from headrace.tasks.begin import Input, asking, first_input
 from headrace.tasks.continue_ import QueuedInput, behind_question, next_input
 from headrace.tasks.fork import end_unfinished, unfinished_fork
 from headrace.tasks.quotas import QuotaExceeded
-from headrace.webhooks import Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import TaskWebhook, WebhookProgress, Webhooks
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.feeds import FeedHolder, Feeds, HeldFeed
 from headrace_gateway.refusals import (
@@ -101,7 +101,7 @@ class Submission:
     """The generation that the existing task must be at; None for any."""
     keyed: KeyedRequest | None = None
     """The request, if it has an Idempotency-Key."""
-    webhook: Webhook | None = None
+    webhook: TaskWebhook | None = None
     """Receives the task's events, from the input on."""
     turns: ContextTurns | None = None
     """What decides, for a new task with a key, which others it waits for."""

@@ -16,7 +16,7 @@ from headrace.model.task import TaskKey, check_task_id
 from headrace.model.wait import awaited_task, task_source
 from headrace.tasks.end import owner_of
 from headrace.triggers import TooManyTriggers, Trigger, may_use, waiting_name
-from headrace.webhooks import TooManyWebhooks, Webhook, waking_webhook
+from headrace.webhooks import TaskWebhook, TooManyWebhooks, waking_webhook
 
 type Wait = WaitForEnd | WaitForEvent
 
@@ -30,7 +30,7 @@ class WaitCommands:
     def __init__(
         self,
         bus: Bus,
-        watch: Callable[[TaskKey, Webhook], Awaitable[None]],
+        watch: Callable[[TaskKey, TaskWebhook], Awaitable[None]],
         listen: Callable[[Trigger], Awaitable[None]],
         subjects: list[str],
     ) -> None:

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind
 from headrace import metrics, tracing
 from headrace.model.retry_after import seconds_to_wait
 from headrace.signing import SigningKeys
-from headrace.webhooks import CURRENT, OLD, Webhook
+from headrace.webhooks import CURRENT, OLD, TaskWebhook
 from headrace_task_state.webhooks.connections import Connections
 from headrace_task_state.webhooks.network import AddressRefused, AllowedDestinations, GuardedNetwork
 from headrace_task_state.webhooks.notice import Failure, Notice
@@ -50,7 +50,7 @@ class Attempts:
         """Close open connections."""
         await self._connections.close()
 
-    async def make(self, webhook: Webhook, notice: Notice) -> Failure | None:
+    async def make(self, webhook: TaskWebhook, notice: Notice) -> Failure | None:
         """Send; return why the receiver did not accept it, or None if it did."""
         await self._keys.ready()
         started, span = time.monotonic(), _span(webhook, notice)
@@ -66,7 +66,7 @@ class Attempts:
         outcome.observe(time.monotonic() - started)
         return failure
 
-    async def _make(self, webhook: Webhook, notice: Notice, span: Span) -> Failure | None:
+    async def _make(self, webhook: TaskWebhook, notice: Notice, span: Span) -> Failure | None:
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._send(webhook, notice, span)
@@ -84,7 +84,7 @@ class Attempts:
             return Failure(str(error), is_final=True)
         return Failure(f"{type(error).__name__}: {error}"[:300])
 
-    async def _send(self, webhook: Webhook, notice: Notice, span: Span) -> Failure | None:
+    async def _send(self, webhook: TaskWebhook, notice: Notice, span: Span) -> Failure | None:
         limits = dict.fromkeys(("connect", "read", "write"), self._timeout)
         url = httpcore.URL(webhook.address.url)
         async with (
@@ -105,7 +105,7 @@ class Attempts:
             _note_status(span, response.status)
             return _failure_of(response)
 
-    def _headers(self, webhook: Webhook, notice: Notice, span: Span) -> list[tuple[str, str]]:
+    def _headers(self, webhook: TaskWebhook, notice: Notice, span: Span) -> list[tuple[str, str]]:
         address = webhook.address
         headers = [
             ("Host", urlsplit(address.url).netloc),
@@ -126,7 +126,7 @@ class Attempts:
             headers.append(("Authorization", authorization))
         return headers
 
-    def _signature(self, webhook: Webhook, notice: Notice) -> str:
+    def _signature(self, webhook: TaskWebhook, notice: Notice) -> str:
         now = int(time.time())
         return self._keys.current.token(
             {
@@ -140,7 +140,7 @@ class Attempts:
         )
 
 
-def _span(webhook: Webhook, notice: Notice) -> Span:
+def _span(webhook: TaskWebhook, notice: Notice) -> Span:
     """Start the span of an attempt. The address is without its path, which may hold a secret."""
     address = urlsplit(webhook.address.url)
     attributes: dict[str, str | int] = {

@@ -16,7 +16,7 @@ from headrace.model.events import Json
 from headrace.model.fold import TaskFold
 from headrace.model.task import TERMINAL, TaskKey
 from headrace.model.whole_numbers import carried, whole
-from headrace.webhooks import OLD, Webhook
+from headrace.webhooks import OLD, TaskWebhook
 from headrace_task_state.webhooks.deliveries import (
     Continues,
     WebhookDelivery,
@@ -109,13 +109,13 @@ OLD_FORM = Lazy(_old_form)
 """Loaded with the first notification in 0.3: the SDK's models of it are a large import."""
 
 
-def grouping_of(webhook: Webhook) -> Continues:
+def grouping_of(webhook: TaskWebhook) -> Continues:
     """Return which events are sent to the webhook as one."""
     return both_working if webhook.version == OLD else extends
 
 
 async def event_of(
-    webhook: Webhook, key: TaskKey, token: str, delivery: WebhookDelivery, snapshots: Snapshots
+    webhook: TaskWebhook, key: TaskKey, token: str, delivery: WebhookDelivery, snapshots: Snapshots
 ) -> Json:
     """Return the StreamResponse of 1.0 to send to the webhook.
 
@@ -130,7 +130,7 @@ async def event_of(
     return {"task": await snapshots.after(key, token, delivery)}
 
 
-async def body_of(webhook: Webhook, event: Json) -> bytes:
+async def body_of(webhook: TaskWebhook, event: Json) -> bytes:
     """Return the notification's body, with links of files as addresses.
 
     Raises:

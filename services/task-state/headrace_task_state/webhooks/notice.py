@@ -11,7 +11,7 @@ from headrace.model.messages import BusMessage, DeadLetter
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey
 from headrace.tasks.dead_letters import write_letter
-from headrace.webhooks import Webhook
+from headrace.webhooks import TaskWebhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class UndeliveredLetters:
     async def send(
         self,
         key: TaskKey,
-        webhook: Webhook,
+        webhook: TaskWebhook,
         token: str,
         undelivered: UndeliveredNotification,
         reason: str,

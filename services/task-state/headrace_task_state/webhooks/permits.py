@@ -13,7 +13,7 @@ from typing import Self
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from headrace.webhooks import Webhook
+from headrace.webhooks import TaskWebhook
 
 _ALL = 1000
 """Maximum concurrent requests of one process: each has a connection."""
@@ -42,7 +42,7 @@ class Target:
     """The stream that stores its answers; empty: none does. None: they are requests to `host`."""
 
     @classmethod
-    def of(cls, tenant: str, webhook: Webhook) -> Self:
+    def of(cls, tenant: str, webhook: TaskWebhook) -> Self:
         """Return the target of a tenant's webhook."""
         if webhook.answers is not None:
             return cls(tenant, webhook.owner, "", webhook.answers.stream or "")

@@ -22,7 +22,7 @@ from headrace.model.errors import BusUnavailable, LogLost, SettingInvalid, Undec
 from headrace.model.events import timestamp
 from headrace.model.task import TaskKey
 from headrace.signing import SigningKeys
-from headrace.webhooks import StoredWebhook, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import StoredWebhook, TaskWebhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from headrace_task_state.settings import TaskStateSettings
 from headrace_task_state.webhooks.bodies import Snapshots, body_of, event_of, grouping_of
@@ -225,7 +225,7 @@ class WebhookSender:
         return await self._resources.bus_answers.has_stored(answers, notice, under_way.begun)
 
     async def _undelivered(
-        self, webhook: Webhook, delivery: WebhookDelivery
+        self, webhook: TaskWebhook, delivery: WebhookDelivery
     ) -> UndeliveredNotification:
         snapshots = self._resources.snapshots
         return UndeliveredNotification(
@@ -254,7 +254,7 @@ class WebhookSender:
 
     async def _attempt(
         self,
-        webhook: Webhook,
+        webhook: TaskWebhook,
         progress: UndeliveredNotification,
         number: int,
     ) -> Failure | None:
@@ -281,7 +281,7 @@ class WebhookSender:
         return await attempts.make(webhook, notice)
 
     async def _give_up(
-        self, webhook: Webhook, undelivered: UndeliveredNotification, failure: Failure
+        self, webhook: TaskWebhook, undelivered: UndeliveredNotification, failure: Failure
     ) -> None:
         _log.warning("webhook of task %s: all attempts failed: %s", self._key.task, failure.reason)
         await self._resources.letters.send(
@@ -354,7 +354,9 @@ def _under_way(
     return progress.model_copy(update=update)
 
 
-def _is_in_doubt(webhook: Webhook, progress: WebhookProgress, delivery: WebhookDelivery) -> bool:
+def _is_in_doubt(
+    webhook: TaskWebhook, progress: WebhookProgress, delivery: WebhookDelivery
+) -> bool:
     """Return whether the delivery is an answer on NATS that may be stored already."""
     is_again = progress.is_in_progress and progress.until == delivery.generation
     return is_again and webhook.answers is not None

@@ -11,7 +11,7 @@ from headrace.jetstream.durables import ensure_consumer, of_pushes
 from headrace.jetstream.kv import Bucket
 from headrace.model.events import Json
 from headrace.model.task import COMPLETED, TaskKey
-from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import Address, TaskWebhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.queue_upkeep import QueueUpkeep
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.support.legal_logs import LegalLog
@@ -22,7 +22,7 @@ from tests.support.waiting import TIMEOUT, eventually
 TASKS = 3
 OFTEN = MaintenanceTiming(queue_interval=0.1)
 
-SENT = Webhook(
+SENT = TaskWebhook(
     id="hook",
     owner="anonymous",
     address=Address(url="http://127.0.0.1:1/"),

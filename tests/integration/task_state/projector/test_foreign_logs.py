@@ -12,7 +12,7 @@ from headrace.model.entry import OWNER, VERSION
 from headrace.model.subjects import encode_token
 from headrace.model.task import COMPLETED
 from headrace.tasks.dead_letters import LetterFilter, Letters
-from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import Address, TaskWebhook, WebhookProgress, Webhooks
 from tests.support.legal_logs import LegalLog
 from tests.support.raw_nats import publish_raw
 from tests.support.task_states import TaskStates, folded, new_key
@@ -59,7 +59,7 @@ async def test_what_another_agents_worker_writes_under_a_tasks_id_changes_nothin
     victim, later = some_log(LegalLog(new_key())), some_log(LegalLog(new_key()))
     forged = forge(victim)
     webhooks = Webhooks(fleet.bus)
-    hook = Webhook(
+    hook = TaskWebhook(
         id="hook",
         owner=victim.owner,
         # Nobody is there: it is told nothing, and nothing makes it go.

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from headrace.model.subjects import encode_token
-from headrace.webhooks import CURRENT, Address, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import CURRENT, Address, TaskWebhook, WebhookProgress, Webhooks
 from headrace_task_state.maintenance.timing import MaintenanceTiming
 from tests.support.legal_logs import LegalLog
 from tests.support.receiver import Receiver, receiving
@@ -77,7 +77,7 @@ class Hooked:
         **address: str,
     ) -> None:
         """Have `url` told everything."""
-        webhook = Webhook(
+        webhook = TaskWebhook(
             id=name,
             owner=owner,
             address=Address(url=url, **address),

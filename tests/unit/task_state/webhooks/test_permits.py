@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from headrace.model.answers import TaskAnswers
-from headrace.webhooks import Address, Webhook, WebhookProgress, answers_webhook
+from headrace.webhooks import Address, TaskWebhook, WebhookProgress, answers_webhook
 from headrace_task_state.webhooks.permits import Permits, Target
 
 
@@ -189,7 +189,7 @@ async def test_few_answers_at_a_time_are_published_to_a_stream_and_the_rest_in_o
     ["https://One.test/a", "https://one.test:8443/b", "https://a:b@one.test/", "http://one.test./"],
 )
 def test_a_host_is_one_host_however_its_url_is_written(url: str) -> None:
-    webhook = Webhook(
+    webhook = TaskWebhook(
         id="a", owner="ann", address=Address(url=url), progress=WebhookProgress(generation=0)
     )
     assert Target.of("main", webhook) == target()

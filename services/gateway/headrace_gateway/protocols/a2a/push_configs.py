@@ -12,7 +12,7 @@ from headrace.model.events import Json
 from headrace.model.messages import TaskFound
 from headrace.model.subjects import encode_token
 from headrace.model.task import FINISHED, INTERRUPTED, TaskKey
-from headrace.webhooks import OLD, WAIT, Address, Webhook, WebhookProgress, id_of
+from headrace.webhooks import OLD, WAIT, Address, TaskWebhook, WebhookProgress, id_of
 from headrace_gateway.call import Call
 from headrace_gateway.protocols.a2a.protojson import read
 from headrace_gateway.refusals import Malformed, Violation
@@ -60,7 +60,7 @@ def read_address(config: Json, path: str = "") -> Address:
     )
 
 
-def shown(task: str, webhook: Webhook, *, secrets: bool = False) -> Json:
+def shown(task: str, webhook: TaskWebhook, *, secrets: bool = False) -> Json:
     """Return the TaskPushNotificationConfig, with or without `secrets`."""
     address = webhook.address
     config: Json = {"id": webhook.id, "taskId": task, "url": address.url}
@@ -205,7 +205,7 @@ async def delete_config(services: Services, call: Call, params: object) -> Json:
     return {}
 
 
-def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
+def webhook_of(services: Services, call: Call, config: Json) -> TaskWebhook:
     """Return the webhook sent with a message, which receives every event from that on.
 
     Raises:
@@ -218,8 +218,8 @@ def webhook_of(services: Services, call: Call, config: Json) -> Webhook:
 
 def _webhook(
     services: Services, call: Call, config: Json, address: Address, progress: WebhookProgress
-) -> Webhook:
-    return Webhook(
+) -> TaskWebhook:
+    return TaskWebhook(
         id=config.get("id") or id_of(address, call.version),
         owner=call.caller.owner,
         address=address,

@@ -14,8 +14,8 @@ from headrace.number_limit import NumberLimit
 from headrace.webhooks import (
     MOST_PER_TASK,
     Address,
+    TaskWebhook,
     TooManyWebhooks,
-    Webhook,
     WebhookProgress,
     Webhooks,
     waking_webhook,
@@ -141,7 +141,9 @@ async def test_no_more_than_that_are_made_at_the_same_time(bus: Bus) -> None:
     key, webhooks = TaskKey("default", "assistant", mint_task_id(0)), Webhooks(bus)
     names = [f"c{number}" for number in range(2 * MOST_PER_TASK)]
     address, progress = Address(url=URL), WebhookProgress(generation=0)
-    hooks = [Webhook(id=name, owner="ann", address=address, progress=progress) for name in names]
+    hooks = [
+        TaskWebhook(id=name, owner="ann", address=address, progress=progress) for name in names
+    ]
     made = await asyncio.gather(
         *(webhooks.put(key, hook) for hook in hooks), return_exceptions=True
     )
@@ -168,7 +170,7 @@ class OvertakenWebhooks(Webhooks):
 async def test_one_over_the_limit_stays_if_another_request_has_replaced_it(bus: Bus) -> None:
     key, webhooks = TaskKey("default", "assistant", mint_task_id(0)), Webhooks(bus)
     progress = WebhookProgress(generation=0)
-    hook = Webhook(id="c", owner="ann", address=Address(url=URL), progress=progress)
+    hook = TaskWebhook(id="c", owner="ann", address=Address(url=URL), progress=progress)
     with pytest.raises(TooManyWebhooks):
         await OvertakenWebhooks(bus).put(key, hook)
     assert [one.owner for one in await webhooks.list(key)] == ["bob"]

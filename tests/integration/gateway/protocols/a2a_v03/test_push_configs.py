@@ -10,7 +10,7 @@ from a2a.utils.errors import A2AError, TaskNotFoundError
 from headrace.jetstream.connection import Bus
 from headrace.model.subjects import encode_token
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.webhooks import Webhook, Webhooks
+from headrace.webhooks import TaskWebhook, Webhooks
 from headrace_gateway.settings import GatewaySettings
 from tests.support.clients.a2a_v03 import TRANSPORTS, A2Av03Client, old
 from tests.support.clients.bindings import Json
@@ -30,7 +30,7 @@ async def a_task(client: A2Av03Client) -> str:
     return answer.task.id
 
 
-async def kept(bus: Bus, task: str, name: str) -> Webhook:
+async def kept(bus: Bus, task: str, name: str) -> TaskWebhook:
     found = await Webhooks(bus).get(TaskKey("default", "assistant", task), encode_token(name))
     assert found is not None
     return found.webhook

@@ -5,7 +5,7 @@ import pytest
 
 from headrace.jetstream.connection import Bus
 from headrace.model.task import TaskKey, mint_task_id
-from headrace.webhooks import Address, Webhook, WebhookProgress, Webhooks
+from headrace.webhooks import Address, TaskWebhook, WebhookProgress, Webhooks
 from tests.integration.gateway.protocols.fleet.conftest import ONCALL, OPERATOR, OpenRoleGateway
 from tests.support.clients.bindings import Json
 from tests.support.credentials import ANN
@@ -17,7 +17,7 @@ URL = "https://user:secret@hooks.example/path-secret?query=secret"
 async def hooked(bus: Bus, tenant: str = "default", agent: str = "ask", **progress: object) -> str:
     """Store a webhook of a new task, which also queues it; return the task's id."""
     key = TaskKey(tenant, agent, mint_task_id(0))
-    webhook = Webhook(
+    webhook = TaskWebhook(
         id="my hook",
         owner="ann",
         address=Address(url=URL, token="token-secret"),
