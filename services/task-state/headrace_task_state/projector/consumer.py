@@ -249,10 +249,9 @@ class Consumer:
         return taken
 
     def _take(self, most: int, most_bytes: int) -> list[Arrival]:
-        if len(self._arrived) <= most and self._bytes <= most_bytes:
-            taken, self._arrived, self._bytes = self._arrived, [], 0
-            return taken
-        number, size = _fitting(self._arrived[:MOST_MESSAGES], most, most_bytes)
+        number, size = len(self._arrived), self._bytes
+        if number > most or size > most_bytes:
+            number, size = _fitting(self._arrived[:MOST_MESSAGES], most, most_bytes)
         taken, self._arrived = self._arrived[:number], self._arrived[number:]
         self._bytes -= size
         return taken

@@ -5,21 +5,22 @@ from collections import Counter
 from itertools import groupby
 
 from headrace.jetstream.connection import Bus
-from headrace.log.logged_task import fold_log
 from headrace.model import json_text
 from headrace.model.change import IN
 from headrace.model.events import Json
 from headrace.model.messages import FindTasks, TaskRow
-from headrace.model.subjects import stream_of_shard
-from headrace.model.task import INTERRUPTED, TaskKey
+from headrace.model.task import INTERRUPTED
 from headrace_task_state.queries.frontier import Frontier, ViewBehind
 from headrace_task_state.queries.list_tasks import (
     decode_cursor,
     encode_cursor,
     least_time,
+    place_of,
     time_text,
+    token_after,
 )
-from headrace_task_state.store import After, Range, Reader, StoredPage, StoredTask, name_of
+from headrace_task_state.queries.summarized import SummarizedTasks
+from headrace_task_state.store import Reader, StoredPage, StoredTask
 
 _SEARCHED = 20_000
 """Maximum number of tasks that one search looks through."""
@@ -34,9 +35,6 @@ _LONGEST = 200
 _SHORTEST_ID = 8
 """Characters of a text from which on it is looked for in ids, too: fewer are in many by chance."""
 
-_READS = 16
-"""Logs read concurrently for one page."""
-
 
 class TaskRows:
     """Answers ``find``."""
@@ -49,9 +47,8 @@ class TaskRows:
         A search reads at most `searched` tasks, in whole reads of 500; its next page goes
         on behind them.
         """
-        self._bus, self._reader, self._frontier = bus, reader, frontier
-        self._searched = searched
-        self._reads = asyncio.Semaphore(_READS)
+        self._reader, self._frontier, self._searched = reader, frontier, searched
+        self._summarized = SummarizedTasks(bus, reader)
 
     async def find(self, query: FindTasks) -> Json:
         """Return a `RowsFound` as JSON.
@@ -72,7 +69,7 @@ class TaskRows:
             "tasks": [row.model_dump() for row in rows],
             "counts": dict(page.counts),
             "total_size": page.total,
-            "next_page_token": _token(page.tasks[-1]) if page.more else "",
+            "next_page_token": token_after(page),
         }
 
     async def _search(self, search: "_Search", least: int) -> Json:
@@ -89,26 +86,19 @@ class TaskRows:
                 query, least, search.read_to, heads, openings=True, sought=sought
             )
             if summaries := [one for one in page.tasks if one.is_summary]:
-                await self._complete(query.tenant, summaries[:_MOST_URGENT])
+                for stored in summaries[:_MOST_URGENT]:
+                    await self._summarized.complete_soon(query.tenant, stored)
                 raise ViewBehind("tasks are still being read from their logs; try again")
             search.look_at(page)
             if search.is_over:
                 break
         return search.answer()
 
-    async def _complete(self, tenant: str, summaries: list[StoredTask]) -> None:
-        for stored in summaries:
-            key = TaskKey(tenant, stored.fields["agent"], stored.task)
-            place = Range(stream_of_shard(key.shard))
-            await self._reader.advance_completion(place, name_of(key))
-
     async def _row(self, stored: StoredTask, tenant: str) -> TaskRow:
         row = _row_of(stored)
         if not stored.is_summary:
             return row
-        key = TaskKey(tenant, stored.fields["agent"], stored.task)
-        async with self._reads:
-            found = await fold_log(self._bus, key, int(stored.fields["sequence"]))
+        found = await self._summarized.read(tenant, stored)
         if found is None:
             return row
         [*_, first] = found.fold.task(None).get("history", [])[:1] or [{}]
@@ -186,7 +176,7 @@ class _Search:
 
     def _next(self) -> str:
         if self._has_more and self._last:
-            return f"{self._begin}.{_token(self._last)}"
+            return f"{self._begin}.{encode_cursor(place_of(self._last))}"
         if self.is_over or self.read_to is None:
             return ""
         return f"{encode_cursor(self.read_to)}."
@@ -235,7 +225,3 @@ def _text(message: Json | None) -> str:
 
 def _line(message: Json | None) -> str:
     return " ".join(_text(message)[: 4 * _LONGEST].split())[:_LONGEST]
-
-
-def _token(last: StoredTask) -> str:
-    return encode_cursor(After(last.time, last.task))

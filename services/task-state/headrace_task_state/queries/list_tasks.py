@@ -5,28 +5,24 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
 
 from headrace.jetstream.connection import Bus
-from headrace.log.logged_task import LoggedTask, fold_log
+from headrace.log.logged_task import LoggedTask
 from headrace.model import json_text
 from headrace.model.errors import InvalidName
 from headrace.model.events import Json
 from headrace.model.messages import ListTasks
 from headrace.model.moments import microseconds_of, moment_of
-from headrace.model.subjects import stream_of_shard
-from headrace.model.task import STATES, TaskKey, check_task_id
+from headrace.model.task import STATES, check_task_id
 from headrace_task_state.queries.frontier import Frontier
 from headrace_task_state.queries.get import read_found
+from headrace_task_state.queries.summarized import SummarizedTasks
 from headrace_task_state.store import (
     LARGEST_NUMBER,
     After,
     ProjectionBehind,
-    Range,
     Reader,
+    StoredPage,
     StoredTask,
-    name_of,
 )
-
-_READS = 16
-"""Logs read concurrently for one list."""
 
 
 class Lists:
@@ -34,8 +30,8 @@ class Lists:
 
     def __init__(self, bus: Bus, reader: Reader, frontier: Frontier) -> None:
         """Read the view once it has caught up; summarized tasks are read from their logs."""
-        self._bus, self._reader, self._frontier = bus, reader, frontier
-        self._reads = asyncio.Semaphore(_READS)
+        self._reader, self._frontier = reader, frontier
+        self._summarized = SummarizedTasks(bus, reader)
 
     async def list(self, query: ListTasks) -> Json:
         """Return a `TasksFound` as JSON.
@@ -51,14 +47,13 @@ class Lists:
                 raise InvalidName("status", state, "is not a task state")
         heads = await self._frontier.reached()
         page = await self._reader.page(query, least, after, heads)
-        last = page.tasks[-1] if page.more else None
         found = await asyncio.gather(*(self._read(query, stored) for stored in page.tasks))
         artifacts = query.include_artifacts
         return {
             "tasks": [
                 one.fold.task(query.history_length, include_artifacts=artifacts) for one in found
             ],
-            "next_page_token": encode_cursor(After(last.time, last.task)) if last else "",
+            "next_page_token": token_after(page),
             "page_size": query.page_size,
             "total_size": page.total,
         }
@@ -72,12 +67,9 @@ class Lists:
         """
         if not stored.is_summary:
             return read_found(stored)
-        key = TaskKey(query.tenant, stored.fields["agent"], stored.task)
-        async with self._reads:
-            task = await fold_log(self._bus, key, int(stored.fields["sequence"]))
+        task = await self._summarized.read(query.tenant, stored)
         if task is None or not (query.any_owner or task.owner == query.owner):
-            place = Range(stream_of_shard(key.shard))
-            await self._reader.advance_completion(place, name_of(key))
+            await self._summarized.complete_soon(query.tenant, stored)
             raise ProjectionBehind("a task on this page is being read from its log; try again")
         return task
 
@@ -107,6 +99,16 @@ def time_text(after: After) -> str:
 def encode_cursor(after: After) -> str:
     """Return the token of the page after `after`."""
     return urlsafe_b64encode(json_text.encode([after.time, after.task])).decode().rstrip("=")
+
+
+def token_after(page: StoredPage) -> str:
+    """Return the token of the page after `page`; empty: it is the last one."""
+    return encode_cursor(place_of(page.tasks[-1])) if page.more else ""
+
+
+def place_of(stored: StoredTask) -> After:
+    """Return the task's place in a list."""
+    return After(stored.time, stored.task)
 
 
 def decode_cursor(token: str) -> After | None:
