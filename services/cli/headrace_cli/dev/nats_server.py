@@ -70,15 +70,15 @@ class NatsServer:
 
     @staticmethod
     def environment(around: Mapping[str, str], processors: int) -> dict[str, str]:
-        """Return the variables that the server needs besides those of `around`.
+        """Return the variables that the server needs besides those of `around`, which count first.
 
-        On a machine with few processors it gets one. With more, Go wakes one of its threads for
-        each message that goroutines hand over, which takes up to a sixth of a whole stack's
-        processor time (`docs/benchmarks.md`). A ``GOMAXPROCS`` in `around` counts instead.
+        On a machine with few processors it gets one (``GOMAXPROCS``). With more, Go wakes one of
+        its threads for each message that goroutines hand over, which takes up to a sixth of a whole
+        stack's processor time. Its heap grows by half of what is in use before garbage is
+        collected (``GOGC``), not by all of it: `docs/benchmarks.md` has what both change.
         """
-        if "GOMAXPROCS" in around:
-            return {}
-        return {"GOMAXPROCS": str(max(1, processors // _SHARE))}
+        wanted = {"GOMAXPROCS": str(max(1, processors // _SHARE)), "GOGC": "50"}
+        return {name: value for name, value in wanted.items() if name not in around}
 
     def configuration(self) -> str:
         """Return the text of the configuration file."""

@@ -61,11 +61,11 @@ def test_nats_syncs_as_configured() -> None:
 
 @pytest.mark.parametrize(("processors", "share"), [(1, "1"), (2, "1"), (7, "1"), (8, "2")])
 def test_nats_gets_a_quarter_of_the_processors(processors: int, share: str) -> None:
-    assert NatsServer.environment({}, processors) == {"GOMAXPROCS": share}
+    assert NatsServer.environment({}, processors) == {"GOMAXPROCS": share, "GOGC": "50"}
 
 
 def test_nats_gets_the_processors_that_the_environment_says() -> None:
-    assert NatsServer.environment({"GOMAXPROCS": "6"}, 8) == {}
+    assert NatsServer.environment({"GOMAXPROCS": "6", "GOGC": "100"}, 8) == {}
 
 
 def test_a_folder_with_quotes_stays_one_word() -> None:
