@@ -381,6 +381,17 @@ class _ProbeServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     @override
+    def serve_forever(self, poll_interval: float = 0.5) -> None:
+        """Serve connections, and every `poll_interval` seconds look for those to close.
+
+        Only while one is open: the library's loop wakes an idle process as often.
+        """
+        while True:
+            self.timeout = poll_interval if self._open else None
+            self.handle_request()
+            self.service_actions()
+
+    @override
     def service_actions(self) -> None:
         """Close connections that are not served in time, which also those are that send slowly."""
         with self._changing:
