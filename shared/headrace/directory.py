@@ -1,8 +1,9 @@
 """The agents of a fleet: a durable card per agent and an expiring key per live instance.
 
-Workers announce their agents. Gateways keep a copy of the whole bucket. They read what is new in
-it every few seconds, and all of it when an unknown key is written or one was not renewed. An agent
-without instances stays known for a week.
+Workers announce their agents. Gateways keep a copy of the whole bucket. They hear the renewals of
+keys as these are published, and read what is new after a few seconds in which one was not renewed.
+They read all of it when a key is written that is not known, and regularly. An agent without
+instances stays known for a week.
 
 Keys are ``card.<agent>``, for a pinned version ``card.<agent>.<version>``; ``live.<agent>.
 <instance>``, whose value names a pinned version; and ``route.<agent>``, the rule that sends new
@@ -12,7 +13,7 @@ tasks to the agent's versions.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,11 +36,16 @@ from headrace.wait_for import wait_for
 
 
 class Renewals:
-    """The renewals of keys that a reader has seen."""
+    """The renewals of keys that a reader has seen or heard."""
 
     def __init__(self) -> None:
         """Start without keys."""
         self._seen: dict[str, tuple[int, float]] = {}
+
+    def hear(self, key: str, now: float) -> None:
+        """Record that a renewal of `key` was published, if the key was seen."""
+        if key in self._seen:
+            self._seen[key] = self._seen[key][0], now
 
     def fresh(self, keys: Mapping[str, int], now: float, timeout: float) -> set[str]:
         """Return those of `keys` that are new or were renewed within `timeout` seconds.
@@ -76,7 +82,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _RENEWALS = 10
-"""Reads of newer entries after which all are read: cards and routes may have expired."""
+"""Looks at what was renewed after which all is read: cards and routes may have expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class DirectoryTiming:
     renew_interval: float = 3.0
     """Between renewals."""
     read_interval: float = 3.0
-    """Between full reads of the bucket."""
+    """Between looks at whether all keys were renewed; the bucket is read if one was not."""
     second_look: float = 1.0
     """Between a read after a change and the next one, if reads are not more frequent."""
 
@@ -132,8 +138,15 @@ class Announcer:
 
     async def renew(self, agent: str, version: str = UNPINNED) -> None:
         """Renew this instance's key for `agent`, whose `version` it serves."""
-        serving = Serving(version=version or None).encode()
-        await self._bucket.overwrite(self._key(agent), serving, seconds=self._timing.instance_ttl)
+        await self._bucket.overwrite(
+            self._key(agent), _serving(version), seconds=self._timing.instance_ttl
+        )
+
+    async def renew_all(self, cards: Iterable[AgentCard]) -> None:
+        """Renew this instance's keys for the agents of `cards`, which are announced, together."""
+        values = {self._key(card.name): _serving(card.pinned_version) for card in cards}
+        if values:
+            await self._bucket.overwrite_all(values, seconds=self._timing.instance_ttl)
 
     async def withdraw(self, agent: str) -> None:
         """Delete this instance's key for `agent`; the card stays.
@@ -164,6 +177,10 @@ class Serving(BusMessage):
 
     version: str | None = None
     """The version to which it pins tasks. None: it pins none."""
+
+
+def _serving(version: str) -> bytes:
+    return Serving(version=version or None).encode()
 
 
 _UNROUTED = AgentRoute()
@@ -264,12 +281,13 @@ class Directory:
         self.content = DirectoryContent()
         """What the last read found."""
         self.next_read = asyncio.Event()
-        """Set once the bucket has been read again; another one follows it."""
+        """Set once `content` is known to be current again; another one follows it."""
         self._copy: dict[str, ReplicaValue | None] = {}
         """All entries, as last read."""
         self._renewals_read = 0
-        """How often only newer entries were read since."""
-        self._renewals = Renewals()
+        """How often only renewals were looked at since."""
+        self._renewals, self._heard = Renewals(), set[str]()
+        """`_heard`: instances' keys whose renewals were heard since the last look."""
         self._complained: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -281,7 +299,7 @@ class Directory:
         Raises:
             BusUnavailable: The bucket could not be read within `startup_timeout`.
         """
-        self._hints = await self._bus.subscribe(f"{self._bucket.prefix}>", self._on_hint)
+        self._hints = await self._bus.listen(f"{self._bucket.prefix}>", self._on_hint)
         # A frozen replica of the bucket does not answer, but another one will.
         await wait_for("the agents' bucket", self.read, self._bus.settings.startup_timeout)
         self._task = keep_running(self._keep_reading, "directory")
@@ -358,11 +376,21 @@ class Directory:
     def _silent(self, instance: str, agent: str, now: float) -> float:
         return self._renewals.age(f"live.{agent}.{instance}", now)
 
-    async def _on_hint(self, msg: Msg) -> None:
+    def _on_hint(self, msg: Msg) -> None:
         key = msg.subject.removeprefix(self._bucket.prefix)
         # Draining instances repeat their deletions, and live ones their entries.
         if not key.startswith("live.") or bool(msg.data) != self._knows(key):
             self._wake.set()
+        elif msg.data:
+            self._on_renewal(key, msg.data)
+
+    def _on_renewal(self, key: str, data: bytes) -> None:
+        known = self._copy.get(key)
+        if known is None or known.data != data:
+            self._wake.set()
+        else:
+            self._heard.add(key)
+            self._renewals.hear(key, time.monotonic())
 
     def _knows(self, key: str) -> bool:
         _, agent, instance = (*key.split("."), "", "")[:3]
@@ -379,7 +407,7 @@ class Directory:
                 interval = min(interval, self._timing.second_look)
                 await asyncio.sleep(_HINTS)
             try:
-                await (self.read() if is_hinted else self._read_renewals())
+                await (self.read() if is_hinted else self._look_at_renewals())
             except BusUnavailable as error:
                 _log.debug("agents: %s", error)
 
@@ -401,20 +429,32 @@ class Directory:
         self._renewals_read = 0
         await self._use(copy)
 
+    async def _look_at_renewals(self) -> None:
+        """Read nothing if all instances were heard, until it is time to read all."""
+        heard, self._heard = self._heard, set()
+        if not self._are_renewed(heard) or self._renewals_read >= _RENEWALS:
+            await self._read_renewals()
+        else:
+            self._renewals_read += 1
+            self._confirm()
+
     async def _read_renewals(self) -> None:
         """Read what was written since the last read; all, if anything may have been removed."""
         known = self._copy
         after = max((one.sequence for one in known.values() if one is not None), default=0)
         newer = await self._bucket.entries(after=after)
         self._renewals_read += 1
-        is_renewed = all(
-            one is not None and (key in newer or not key.startswith("live."))
-            for key, one in known.items()
-        )
-        if is_renewed and self._renewals_read < _RENEWALS:
+        if self._are_renewed(newer) and self._renewals_read < _RENEWALS:
             await self._use(self._copy | newer)
         else:
             await self.read()
+
+    def _are_renewed(self, keys: Container[str]) -> bool:
+        """Return whether `keys` are those of all instances, none of which is leaving."""
+        return all(
+            one is not None and (key in keys or not key.startswith("live."))
+            for key, one in self._copy.items()
+        )
 
     async def _use(self, copy: dict[str, ReplicaValue | None]) -> None:
         self._copy = copy
@@ -438,11 +478,14 @@ class Directory:
             serving.setdefault(_version_in(lives[key].data), set()).add(instance)
         listing.route()
         self.content = listing
-        self.next_read.set()
-        self.next_read = asyncio.Event()
+        self._confirm()
         if self._stores_routes:
             for agent in listing.unrouted:
                 await self._store(agent, listing.routes[agent])
+
+    def _confirm(self) -> None:
+        self.next_read.set()
+        self.next_read = asyncio.Event()
 
     async def _store(self, agent: str, route: AgentRoute) -> None:
         with suppress(KeyChanged):

@@ -114,18 +114,6 @@ class Registration:
         for agent in self._agents:
             await self._announcer.announce(agent.card)
 
-    async def _renew_all(self) -> None:
-        """Renew the keys of all agents together: one wake-up of NATS and of this process.
-
-        Raises:
-            BusUnavailable: not all are renewed.
-        """
-        renewals = (
-            self._announcer.renew(agent.name, agent.card.pinned_version) for agent in self._agents
-        )
-        for error in filter(None, await asyncio.gather(*renewals, return_exceptions=True)):
-            raise error
-
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
         announced = loop.time()
@@ -135,6 +123,6 @@ class Registration:
                 if loop.time() - announced > self._timing.announce_interval:
                     await self._announce()
                     announced = loop.time()
-                await self._renew_all()
+                await self._announcer.renew_all(agent.card for agent in self._agents)
             except BusUnavailable as error:
                 _log.warning("could not renew this worker's directory entry: %s", error)

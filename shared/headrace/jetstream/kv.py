@@ -2,6 +2,7 @@
 
 import asyncio
 from base64 import b64decode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -12,6 +13,7 @@ from nats.aio.msg import Msg
 from headrace.jetstream.api import (
     Json,
     get_message,
+    store,
     store_after,
     store_with_retries,
     stream_info,
@@ -89,6 +91,21 @@ class Bucket:
     async def overwrite(self, key: str, data: bytes, *, seconds: int) -> None:
         """Write the key unconditionally. It expires after `seconds`."""
         await store_with_retries(self._bus, self.prefix + key, data, {TTL: str(seconds)})
+
+    async def overwrite_all(self, values: Mapping[str, bytes], *, seconds: int) -> None:
+        """Write the keys as `overwrite`. Only the last one is acknowledged: it is stored last.
+
+        For keys that are written again soon: one that the stream refuses is not noticed.
+        """
+        *others, (key, data) = values.items()
+        ttl = {TTL: str(seconds)}
+
+        async def write() -> None:
+            for other, value in others:
+                await self._bus.publish(self.prefix + other, value, headers=ttl)
+            await store(self._bus, self.prefix + key, data, _ATTEMPT, ttl)
+
+        await until_answered(self._bus, write)
 
     async def delete(self, key: str, *, seconds: int | None = None) -> None:
         """Delete the key. Nothing happens if it does not exist.

@@ -194,27 +194,58 @@ async def test_what_a_replica_shows_late_is_seen_by_a_second_look(own: Bus) -> N
         await directory.stop()
 
 
-async def test_only_what_is_new_is_read_while_all_instances_are_renewed(
-    own: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timing = DirectoryTiming(instance_ttl=3600, read_interval=0.1)
-    directory, agents = Directory(own, timing), Bucket(own, own.streams.agents)
-    reads, entries = list[int](), Bucket.entries
+class CountedBucket(Bucket):
+    """A bucket that notes how many entries each read has found."""
 
-    async def counted(bucket: Bucket, *, after: int = 0) -> dict[str, ReplicaValue | None]:
-        # Renewed as every worker renews: between two reads.
-        await agents.put("live.echo.one", b"{}", (await agents.get("live.echo.one")).sequence)
-        found = await entries(bucket, after=after)
-        reads.append(len(found))
-        return found
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus, bus.streams.agents)
+        self.found = list[int]()
 
-    await own.js.publish(f"{agents.prefix}card.echo", AgentCard(name="echo").encode())
-    monkeypatch.setattr(Bucket, "entries", counted)
+    async def entries(
+        self,
+        pattern: str = ">",
+        since: datetime | None = None,
+        *,
+        after: int = 0,
+        is_latest: bool = False,
+    ) -> dict[str, ReplicaValue | None]:
+        entries = await super().entries(pattern, since, after=after, is_latest=is_latest)
+        self.found.append(len(entries))
+        return entries
+
+
+async def test_nothing_is_read_for_a_time_while_all_instances_are_heard(own: Bus) -> None:
+    await Announcer(own, "worker-1", LASTING).announce(AgentCard(name="echo"))
+    bucket = CountedBucket(own)
+    directory = Directory(own, replace(LASTING, read_interval=0.5), bucket=bucket)
     await directory.start()
-    # Ten times the renewal alone, then all.
-    await soon(lambda: "2" + "1" * 10 + "2" in "".join(map(str, reads)), "what is new is read")
+    without_read = 0
+    while without_read < 12:
+        look, reads = directory.next_read, len(bucket.found)
+        await put(own, "live.echo.worker-1", b"{}")
+        await asyncio.wait_for(look.wait(), 30)
+        without_read += len(bucket.found) == reads
     await directory.stop()
-    assert served_by(directory) == {"one"}
+    assert served_by(directory) == {"worker-1"}
+    assert 2 in bucket.found[1:], "all of it is read at times"
+
+
+async def test_what_is_new_is_read_while_an_instance_is_not_heard(own: Bus) -> None:
+    await Announcer(own, "worker-1", LASTING).announce(AgentCard(name="echo"))
+    bucket = CountedBucket(own)
+    directory = Directory(own, LASTING, bucket=bucket)
+    await directory.start()
+    await soon(lambda: len(bucket.found) > 4, "each look reads")
+    await directory.stop()
+
+
+async def test_an_instance_that_renews_with_another_version_is_read(own: Bus) -> None:
+    directory = Directory(own, replace(LASTING, read_interval=3600.0))
+    await put(own, "live.echo.one", b"{}")
+    await directory.start()
+    await put(own, "live.echo.one", b'{"version":"2"}')
+    await soon(lambda: directory.serving("echo", "2") == {"one"}, "the other version is seen")
+    await directory.stop()
 
 
 async def test_nothing_is_left_of_a_withdrawn_instance(own: Bus) -> None:

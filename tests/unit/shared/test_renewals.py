@@ -26,3 +26,18 @@ def test_a_key_that_went_and_came_back_is_new() -> None:
     renewals.fresh({"a": 10}, 0.0, 13.0)
     renewals.fresh({}, 1.0, 13.0)
     assert renewals.fresh({"a": 10}, 60.0, 13.0) == {"a"}
+
+
+def test_a_key_that_is_heard_counts_as_renewed_though_it_is_not_read_again() -> None:
+    renewals = Renewals()
+    renewals.fresh({"a": 10, "b": 20}, 0.0, 13.0)
+    renewals.hear("a", 10.0)
+    assert renewals.age("a", 12.0) == 2.0
+    assert renewals.fresh({"a": 10, "b": 20}, 20.0, 13.0) == {"a"}
+
+
+def test_only_a_key_that_was_read_is_heard() -> None:
+    renewals = Renewals()
+    renewals.hear("a", 0.0)
+    assert renewals.fresh({"a": 10}, 60.0, 13.0) == {"a"}
+    assert renewals.age("a", 60.0) == 0.0

@@ -182,3 +182,22 @@ async def test_the_latest_copy_of_what_is_gone_or_older_is_empty(bucket: Bucket)
         return [*await bucket.copy(is_latest=True)] == ["t.a", "t.b"]
 
     await eventually(is_forgotten, "the copy ends before the key that is gone")
+
+
+async def test_keys_that_are_written_together_are_all_there_once_they_are_acknowledged(
+    bucket: Bucket,
+) -> None:
+    await bucket.put("b", b"before", 0)
+    values = {key: key.encode() for key in "abc"}
+    await bucket.overwrite_all(values, seconds=3600)
+    copied = await bucket.copy(is_latest=True)
+    assert {key: value.data for key, value in copied.items()} == values
+
+
+async def test_keys_that_are_written_together_expire(bucket: Bucket) -> None:
+    await bucket.overwrite_all({"a": b"a", "b": b"b"}, seconds=1)
+
+    async def is_empty() -> bool:
+        return not await bucket.entries()
+
+    await eventually(is_empty, "both have expired")
