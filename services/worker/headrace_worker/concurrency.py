@@ -56,8 +56,8 @@ class ConcurrencyLimit:
 
     @property
     def is_ample(self) -> bool:
-        """Whether at least half of the permits are left if each user keeps one, or there is one."""
-        return self.users <= 1 or 2 * self.users <= self.total
+        """Whether at least half of the permits are left if each user keeps one."""
+        return 2 * self.users <= self.total
 
     @property
     def in_use(self) -> int:

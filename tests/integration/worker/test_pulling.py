@@ -45,11 +45,14 @@ def clerk() -> Agent:
     return clerk
 
 
-def _idle(submitter: TaskSubmitter, permits: int, given: list[Msg], *, queues: int = 1) -> Puller:
+def _idle(
+    submitter: TaskSubmitter, permits: int, given: list[Msg], *, queues: int = 1, in_use: int = 0
+) -> Puller:
     """Return what pulls for a worker with other queues; its runs never end."""
     limit = ConcurrencyLimit(permits)
     limit.users = queues - 1
     concurrency = AgentConcurrency(limit, ConcurrencyLimit(permits))
+    concurrency.acquire_free(in_use)
 
     async def repair() -> None:
         """Nothing is ever broken."""
@@ -61,7 +64,7 @@ async def test_a_run_given_to_a_worker_that_froze_idle_is_done_by_another(
     submitter: TaskSubmitter, working: Working, waits: list[float], clerk: Agent
 ) -> None:
     given = list[Msg]()
-    frozen = _idle(submitter, 1, given)
+    frozen = _idle(submitter, 2, given, in_use=1)
     await frozen.start()
     await soon(lambda: len(waits) == 1, "the worker waits for a run")
     assert poll.EXPIRES < waits[0] <= poll.EXPIRES_IDLE + 0.1
@@ -73,14 +76,15 @@ async def test_a_run_given_to_a_worker_that_froze_idle_is_done_by_another(
     await frozen.drain()
 
 
-@pytest.mark.parametrize("case", ["a run", "other servers", "few permits"])
+@pytest.mark.parametrize("case", ["a run", "other servers", "few permits", "one permit"])
 async def test_requests_do_not_wait_long_with(
     submitter: TaskSubmitter, waits: list[float], case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if case == "other servers":
         monkeypatch.setattr(NatsClient, "has_only_copies", False)
     given = list[Msg]()
-    puller = _idle(submitter, 7, given, queues=4 if case == "few permits" else 1)
+    permits = 1 if case == "one permit" else 7
+    puller = _idle(submitter, permits, given, queues=4 if case == "few permits" else 1)
     await puller.start()
     await soon(lambda: bool(waits), "the worker waits for a run")
     if case == "a run":
