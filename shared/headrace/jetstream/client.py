@@ -684,7 +684,7 @@ class NatsClient(Client):
             return None
         if self._domain:
             subject = in_domain(self._domain, subject)
-        serial = self._serial()
+        serial = str(next(self._serials))
         command = self._command(subject, f"{self._answers_inbox}.{serial}", payload, headers)
         if command is None or not self._send_request(command, len(payload)):
             return None
@@ -713,7 +713,7 @@ class NatsClient(Client):
         deadlines = self._deadlines_of(timeout)
         if deadlines is None or len(block) + len(payload) > self._max_payload:
             return ""
-        serial = self._serial()
+        serial = str(next(self._serials))
         command = _with_headers(subject, f"{self._answers_inbox}.{serial}", block, payload)
         if not self._send_request(command, len(payload)):
             return ""
@@ -746,7 +746,7 @@ class NatsClient(Client):
         """
         if not self._answers_inbox:
             await self._listen_for_answers()
-        serial = self._serial()
+        serial = str(next(self._serials))
         self._series[serial] = receive
         reply = f"{self._answers_inbox}.{serial}"
         if not self.is_draining_pubs and len(payload) <= self._max_payload:
@@ -763,9 +763,6 @@ class NatsClient(Client):
     def end_series(self, serial: str) -> None:
         """Drop further answers to the request."""
         self._series.pop(serial, None)
-
-    def _serial(self) -> str:
-        return str(next(self._serials))
 
     def forget(self, serial: str) -> None:
         """Drop the answer to a request, whether it comes or is late."""
@@ -789,7 +786,7 @@ class NatsClient(Client):
             raise ConnectionDrainingError
         if not self._answers_inbox:
             await self._listen_for_answers()
-        loop, serial = asyncio.get_running_loop(), self._serial()
+        loop, serial = asyncio.get_running_loop(), str(next(self._serials))
         answer: asyncio.Future[Msg] = loop.create_future()
         self._answers[serial] = answer
         overdue = loop.call_later(timeout, _give_up, answer)
