@@ -128,12 +128,15 @@ def _carried_input(run: Run, msg: Msg) -> Entry | None:
 
     A redelivered run has probably been worked on; reading its log is cheaper than a refused append.
     """
-    if run.input is None or run.sequence is None or msg.metadata.num_delivered != 1:
+    if run.input is None or run.sequence is None:
+        return None
+    delivered = msg.metadata
+    if delivered.num_delivered != 1:
         return None
     generation = run.generation
     stamp = Stamp(run.log, generation, "", SUBMITTED, generation, owner=run.owner)
     # The run was stored shortly after its input.
-    time = msg.metadata.timestamp.isoformat()
+    time = delivered.timestamp.isoformat()
     return Entry(stamp, [run.input.encode()], run.sequence, time)
 
 

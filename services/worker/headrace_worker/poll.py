@@ -20,6 +20,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from headrace.background import keep_running
+from headrace.jetstream.client import Listening
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import (
     consumer_info,
@@ -257,19 +258,20 @@ class Puller:
         self._request: _PullRequest | None = None
         self._running = 0
         self._idle_after = idle_after
-        self._last_run = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._last_run = self._loop.time()
         """When the last run was over, in loop time (seconds)."""
         self._draining = False
-        self._subscription: Subscription | None = None
+        self._subscription: Listening | None = None
+        self._returning = set[asyncio.Task[None]]()
+        """Runs that are given back, until that is sent."""
         self._task: asyncio.Task[None] | None = None
         self._unregister: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Start pulling."""
         self._concurrency.enter()
-        self._subscription = await self._bus.connection.subscribe(
-            f"{self._inbox}.*", cb=self._on_message
-        )
+        self._subscription = await self._bus.listen(f"{self._inbox}.*", self._on_message)
         self._unregister = self._bus.on_disturbance(lambda: self._end_request(_DISTURBED))
         self._task = keep_running(self._pull, f"pull {self._consumer}")
 
@@ -292,7 +294,7 @@ class Puller:
     def done(self, permit: Permit) -> None:
         """Release the permit of a delivered run that is over."""
         self._running -= 1
-        self._last_run = asyncio.get_running_loop().time()
+        self._last_run = self._loop.time()
         permit.release()
 
     async def _pull(self) -> None:
@@ -319,7 +321,7 @@ class Puller:
 
         Another server would not know it if it became the queue's leader.
         """
-        silence = asyncio.get_running_loop().time() - self._last_run
+        silence = self._loop.time() - self._last_run
         is_quiet = not self._running and silence > self._idle_after
         return is_quiet and self._concurrency.is_ample and self._bus.has_only_copies
 
@@ -330,7 +332,7 @@ class Puller:
     async def _ask(self, batch: int, expires: float) -> str:
         """Send a request and return how it ended."""
         request = self._request = _PullRequest(f"{self._inbox}.{next(self._serials)}", batch)
-        overdue = asyncio.get_running_loop().call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
+        overdue = self._loop.call_later(expires + _OVERDUE, request.end, _NO_ANSWER)
         try:
             body = pull_request(batch, expires)
             await self._bus.connection.publish(self._subject, body, reply=request.inbox)
@@ -352,20 +354,29 @@ class Puller:
         except (BusUnavailable, NatsError, OSError) as error:
             _log.info("the work queue of %s: %s", self._consumer, error)
 
-    async def _on_message(self, msg: Msg) -> None:
+    def _on_message(self, msg: Msg) -> None:
         # First: a stored message may have its own Status header.
         if msg.reply:
-            await self._on_run(msg)
+            self._on_run(msg)
         elif self._request is not None and msg.subject == self._request.inbox:
             self._request.end((msg.headers or {}).get(STATUS, ""))
 
-    async def _on_run(self, msg: Msg) -> None:
-        if not self._has_permit():
-            # Too late: its permit went to another run. Another worker may have one.
-            await self._bus.connection.publish(msg.reply, nak())
+    def _on_run(self, msg: Msg) -> None:
+        if self._has_permit():
+            self._running += 1
+            self._deliver(msg)
             return
-        self._running += 1
-        self._deliver(msg)
+        # Too late: its permit went to another run. Another worker may have one.
+        returning = asyncio.Task(self._give_back(msg), loop=self._loop, eager_start=True)
+        if not returning.done():
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+
+    async def _give_back(self, msg: Msg) -> None:
+        try:
+            await self._bus.connection.publish(msg.reply, nak())
+        except (NatsError, OSError) as error:
+            _log.info("a run of %s will be delivered again: %s", self._consumer, error)
 
     def _has_permit(self) -> bool:
         if self._draining:

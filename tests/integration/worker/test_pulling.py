@@ -7,8 +7,8 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace import Agent, Emission, RunContext, agent
-from headrace.jetstream.client import NatsClient
-from headrace.jetstream.consumers import pull_subject
+from headrace.jetstream.client import Listening, NatsClient
+from headrace.jetstream.consumers import nak, pull_subject, reply_subject
 from headrace.model.queues import RunQueue
 from headrace.tasks.runs import ensure_queue
 from headrace_worker import poll
@@ -92,3 +92,25 @@ async def test_requests_do_not_wait_long_with(
         await soon(lambda: len(waits) > 1, "the worker waits for the next one")
     assert waits[-1] <= poll.EXPIRES + 0.1
     await puller.drain()
+
+
+async def test_a_run_that_arrives_while_its_worker_stops_goes_back_at_once(
+    submitter: TaskSubmitter,
+    waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given, answers, drain = list[Msg](), list[bytes](), Listening.drain
+    replies = reply_subject(submitter.bus.streams.runs, _AGENT, 1, 1).split(".")[:4]
+    await submitter.bus.listen(".".join([*replies, ">"]), lambda msg: answers.append(msg.data))
+    stopping = _idle(submitter, 1, given)
+    await stopping.start()
+    await soon(lambda: len(waits) == 1, "the worker waits for a run")
+
+    async def drain_late(listening: Listening) -> None:
+        await submitter.start(_AGENT)
+        await soon(lambda: answers, "the run came, although no more are pulled")
+        await drain(listening)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(Listening, "drain", drain_late)
+    await stopping.drain()
+    assert (given, answers) == ([], [nak()])
