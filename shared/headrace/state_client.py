@@ -25,6 +25,7 @@ from headrace.model.errors import (
     TaskUnknown,
     UndecodableMessage,
 )
+from headrace.model.fold import TaskFold
 from headrace.model.messages import (
     BusMessage,
     CancelChild,
@@ -158,14 +159,16 @@ class StateClient:
                 await self._check_unknown(query.tenant, query.task, unknown)
             raise
 
-    def read_in(self, query: GetTask, entries: Sequence[Entry]) -> TaskRead | None:
+    def read_in(
+        self, query: GetTask, entries: Sequence[Entry], fold: TaskFold | None = None
+    ) -> TaskRead | None:
         """Return the caller's task as it is after `entries`, its whole log, as `read` does.
 
-        None: there are none, or the task is not the caller's.
+        `fold` is what they make of it, if that is known. None: the task is not the caller's.
         """
-        if not entries or query.agent is None:
+        if query.agent is None:
             return None
-        logged = task_of(query, query.agent, entries, self._shown)
+        logged = task_of(query, query.agent, entries, self._shown, fold)
         return None if logged is None else TaskRead(logged.found(query.history_length), logged)
 
     def _shown(self, entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -16,10 +16,11 @@ from headrace.log.logged_task import SHORT
 from headrace.log.read import Continuity, read_on
 from headrace.model.entry import Entry
 from headrace.model.errors import LogLost, LogTooNew, TaskUnknown
+from headrace.model.fold import TaskFold
 from headrace.model.task import FINISHED, INPUT_REQUIRED, RUN_OVER, TaskKey
 from headrace_gateway.background_work import BackgroundWork
 from headrace_gateway.timing import TIMING
-from headrace_gateway.waiting_logs import MOST_BYTES, WaitingLogs
+from headrace_gateway.waiting_logs import MOST_BYTES, WaitingLog, WaitingLogs
 
 
 class EntryRenderer(Protocol):
@@ -441,6 +442,7 @@ class Feed:
     """
 
     __slots__ = (
+        "_fold",
         "_follower",
         "_has_changed",
         "_waiting",
@@ -474,6 +476,7 @@ class Feed:
         self.users = 0
         self.has_links = False
         """Whether the ring has had blocks that may contain links of files."""
+        self._fold: TaskFold | None = None
         self._follower = Follower(resources.bus, resources.rule, key, self._deliver, self._lose)
         self._waiting: set[FeedReader] = set()
 
@@ -524,19 +527,33 @@ class Feed:
                 self._keep()
             self.ring.clear()
 
-    def _keep(self) -> None:
-        if entries := self.waiting_log():
-            self.resources.waiting.keep(self.key, entries, self.ring.memory)
+    def note_fold(self, fold: TaskFold) -> None:
+        """Remember what a client's wait has made of the task, which changes no more."""
+        self._fold = fold
 
-    def waiting_log(self) -> Sequence[Entry]:
-        """Return all entries of a short log whose task waits for its user; none of any other."""
+    def _keep(self) -> None:
+        if (log := self.waiting_log()) is not None:
+            size = self.ring.memory * (1 if log.fold is None else 2)
+            self.resources.waiting.keep(self.key, log, size)
+
+    def waiting_log(self) -> WaitingLog | None:
+        """Return the log, if it is short and its task waits for its user.
+
+        Its fold is returned once: who gets it may continue it.
+        """
         last = self.last
         if last is None or last.stamp.state != INPUT_REQUIRED or self.ring.memory > MOST_BYTES:
-            return ()
+            return None
         if self.loss is not None or self.head > SHORT:
-            return ()
-        blocks = self.ring.after(0, MOST_BYTES) or ()
-        return [block.entry for block in blocks]
+            return None
+        blocks = self.ring.after(0, MOST_BYTES)
+        return WaitingLog([one.entry for one in blocks], self._take_fold()) if blocks else None
+
+    def _take_fold(self) -> TaskFold | None:
+        fold, self._fold = self._fold, None
+        # With links, it is a fold for one client.
+        is_whole = fold is not None and fold.generation == self.head and not self.has_links
+        return fold if is_whole else None
 
     def reader(self, after: int) -> FeedReader:
         """Return a reader of the events after generation `after`, for the current request."""
@@ -755,14 +772,14 @@ class Feeds:
             raise
         return HeldFeed(feed)
 
-    def waiting_log(self, key: TaskKey) -> Sequence[Entry]:
-        """Return all entries of a short log whose task was last seen waiting for its user.
+    def waiting_log(self, key: TaskKey) -> WaitingLog | None:
+        """Return the log of a task that was last seen waiting for its user, if it is short.
 
-        None of any other. Others may have appended since: it serves only who appends after it.
+        Others may have appended since: it serves only who appends after it.
         """
         if (feed := self._feeds.get(key)) is not None:
             return feed.waiting_log()
-        return self._resources.waiting.take(key) or ()
+        return self._resources.waiting.take(key)
 
     async def open(self, key: TaskKey) -> HeldFeed:
         """Return the feed of an existing log: a new one, if what there is has lost it.

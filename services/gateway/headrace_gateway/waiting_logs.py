@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.model.entry import Entry
+from headrace.model.fold import TaskFold
 from headrace.model.task import TaskKey
 
 _SECONDS = 300.0
@@ -22,8 +23,16 @@ MOST_BYTES = 32 * 1024
 """Maximum size of a log that is kept."""
 
 
-class _Kept(NamedTuple):
+class WaitingLog(NamedTuple):
+    """The whole log of a task that waits for its user."""
+
     entries: Sequence[Entry]
+    fold: TaskFold | None = None
+    """What they make of the task, if a client has waited for that here."""
+
+
+class _Kept(NamedTuple):
+    log: WaitingLog
     size: int
     until: float
 
@@ -40,21 +49,21 @@ class WaitingLogs:
         """Return the number of logs that are kept."""
         return len(self._kept)
 
-    def keep(self, key: TaskKey, entries: Sequence[Entry], size: int) -> None:
-        """Keep a whole log, which takes `size` bytes of memory; drop the oldest ones for it."""
+    def keep(self, key: TaskKey, log: WaitingLog, size: int) -> None:
+        """Keep a log, which takes `size` bytes of memory; drop the oldest ones for it."""
         self.take(key)
-        self._kept[key] = _Kept(entries, size, time.monotonic() + self._seconds)
+        self._kept[key] = _Kept(log, size, time.monotonic() + self._seconds)
         self._left -= size
         while self._left < 0:
             self.take(next(iter(self._kept)))
 
-    def take(self, key: TaskKey) -> Sequence[Entry] | None:
+    def take(self, key: TaskKey) -> WaitingLog | None:
         """Return a log and keep it no longer. None: it is not kept."""
         kept = self._kept.pop(key, None)
         if kept is None:
             return None
         self._left += kept.size
-        return kept.entries if kept.until > time.monotonic() else None
+        return kept.log if kept.until > time.monotonic() else None
 
     def drop_old(self) -> None:
         """Drop the logs whose time has passed."""

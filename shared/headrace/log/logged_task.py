@@ -176,17 +176,28 @@ async def task_in_short_log(
 
 
 def task_of(
-    query: GetTask, agent: str, entries: Sequence[Entry], shown: Shown | None = None
+    query: GetTask,
+    agent: str,
+    entries: Sequence[Entry],
+    shown: Shown | None = None,
+    fold: TaskFold | None = None,
 ) -> LoggedTask | None:
     """Return the task of `agent` whose whole log these entries are. None: it isn't the caller's.
+
+    `fold` is what they make of it, if that is known.
 
     Raises:
         LogLost: They belong to several logs.
     """
-    task = LoggedTask.started_by(entries[0], agent)
-    for entry in entries if shown is None else shown(entries):
-        task.add(entry)
-    task.entries = entries
+    if fold is None:
+        task = LoggedTask.started_by(entries[0], agent)
+        for entry in entries if shown is None else shown(entries):
+            task.add(entry)
+        task.entries = entries
+    else:
+        first = entries[0].stamp
+        owner, sequence = first.owner or "", entries[-1].sequence
+        task = LoggedTask(fold, owner, agent, first.log, sequence, entries)
     return task if task.is_for(query) else None
 
 

@@ -23,13 +23,16 @@ from headrace.log import LogWriter
 from headrace.model import events
 from headrace.model.entry import Stamp
 from headrace.model.messages import RunRequest
-from headrace.model.task import COMPLETED
+from headrace.model.task import COMPLETED, INPUT_REQUIRED
 from headrace_gateway.server.long_responses import DISCONNECTS, ConnectionDisconnects, DeferringApp
 from headrace_gateway.server.open_requests import OpenRequests
 from tests.support.call_counter import CallCounter
 from tests.support.memory_gateway import memory_gateway
 
 PACKAGES = (headrace, headrace_gateway, nats, prometheus_client, starlette)
+
+ASK = "ask me"
+"""The text of a message whose run ends with a question."""
 
 MOST_SUBMISSIONS = 60
 """The fewest calls of these count: on a busy machine many submissions meet timers of the gateway.
@@ -40,6 +43,9 @@ CALLS = 358
 
 CALLS_OF_BLOCKING_RUN = 568
 """Python functions called per run whose request waits for its end, with the append that ends it."""
+
+CALLS_OF_FOLLOW_UP = 680
+"""Python functions called per reply to a question that waits for the end of its run, likewise."""
 
 CALLS_OF_READ = 296
 """Python functions called per GetTask of a task of one run that has ended."""
@@ -56,15 +62,16 @@ async def gateway() -> AsyncIterator[ASGIApp]:
 
 
 async def end_run(bus: Bus, msg: Msg) -> None:
-    """Append the output and the end of a run."""
+    """Append the output and the end of a run: of the first one to a question, with a question."""
     key, run = bus.subjects.key_of_run(msg.subject)
     request = RunRequest.decode(msg.subject, msg.data)
     text = {"artifactId": "answer", "parts": [{"text": "hello"}]}
+    state = INPUT_REQUIRED if ASK in (request.input or "") else COMPLETED
     drafts = [
         events.artifact_update(key.task, request.context, text),
-        events.status_update(key.task, request.context, COMPLETED),
+        events.status_update(key.task, request.context, state),
     ]
-    stamp = Stamp(request.log, run + 1, "worker", COMPLETED, run, 1, request.owner)
+    stamp = Stamp(request.log, run + 1, "worker", state, run, 1, request.owner)
     writer = LogWriter(bus, key, sequence=request.sequence or 0, generation=run)
     await writer.append(drafts, stamp)
 
@@ -115,9 +122,9 @@ class Submission(NamedTuple):
         return b"".join(sent)
 
 
-def new_task(method: str) -> Submission:
-    """Return a call of A2A's `method` that begins a task."""
-    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+def new_task(method: str, text: str = "hello", **named: str) -> Submission:
+    """Return a call of A2A's `method` that begins a task, or continues the one that is `named`."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], **named}
     call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}
     return Submission("/v1/agents/echo", orjson.dumps(call))
 
@@ -158,6 +165,20 @@ async def test_a_blocking_run_takes_few_calls(serving_gateway: ASGIApp) -> None:
     )
     assert all(b"TASK_STATE_COMPLETED" in answer for answer in answers)
     assert calls <= CALLS_OF_BLOCKING_RUN
+
+
+async def test_a_reply_takes_few_calls(serving_gateway: ASGIApp) -> None:
+    asked = [
+        orjson.loads(await new_task("SendMessage", ASK).submit(serving_gateway))["result"]["task"]
+        for _ in range(MOST_SUBMISSIONS + 1)
+    ]
+    calls, answers = await fewest_calls(
+        serving_gateway,
+        lambda: new_task("SendMessage", taskId=asked.pop()["id"]),
+        CALLS_OF_FOLLOW_UP,
+    )
+    assert all(b"TASK_STATE_COMPLETED" in answer for answer in answers)
+    assert calls <= CALLS_OF_FOLLOW_UP
 
 
 async def test_a_read_of_a_short_task_takes_few_calls(serving_gateway: ASGIApp) -> None:

@@ -1,5 +1,6 @@
 """The log of a task that waits for its user is not read again for the user's message."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -8,11 +9,13 @@ import pytest
 from nats.aio.msg import Msg
 
 from headrace.jetstream.connection import Bus
+from headrace.links import MARK
 from headrace.log import LogWriter, last_entry
 from headrace.log.tombstone import put_tombstone
 from headrace.model import events
 from headrace.model.entry import Entry, Stamp
 from headrace.model.events import Json
+from headrace.model.fold import TaskFold
 from headrace.model.messages import GetTask, RunRequest
 from headrace.model.task import COMPLETED, INPUT_REQUIRED, TaskKey
 from headrace.state_client import StateClient, TaskRead
@@ -21,7 +24,7 @@ from headrace_gateway.protocol_table import PROTOCOLS
 from headrace_gateway.server.open_requests import OpenRequests
 from headrace_gateway.services import Services
 from headrace_gateway.settings import GatewaySettings
-from headrace_gateway.waiting_logs import WaitingLogs
+from headrace_gateway.waiting_logs import WaitingLog, WaitingLogs
 from tests.support.memory_gateway import memory_services
 from tests.support.plain_a2a import message
 
@@ -50,15 +53,15 @@ class Talk:
     def key(self) -> TaskKey:
         return TaskKey("default", "echo", self.task)
 
-    async def send(self, **configuration: object) -> httpx.Response:
+    async def send(self, text: str = "hello", **configuration: object) -> httpx.Response:
         """Send a message to the agent, or to the task once there is one."""
-        sent = message("hello", **({"taskId": self.task} if self.task else {}))
+        sent = message(text, **({"taskId": self.task} if self.task else {}))
         body: Json = {"message": sent, "configuration": configuration}
         return await self.http.post("/v1/agents/echo/message:send", json=body)
 
-    async def state(self) -> str:
+    async def state(self, text: str = "hello") -> str:
         """Send a message; return the task's state when its run has ended."""
-        task = (await self.send()).json()["task"]
+        task = (await self.send(text)).json()["task"]
         self.task = task["id"]
         return str(task["status"]["state"])
 
@@ -132,19 +135,39 @@ async def test_a_log_that_is_another_by_now_is_read(
             assert (await talk.last()).generation > before.generation + 1
 
 
+@pytest.mark.parametrize(("text", "folds"), [("hello", 1), (MARK.decode(), 2)])
+async def test_what_a_client_has_waited_for_is_folded_once(
+    monkeypatch: pytest.MonkeyPatch, text: str, folds: int
+) -> None:
+    folded, apply_entry = Counter[int](), TaskFold.apply_entry
+
+    def counted(fold: TaskFold, entry: Entry) -> None:
+        folded[entry.generation] += 1
+        apply_entry(fold, entry)
+
+    monkeypatch.setattr(TaskFold, "apply_entry", counted)
+    async with talking(monkeypatch) as talk:
+        # Where there may be links of files, the fold has addresses for its client.
+        assert [await talk.state(text) for _ in range(2)] == [INPUT_REQUIRED] * 2
+        before = (await talk.last()).generation // 2
+    assert set(folded.values()) == ({1} if folds == 1 else {1, 2})
+    assert [folded[one] for one in range(1, before + 1)] == [folds] * before
+
+
 def test_a_log_is_kept_until_it_is_taken_or_too_old() -> None:
-    kept, entries = WaitingLogs(total_bytes=250), [Entry(Stamp("l", 1, "w", "s", 1), [], 1, "")]
+    kept = WaitingLogs(total_bytes=250)
+    log = WaitingLog([Entry(Stamp("l", 1, "w", "s", 1), [], 1, "")])
     for key in (KEY, OTHER, THIRD):
-        kept.keep(key, entries, 100)
+        kept.keep(key, log, 100)
     assert kept.take(KEY) is None, "it was the oldest of too many"
-    assert kept.take(OTHER) == entries
+    assert kept.take(OTHER) == log
     assert kept.take(OTHER) is None
-    kept.keep(THIRD, entries, 100)
-    kept.keep(KEY, entries, 100)
+    kept.keep(THIRD, log, 100)
+    kept.keep(KEY, log, 100)
     assert len(kept) == 2
     old = WaitingLogs(seconds=0)
     for key in (KEY, OTHER):
-        old.keep(key, entries, 100)
+        old.keep(key, log, 100)
     assert old.take(KEY) is None
     old.drop_old()
     assert len(old) == 0

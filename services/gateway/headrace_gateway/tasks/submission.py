@@ -433,7 +433,9 @@ class Submissions:
         if submission.keyed is not None or submission.webhook is not None:
             return None
         key = TaskKey(submission.caller.tenant, submission.agent, task)
-        known = self._state.read_in(query_of(submission.caller, key), self._feeds.waiting_log(key))
+        if (log := self._feeds.waiting_log(key)) is None:
+            return None
+        known = self._state.read_in(query_of(submission.caller, key), *log)
         if known is None or ForkOf.of(known.found.task.get("metadata")) is not None:
             return None
         try:

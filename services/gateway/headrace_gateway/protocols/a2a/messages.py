@@ -10,7 +10,7 @@ from headrace.model.entry import Entry
 from headrace.model.events import ACCEPTED_MODES, EXTENSIONS, START_AT, TASK_ALREADY_SENT, Json
 from headrace.model.fold import TaskFold
 from headrace.model.messages import TaskFound
-from headrace.model.task import BARE_MESSAGE
+from headrace.model.task import BARE_MESSAGE, INPUT_REQUIRED
 from headrace_gateway.call import Call, keyed_request
 from headrace_gateway.extensions import own
 from headrace_gateway.feeds import FeedBlock
@@ -116,7 +116,9 @@ async def send_message(services: Services, call: Call, params: object) -> Json:
                 return await _continued_task(services, call, accepted, run, parameters)
             folding = _FoldedRun(accepted, is_immediate=is_immediate)
             await wait_for(services, call, accepted, folding, folding.fold.generation)
-            is_message = folding.fold.state == BARE_MESSAGE and accepted.read is None
+            if (state := folding.fold.state) == INPUT_REQUIRED:
+                accepted.feed.note_fold(folding.fold)
+            is_message = state == BARE_MESSAGE and accepted.read is None
             if is_message and folding.newest is not None and not is_immediate:
                 return {"message": folding.newest.events[-1]["message"]}
             return {"task": folding.fold.task(parameters.history_length)}
