@@ -527,6 +527,10 @@ class Feed:
                 self._keep()
             self.ring.clear()
 
+    def rest(self, silence: float) -> None:
+        """Drop what makes the next token cheap, if nothing has come for `silence` seconds."""
+        self._follower.rest(silence)
+
     def note_fold(self, fold: TaskFold) -> None:
         """Remember what a client's wait has made of the task, which changes no more."""
         self._fold = fold
@@ -833,6 +837,8 @@ class Feeds:
 
     def _drop_silent(self) -> None:
         self._memory.drop_silent()
+        for feed in self._feeds.values():
+            feed.rest(self._silence)
         self._resources.waiting.drop_old()
         self._dropping = None
         if self._feeds or self._memory.used or self._resources.waiting:

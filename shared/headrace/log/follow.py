@@ -172,6 +172,11 @@ class Follower:
         self._rule.watch(self, first_check)
         self._repair_if_needed()
 
+    def rest(self, silence: float) -> None:
+        """Forget what is only for speed, 1 KB, if no message has come for `silence` seconds."""
+        if self._loop.time() - self.last_seen >= silence:
+            self._tokens = None
+
     def stop(self) -> None:
         """Stop delivering and release all resources."""
         self._over, self._tokens = True, None

@@ -178,3 +178,26 @@ async def test_tokens_behind_the_end_are_not_delivered() -> None:
         assert reading.generations == [2]
         assert reading.losses == []
         await rule.stop()
+
+
+async def test_a_follower_that_rests_forgets_only_what_made_tokens_cheap() -> None:
+    async with memory_bus() as bus:
+        log, rule = TaskLog(bus), TailRule(bus)
+        await log.begin()
+        chunks = TextChunks(log.key.task, "context", "answer", {})
+
+        async def token() -> None:
+            stamp = log.stamp()._replace(attempt=1)
+            await log.writer.append([chunks.draft("token")], stamp)
+
+        async with following(bus, rule, log.key, log.writer.sequence) as reading:
+            await token()
+            assert await reading.until(2) == [2]
+            reading.follower.rest(60.0)
+            assert reading.follower._tokens is not None
+            reading.follower.rest(0.0)
+            assert reading.follower._tokens is None
+            await token()
+            await token()
+            assert await reading.until(4) == [2, 3, 4]
+        await rule.stop()
