@@ -159,7 +159,7 @@ class Admission:
         answer: float = 1.0,
         interval: float = 1.0,
         *,
-        at_rest: float = 8.0,
+        at_rest: float = 30.0,
         warn: Callable[[QuotaWarning], None] = lambda _: None,
     ) -> None:
         """Apply the bounds in `settings`.
