@@ -245,8 +245,16 @@ class DirectoryContent:
     """Live instances by agent. An agent without instances has no item."""
     serving: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     """Live instances by agent and version."""
+    workers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The agents that each live instance serves, sorted."""
     leaving: dict[str, str] = field(default_factory=dict)
     """Instances that have withdrawn from an agent, with that agent."""
+
+    def list_workers(self) -> None:
+        """List what each instance serves, once the bucket has been read."""
+        for agent, instances in sorted(self.instances.items()):
+            for instance in instances:
+                self.workers[instance] = (*self.workers.get(instance, ()), agent)
 
     def route(self) -> None:
         """Choose each agent's current version and card, once the bucket has been read."""
@@ -359,18 +367,19 @@ class Directory:
 
     def workers(self) -> dict[str, Instance]:
         """Return all live instances by their names."""
-        agents, now = dict[str, list[str]](), time.monotonic()
-        for agent, instances in sorted(self.content.instances.items()):
-            for instance in instances:
-                agents.setdefault(instance, []).append(agent)
+        now = time.monotonic()
         return {
-            name: Instance(tuple(served), min(self._silent(name, agent, now) for agent in served))
-            for name, served in agents.items()
+            name: Instance(agents, min(self._silent(name, agent, now) for agent in agents))
+            for name, agents in self.content.workers.items()
         }
+
+    def agents_by_worker(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the agents that each live instance serves."""
+        return self.content.workers
 
     def workers_to_ask(self) -> dict[str, str]:
         """Return the instances that live or are draining, each with an agent that it serves."""
-        live = {name: one.agents[0] for name, one in self.workers().items()}
+        live = {name: agents[0] for name, agents in self.content.workers.items()}
         return self.content.leaving | live
 
     def _silent(self, instance: str, agent: str, now: float) -> float:
@@ -476,6 +485,7 @@ class Directory:
             listing.instances.setdefault(agent, set()).add(instance)
             serving = listing.serving.setdefault(agent, {})
             serving.setdefault(_version_in(lives[key].data), set()).add(instance)
+        listing.list_workers()
         listing.route()
         self.content = listing
         self._confirm()

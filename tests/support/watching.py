@@ -21,7 +21,8 @@ async def watching(
     await bus.connect("watch")
     directory = Directory(bus)
     await directory.start()
-    watch = WorkerWatch(bus, directory.workers, timing or WatchTiming(), held or HeldTasks())
+    agents = directory.agents_by_worker
+    watch = WorkerWatch(bus, agents, timing or WatchTiming(), held or HeldTasks())
     try:
         async with running(watch.run()):
             yield watch

@@ -249,7 +249,7 @@ class TaskState:
             lag_interval=timing.lag_interval,
         )
         sweep = Sweep(upkeep, self._directory, settings.start_within, held)
-        watch = WorkerWatch(self._bus, self._directory.workers, timing.watch, held)
+        watch = WorkerWatch(self._bus, self._directory.agents_by_worker, timing.watch, held)
         kept = self._times.waiting + self._times.ended
         files = FileUpkeep(upkeep, self._store.reader.progress, kept)
         memory = MemoryUpkeep(

@@ -117,6 +117,18 @@ async def test_an_instance_whose_key_nats_keeps_for_ever_is_gone_all_the_same(
     await soon(lambda: directory.available("echo"), "who renews it is there again")
 
 
+async def test_each_instance_is_listed_with_the_agents_that_it_serves(
+    own: Bus, directory: Directory
+) -> None:
+    for worker, agents in {"one": ("b", "a"), "two": ("b",)}.items():
+        for agent in agents:
+            await put(own, f"live.{agent}.{worker}", b"{}")
+    expected = {"one": ("a", "b"), "two": ("b",)}
+    await soon(lambda: directory.agents_by_worker() == expected, "both are listed")
+    assert {name: one.agents for name, one in directory.workers().items()} == expected
+    assert directory.workers_to_ask() == {"one": "a", "two": "b"}
+
+
 async def test_who_starts_later_knows_what_was_announced_before(own: Bus) -> None:
     for name in ("b", "a"):
         await Announcer(own, "worker-1", LASTING).announce(AgentCard(name=name))

@@ -77,7 +77,7 @@ class HolderCheck:
         # Workers may be on their way back, too.
         if was_cut_off(self._bus, self._timing.watch) or time.monotonic() < self._not_before:
             return
-        workers = set(self._directory.workers())
+        workers = set(self._directory.agents_by_worker())
         if self._workers is None or self._workers - workers:
             used = time.process_time()
             await self._check()

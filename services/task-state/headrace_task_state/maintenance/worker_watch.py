@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
 from headrace.jetstream.consumers import nak, queue_of
 from headrace.model.errors import BusUnavailable, NobodyListens, UndecodableMessage
@@ -37,25 +36,24 @@ class WorkerWatch:
     def __init__(
         self,
         bus: Bus,
-        workers: Callable[[], Mapping[str, Instance]],
+        agents_by_worker: Callable[[], Mapping[str, tuple[str, ...]]],
         timing: WatchTiming,
         held: HeldTasks,
     ) -> None:
-        """Watch the live workers that `workers` returns by their names; keep `held` up to date."""
-        self._bus, self._workers, self._timing, self._held = bus, workers, timing, held
-        self._live: Mapping[str, Instance] = {}
-        """What the directory said last. Every watched worker is looked up in it at each question,
-        and the directory makes its answer anew each time."""
+        """Watch the live workers of `agents_by_worker`; keep `held` up to date."""
+        self._bus, self._agents_by_worker = bus, agents_by_worker
+        self._timing, self._held = timing, held
+        self._live: Mapping[str, tuple[str, ...]] = {}
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
         try:
             while True:
-                self._live = self._workers()
-                for name, worker in self._live.items():
-                    if name not in self._watched and worker.agents:
-                        self._begin(name, worker.agents)
+                self._live = self._agents_by_worker()
+                for name, agents in self._live.items():
+                    if name not in self._watched:
+                        self._begin(name, agents)
                 await tick(self._timing.directory_interval)
         finally:
             for watching in self._watched.values():

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import cast
 
-from headrace.directory import Instance
 from headrace.jetstream.connection import Bus
 from headrace.model.errors import NobodyListens
 from headrace.model.subjects import Subjects
@@ -35,10 +34,10 @@ class DeafBus:
 async def test_the_directory_is_read_for_all_workers_at_once() -> None:
     reads = 0
 
-    def workers() -> Mapping[str, Instance]:
+    def workers() -> Mapping[str, tuple[str, ...]]:
         nonlocal reads
         reads += 1
-        return {f"w{number}": Instance(("a",), 0.0) for number in range(20)}
+        return {f"w{number}": ("a",) for number in range(20)}
 
     bus, timing = DeafBus(), WatchTiming(0.001, 0.001, directory_interval=0.001)
     async with running(WorkerWatch(cast("Bus", bus), workers, timing, HeldTasks()).run()):
