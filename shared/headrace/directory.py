@@ -13,7 +13,7 @@ tasks to the agent's versions.
 import asyncio
 import logging
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -300,6 +300,7 @@ class Directory:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._hints: Subscription | None = None
+        self._forget_disturbance: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Read the bucket and keep the copy up to date.
@@ -310,10 +311,12 @@ class Directory:
         self._hints = await self._bus.listen(f"{self._bucket.prefix}>", self._on_hint)
         # A frozen replica of the bucket does not answer, but another one will.
         await wait_for("the agents' bucket", self.read, self._bus.settings.startup_timeout)
+        self._forget_disturbance = self._bus.on_disturbance(self._wake.set)
         self._task = keep_running(self._keep_reading, "directory")
 
     async def stop(self) -> None:
         """Stop reading."""
+        self._forget_disturbance()
         if self._hints is not None:
             await self._bus.unsubscribe(self._hints)
         if self._task is not None:
@@ -454,7 +457,7 @@ class Directory:
         newer = await self._bucket.entries(after=after)
         self._renewals_read += 1
         if self._are_renewed(newer) and self._renewals_read < _RENEWALS:
-            await self._use(self._copy | newer)
+            await self._use(known | newer)
         else:
             await self.read()
 

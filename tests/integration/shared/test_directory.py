@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 import orjson
 import pytest
+from nats.aio.msg import Msg
 
 from headrace.directory import AgentCard, Announcer, Directory, DirectoryTiming
 from headrace.jetstream.api import store_with_retries
@@ -257,6 +258,62 @@ async def test_an_instance_that_renews_with_another_version_is_read(own: Bus) ->
     await directory.start()
     await put(own, "live.echo.one", b'{"version":"2"}')
     await soon(lambda: directory.serving("echo", "2") == {"one"}, "the other version is seen")
+    await directory.stop()
+
+
+class Unhinted(Directory):
+    """Receives none of the hints."""
+
+    def _on_hint(self, msg: Msg) -> None:
+        """Lose it."""
+
+
+async def test_after_a_disturbance_what_was_not_heard_is_read(own: Bus) -> None:
+    directory = Unhinted(own, replace(LASTING, read_interval=3600.0))
+    await directory.start()
+    await put(own, "card.echo", AgentCard(name="echo").encode())
+    own._notify()
+    await soon(lambda: directory.card("echo") is not None, "the card is seen")
+    await directory.stop()
+
+
+class OvertakenBucket(Bucket):
+    """A bucket whose first read of what is new ends after more was written and `meanwhile`."""
+
+    meanwhile: Callable[[], Awaitable[None]]
+    later: AgentCard
+    reads = 0
+
+    async def entries(
+        self,
+        pattern: str = ">",
+        since: datetime | None = None,
+        *,
+        after: int = 0,
+        is_latest: bool = False,
+    ) -> dict[str, ReplicaValue | None]:
+        self.reads += bool(after)
+        if after:
+            await put(self._bus, "live.echo.one", b"{}")
+        found = await super().entries(pattern, since, after=after, is_latest=is_latest)
+        if after and self.reads == 1:
+            await put(self._bus, "card.echo", self.later.encode())
+            await put(self._bus, "card.other", AgentCard(name="other").encode())
+            await self.meanwhile()
+        return found
+
+
+async def test_a_read_that_overtakes_that_of_what_is_new_hides_nothing_of_it(own: Bus) -> None:
+    first, second, third = (AgentCard(name="echo", description=each) for each in "123")
+    bucket = OvertakenBucket(own, own.streams.agents)
+    directory = Unhinted(own, LASTING, bucket=bucket)
+    bucket.meanwhile, bucket.later = directory.read, third
+    await put(own, "card.echo", first.encode())
+    await put(own, "live.echo.one", b"{}")
+    await directory.start()
+    await put(own, "card.echo", second.encode())
+    await soon(lambda: bucket.reads > 2, "what is new was read three times")
+    assert directory.card("echo") == third
     await directory.stop()
 
 
