@@ -395,6 +395,8 @@ class Directory:
             self._wake.set()
         elif msg.data:
             self._on_renewal(key, msg.data)
+        elif key not in self._copy:
+            self._wake.set()  # It was unknown when it left, and operators may ask for it.
 
     def _on_renewal(self, key: str, data: bytes) -> None:
         known = self._copy.get(key)

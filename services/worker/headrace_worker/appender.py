@@ -379,7 +379,11 @@ class Appender:
             self._proceed()
         if self.appending and self._state is not AppenderState.CLOSED:
             self._rested = self._loop.create_future()
-            await self._rested
+            try:
+                await self._rested
+            except asyncio.CancelledError:
+                self.abort()
+                raise
         if self._state is AppenderState.CLOSED:
             raise self._loss or RunOver("another writer has taken over the log")
 

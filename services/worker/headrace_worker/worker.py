@@ -191,8 +191,7 @@ class Worker:
         for task in self._background:
             task.cancel()
         await _briefly(self._queues.drain(), self._rule.stop())
-        if self._working:
-            await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
+        await self._end_runs()
         await asyncio.gather(self._heartbeat_thread.stop(), self._bus.close())
 
     async def _drain(self) -> None:
@@ -322,7 +321,19 @@ class Worker:
             run.interrupt(Interrupt.HANDED_BACK)
         if self._working:
             _log.info("handing %d runs over to other workers", len(self._working))
+        await self._end_runs()
+
+    async def _end_runs(self) -> None:
+        """Wait for the interrupted runs, and leave those to the queue that take too long.
+
+        Without NATS, one whose end is not acknowledged would try for ever to have it stored.
+        """
+        for _ in range(2):
+            if not self._working:
+                return
             await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
+            for task in self._working:
+                task.cancel()
 
     async def _beat(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """A worker's entries in the directory: none of its renewals is stored behind its deletion."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any, cast
 
 import pytest
@@ -49,12 +49,12 @@ class StoredEntries(Announcer):
         """Store the entry."""
         self.entries.add(card.name)
 
-    async def renew(self, agent: str, version: str = "") -> None:  # noqa: ARG002 - as it is called
-        """Store the entry once an entry has been deleted."""
+    async def renew_all(self, cards: Iterable[AgentCard]) -> None:
+        """Store the entries once an entry has been deleted."""
         self.is_renewing.set()
-        self.under_way.add(agent)
+        self.under_way = {card.name for card in cards}
         await self.deleted.wait()
-        self.entries.add(agent)
+        self.entries |= self.under_way
 
     async def withdraw(self, agent: str) -> None:
         """Delete the entry."""
