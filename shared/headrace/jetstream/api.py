@@ -104,11 +104,12 @@ def sequence_in(subject: str, msg: Msg) -> int:
     """
     try:
         ack = orjson.loads(msg.data)
-    except orjson.JSONDecodeError:
+        if (error := ack.get("error")) is None:
+            return int(ack["seq"])
+        refused = Refused(subject, error)
+    except (AttributeError, LookupError, TypeError, ValueError):
         raise BusUnavailable(f"{subject}: the response is not JetStream's") from None
-    if (error := ack.get("error")) is not None:
-        raise Refused(subject, error)
-    return int(ack["seq"])
+    raise refused
 
 
 async def until_answered[Answer](
