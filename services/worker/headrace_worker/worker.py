@@ -328,12 +328,14 @@ class Worker:
 
         Without NATS, one whose end is not acknowledged would try for ever to have it stored.
         """
-        for _ in range(2):
-            if not self._working:
-                return
-            await asyncio.wait(self._working, timeout=self._resources.timing.closing_timeout)
+        timeout = self._resources.timing.closing_timeout
+        if self._working:
+            await asyncio.wait(self._working, timeout=timeout)
+        if self._working:
+            _log.info("leaving %d runs to the queue", len(self._working))
             for task in self._working:
                 task.cancel()
+            await asyncio.wait(self._working, timeout=timeout)
 
     async def _beat(self) -> None:
         while True:
