@@ -10,7 +10,7 @@ from headrace.model.errors import BusUnavailable
 
 
 def _answer(data: bytes) -> Msg:
-    return Msg(_client=Client(), data=data)  # type: ignore[no-untyped-call]
+    return Msg(_client=Client(), data=data)
 
 
 @pytest.mark.parametrize(
