@@ -5,7 +5,9 @@ reader of the log sees the same task as before; the log's last message has the c
 those before it what was replaced. It is exported, mirrored and deleted with the log.
 """
 
+import asyncio
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -28,7 +30,9 @@ RATINGS: tuple[str, ...] = get_args(Rating.__value__)
 LONGEST_COMMENT = 1000
 """Characters of a comment: each may take 12 bytes of a header."""
 
-_ROUNDS = 20
+_PAUSE = 0.01
+"""Seconds by which the pause before another try grows, at most."""
+_ROUNDS = 30
 """Maximum number of appends while others give feedback, too."""
 
 
@@ -106,7 +110,9 @@ async def give_feedback(bus: Bus, key: TaskKey, feedback: Feedback) -> Feedback:
         BusUnavailable: It is not certain that it is stored. Repeat the call.
     """
     failure = BusUnavailable(f"others keep giving feedback on {key.task}; try again")
-    for _ in range(_ROUNDS):
+    for tried in range(_ROUNDS):
+        # Those who write at once would otherwise meet again in each round.
+        await asyncio.sleep(min(tried, 10) * _PAUSE * random.random())  # noqa: S311 - no secret
         end, current = await _end_of(bus, key)
         if not end.ends_task:
             raise NotOver(f"task {key.task} has not ended; feedback can be given once it has")
